@@ -31,6 +31,7 @@ LINES = [
     ("templates save x", "leap templates add NAME PROMPT"),
     ("cache rm", "leap cache clear"),
     ("hello", "leap generate hello"),
+    ("-c more", "--session NAME"),
     ("push smol", "hf upload"),
     ("schema check x", "leap schemas"),
     ("tag smol fast", "leap models alias NAME MODEL"),

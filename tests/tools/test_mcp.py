@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -249,3 +250,29 @@ def test_tools_whose_names_become_the_same_stay_two_and_get_no_secrets(registry,
 def test_a_server_that_dies_says_why():
     with pytest.raises(LeapToolError, match="No module named 'no_such_module_of_mine'"):
         tools_of(server_of(f"{SERVER} broken"), seconds=30.0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_one_ctrl_c_ends_it_at_a_terminal(leap_home):
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(
+            sys.executable, [sys.executable, "-m", "leap_cli", "mcp"], {**os.environ, "LEAP_HOME": str(leap_home)}
+        )
+    said, ended = b"", None
+    while b"ends it" not in said:
+        said += os.read(terminal, 4096)
+    time.sleep(0.5)  # the server reads now
+    os.write(terminal, b"\x03")
+    deadline = time.monotonic() + 10
+    while ended is None and time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        ended = status if done else None
+        time.sleep(0.05)
+    if ended is None:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    os.close(terminal)
+    assert ended is not None and os.WTERMSIG(ended) == 2
