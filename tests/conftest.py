@@ -117,16 +117,13 @@ class CommandLine:
         return Finished(code, env.stdout.getvalue(), env.stderr.getvalue())
 
     def environment(self, stdin: str | bytes, *, terminal: bool, stdin_terminal: bool) -> Environment:
+        trials = {name: value for name, value in os.environ.items() if name == "LEAP_TRY_MODELS"}
         return Environment(
             stdin=io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin),
             stdin_is_terminal=stdin_terminal,
             stdout_is_terminal=terminal,
             stderr_is_terminal=terminal,
-            variables={
-                "LEAP_HOME": str(self.home),
-                "LEAP_TRY_MODELS": os.environ["LEAP_TRY_MODELS"],
-                **self.variables,
-            },
+            variables={"LEAP_HOME": str(self.home), **trials, **self.variables},
             cwd=self.home.parent,
             load_model=self.load,
             load_embedder=lambda reference, options: HashedWordsRunner(name=reference.rpartition("/")[2]),

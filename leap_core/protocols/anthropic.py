@@ -16,7 +16,7 @@ from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import NOTE, BodyFields, Unknown, functions_among
 from .openai.replies import EVENT_STREAM, STATUSES, finish_reason, leap_fields, status_of, with_id, with_one_call
 from .openai.requests import GenerationRequest, read_chat
-from .openai.responses import typed_event
+from .openai.responses_reply import typed_event
 
 SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive")
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")

@@ -275,20 +275,15 @@ def _with_exact_format(schema: JsonObject) -> JsonObject:
 
 def _with_nearest_bounds(schema: JsonObject) -> JsonObject:
     """Exclusive bounds of numbers as the nearest number that is allowed: llguidance excludes 1 and lets 1.0 through."""
-    if schema.get("type") == "integer":
-        return schema
     nearest = dict(schema)
     for exclusive, inclusive, way in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-        bound = schema.get(exclusive)
+        bound, other = schema.get(exclusive), schema.get(inclusive)
         if isinstance(bound, (int, float)) and not isinstance(bound, bool) and abs(bound) < LARGEST_INTEGER:
             near = bound + way * SMALLEST_STEP * max(1.0, abs(bound))
-            other = schema.get(inclusive)
-            is_wider = not isinstance(other, (int, float)) or (other - bound) * way <= 0
-            nearest[inclusive] = near if is_wider else other
+            nearest[inclusive] = near if other is None or (other - bound) * way <= 0 else other
             del nearest[exclusive]
-    low, high = nearest.get("minimum"), nearest.get("maximum")
-    is_empty = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high
-    return schema if is_empty else nearest
+    is_empty = nearest.get("minimum", float("-inf")) > nearest.get("maximum", float("inf"))
+    return schema if is_empty or schema.get("type") == "integer" else nearest
 
 
 def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ...conversation.media.fetching import UrlAccess
-from ...conversation.messages import LeapFunctionCall
-from ...conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
-from ...errors import GenerationStats, LeapError, LeapSerializationError
+from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from .fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
-from .replies import EVENT_STREAM, error_object, finish_reason, leap_fields, status_of, with_one_call
 from .requests import GenerationRequest, read_chat
 
 SAME_NAME = (
@@ -191,7 +185,8 @@ def messages_of(value: object) -> list[JsonObject]:
     return messages
 
 
-def _shell_call(item: JsonObject) -> JsonObject:
+def shell_call(item: JsonObject) -> JsonObject:
+    """A call of the client's shell as that of a function."""
     action = item.get("action")
     command = action.get("command") if isinstance(action, dict) else None
     return {
@@ -204,7 +199,7 @@ def _shell_call(item: JsonObject) -> JsonObject:
 CALLS: dict[str, Callable[[JsonObject], JsonObject]] = {
     "function_call": lambda item: {},
     "custom_tool_call": lambda item: {"arguments": json.dumps({"input": item.get("input")})},
-    "local_shell_call": _shell_call,
+    "local_shell_call": shell_call,
 }
 """Items that are calls, and what a function's call says instead of theirs."""
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
@@ -290,281 +285,6 @@ def _response_format(form: JsonObject) -> JsonObject:
     return {"type": "json_schema", "json_schema": {"name": form.get("name"), "schema": form.get("schema")}}
 
 
-class ResponsesReply:
-    """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with a whole answer
-    and its chat message, so that another request can go on from it; it says why the answer is not stored, if it is not.
-    ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
-
-    media_type = EVENT_STREAM
-
-    def __init__(
-        self,
-        request: ResponsesRequest,
-        model: str,
-        on_complete: Callable[[JsonObject, JsonObject], str | None] = lambda *_: None,
-        *,
-        id: str | None = None,
-        created: int | None = None,
-    ) -> None:
-        self._request, self._model, self._on_complete = request, model, on_complete
-        self.id = id or new_response_id()
-        self.stores = request.keep is True or request.echo.get("conversation") is not None
-        self.finished: JsonObject | None = None
-        """The whole answer, when it has come to its end."""
-        self._created = created or int(time.time())
-        self._ids = 0
-        self._sequence = 0
-        tools = request.echo.get("tools") or ()
-        self._kinds = {
-            LOCAL_SHELL if tool.get("type") == LOCAL_SHELL else tool.get("name"): tool.get("type")
-            for tool in tools
-            if isinstance(tool, dict)
-        }
-        """The type of each tool, by its name."""
-        self._items: list[JsonObject] = []
-        self._open: JsonObject | None = None
-        self._text = ""
-
-    def whole(self, complete: Complete) -> JsonObject:
-        """The answer in one piece."""
-        complete = with_one_call(complete) if self._request.chat.single_call else complete
-        message = complete.full_message
-        calls = [self._with_id(call) for call in message.function_calls or ()]
-        items = []
-        if message.reasoning_content:
-            items.append(self._reasoning(message.reasoning_content))
-        if message.text or not calls:
-            items.append(self._message(message.text))
-        items += [self._call(call) for call in calls]
-        self._items = items
-        if finish_reason(complete) == "length":
-            items[-1]["status"] = "incomplete"
-        return self._finished(complete)
-
-    def begin(self) -> bytes:
-        """What a stream opens with."""
-        opened = self._body("in_progress", [])
-        return self._event("response.created", response=opened) + self._event("response.in_progress", response=opened)
-
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The events that one response becomes."""
-        if isinstance(response, Chunk):
-            if self._open is None or self._open["type"] != "message":
-                yield from self._close_item()
-                yield from self._open_item(self._message("", "in_progress"))
-                yield self._part_event("response.content_part.added", part={**_output_text(""), "logprobs": []})
-            self._text += response.text
-            yield self._part_event("response.output_text.delta", delta=response.text, logprobs=[])
-        elif isinstance(response, ReasoningChunk):
-            if self._open is None or self._open["type"] != "reasoning":
-                yield from self._close_item()
-                yield from self._open_item(self._reasoning("", "in_progress"))
-            self._text += response.reasoning
-            yield self._part_event("response.reasoning_text.delta", delta=response.reasoning)
-        elif isinstance(response, FunctionCalls):
-            yield from self._close_item()
-            for call in response.function_calls:
-                if self._request.chat.single_call and any(item["type"] in CALLS for item in self._items):
-                    break
-                yield from self._call_events(self._with_id(call))
-        elif isinstance(response, Complete):
-            status = "incomplete" if finish_reason(response) == "length" else "completed"
-            yield from self._close_item(status)
-            if not self._items:
-                yield from self._open_item(self._message("", "in_progress"))
-                yield from self._close_item(status)
-            body = self._finished(response)
-            yield self._event(f"response.{body['status']}", response=body)
-
-    def end(self) -> bytes:
-        """What a stream closes with."""
-        return b""
-
-    def failed(self, error: LeapError) -> bytes:
-        """The event that ends a stream whose generation failed."""
-        _, kind, code = status_of(error)
-        return self.ended("failed", error_object(error, kind, code)["message"])
-
-    def _finished(self, complete: Complete) -> JsonObject:
-        cut = finish_reason(complete) == "length"
-        body = self._body("incomplete" if cut else "completed", self._items)
-        if cut:
-            body["incomplete_details"] = {"reason": "max_output_tokens"}
-        body["usage"] = _usage(complete.stats)
-        calls = [
-            {"id": item["call_id"], "type": "function", "function": {k: item[k] for k in ("name", "arguments")}}
-            for item in map(_plain_call, self._items)
-            if item["type"] == "function_call"
-        ]
-        message: JsonObject = {"role": "assistant", "content": complete.full_message.text or None}
-        if complete.full_message.reasoning_content:
-            message["reasoning_content"] = complete.full_message.reasoning_content
-        unstored = self._on_complete(body, message | ({"tool_calls": calls} if calls else {}))
-        notes = self._request.chat.notes
-        if unstored is not None:
-            body["store"], notes = False, (*notes, unstored)
-        self.finished = {**body, "leap": leap_fields(complete, notes)}
-        return self.finished
-
-    def so_far(self, status: str, problem: str | None = None) -> JsonObject:
-        """The answer as far as it came; ``problem``: why it failed."""
-        error = None if problem is None else {"code": "server_error", "message": problem}
-        return {**self._body(status, [*self._items, *self._unfinished()]), "error": error}
-
-    def _unfinished(self) -> Iterator[JsonObject]:
-        """The item that is being made."""
-        if self._open is not None and self._open["type"] == "message":
-            yield {**self._open, "status": "incomplete", "content": [_output_text(self._text)]}
-        elif self._open is not None and self._open["type"] == "reasoning":
-            content = [{"type": "reasoning_text", "text": self._text}]
-            yield {**self._open, "status": "incomplete", "content": content}
-
-    def ended(self, status: str, problem: str | None = None) -> bytes:
-        """The event that ends a stream whose answer did not come to its own end."""
-        kind = "response.failed" if status == "failed" else "response.incomplete"
-        return self._event(kind, response=self.so_far(status, problem))
-
-    def _new_id(self, kind: str) -> str:
-        self._ids += 1
-        return f"{kind}_{hashlib.blake2b(f'{self.id}/{self._ids}'.encode(), digest_size=12).hexdigest()}"
-
-    def _with_id(self, call: LeapFunctionCall) -> LeapFunctionCall:
-        return call if call.id else replace(call, id=self._new_id("call"))
-
-    def _body(self, status: str, items: list[JsonObject]) -> JsonObject:
-        return {
-            "id": self.id,
-            "object": "response",
-            "created_at": self._created,
-            "status": status,
-            "error": None,
-            "incomplete_details": None,
-            "model": self._model,
-            "output": list(items),
-            "usage": None,
-            **self._request.echo,
-        }
-
-    def _message(self, text: str, status: str = "completed") -> JsonObject:
-        content = [_output_text(text)] if status == "completed" else []
-        return {
-            "id": self._new_id("msg"),
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": content,
-        }
-
-    def _reasoning(self, text: str, status: str = "completed") -> JsonObject:
-        content = [{"type": "reasoning_text", "text": text}] if status == "completed" else []
-        return {
-            "id": self._new_id("rs"),
-            "type": "reasoning",
-            "summary": [],
-            "content": content,
-            "status": status,
-        }
-
-    def _call(self, call: LeapFunctionCall, status: str = "completed") -> JsonObject:
-        written = call.to_json()
-        kind = self._kinds.get(call.name)
-        if kind == CUSTOM:
-            given = {"call_id": written["id"], "name": call.name, "input": str(call.arguments.get("input", ""))}
-            return {"id": self._new_id("ctc"), "type": "custom_tool_call", **given, "status": status}
-        if kind == LOCAL_SHELL:
-            action: JsonObject = {"type": "exec", "command": call.arguments.get("command") or [], "env": {}}
-            return {
-                "id": self._new_id("lsh"),
-                "type": "local_shell_call",
-                "call_id": written["id"],
-                "action": action,
-                "status": status,
-            }
-        return {
-            "id": self._new_id("fc"),
-            "type": "function_call",
-            "call_id": written["id"],
-            **written["function"],
-            "status": status,
-        }
-
-    def _call_events(self, call: LeapFunctionCall) -> Iterator[bytes]:
-        item = self._call(call, "in_progress")
-        if item["type"] != "function_call":
-            yield from self._other_call_events(item)
-            return
-        arguments, item["arguments"] = item["arguments"], ""
-        yield from self._open_item(item)
-        yield self._item_event("response.function_call_arguments.delta", delta=arguments)
-        yield self._item_event("response.function_call_arguments.done", name=call.name, arguments=arguments)
-        self._text = arguments
-        yield from self._close_item()
-
-    def _other_call_events(self, item: JsonObject) -> Iterator[bytes]:
-        """Those of a call that is no function's."""
-        if item["type"] == "custom_tool_call":
-            text, opened = item["input"], {**item, "input": ""}
-            yield from self._open_item(opened)
-            yield self._item_event("response.custom_tool_call_input.delta", delta=text)
-            yield self._item_event("response.custom_tool_call_input.done", input=text)
-        else:
-            yield from self._open_item(item)
-        item = {**item, "status": "completed"}
-        yield self._event("response.output_item.done", output_index=len(self._items), item=item)
-        self._items.append(item)
-        self._open = None
-
-    def _open_item(self, item: JsonObject) -> Iterator[bytes]:
-        self._open, self._text = item, ""
-        yield self._event("response.output_item.added", output_index=len(self._items), item=item)
-
-    def _close_item(self, status: str = "completed") -> Iterator[bytes]:
-        item, text = self._open, self._text
-        if item is None:
-            return
-        if item["type"] == "message":
-            item = {**item, "status": status, "content": [_output_text(text)]}
-            yield self._part_event("response.output_text.done", text=text, logprobs=[])
-            yield self._part_event("response.content_part.done", part=_output_text(text))
-        elif item["type"] == "reasoning":
-            item = {**item, "status": status, "content": [{"type": "reasoning_text", "text": text}]}
-            yield self._part_event("response.reasoning_text.done", text=text)
-        else:
-            item = {**item, "status": status, "arguments": text}
-        yield self._event("response.output_item.done", output_index=len(self._items), item=item)
-        self._items.append(item)
-        self._open = None
-
-    def _part_event(self, kind: str, **fields: object) -> bytes:
-        return self._item_event(kind, content_index=0, **fields)
-
-    def _item_event(self, kind: str, **fields: object) -> bytes:
-        assert self._open is not None
-        return self._event(kind, item_id=self._open["id"], output_index=len(self._items), **fields)
-
-    def _event(self, kind: str, **fields: object) -> bytes:
-        value = {"type": kind, "sequence_number": self._sequence, **fields}
-        self._sequence += 1
-        return typed_event(kind, value)
-
-
-class CompactedReply(ResponsesReply):
-    """A conversation in short: what the user said, and an item that stands for all that was said."""
-
-    def whole(self, complete: Complete) -> JsonObject:
-        said = [message for message in self._request.own if message["role"] == "user"]
-        own = [{**self._message(""), "role": "user", "content": _texts_of(each["content"])} for each in said]
-        summary = complete.full_message.text.strip()
-        item = {"id": self._new_id("cmp"), "type": "compaction", "encrypted_content": summary}
-        return {
-            "id": self.id,
-            "object": "response.compaction",
-            "created_at": self._created,
-            "output": [*own, item],
-            "usage": _usage(complete.stats),
-        }
-
-
 def compacting(body: object) -> JsonObject:
     """The request whose answer is the summary that a request to /v1/responses/compact asks for. Raises
     LeapSerializationError."""
@@ -575,48 +295,3 @@ def compacting(body: object) -> JsonObject:
     said = [{"role": "user", "content": given}] if isinstance(given, str) else list_at(given or [], "input")
     kept: JsonObject = {n: body[n] for n in ("model", "instructions", "previous_response_id") if n in body}
     return {**kept, "input": [*said, {"role": "user", "content": SUMMARIZE}], "store": False}
-
-
-def _texts_of(content: object) -> list[JsonObject]:
-    """The content of a user's message as an item of an answer has it; only texts stay."""
-    if isinstance(content, str):
-        return [_output_text(content)]
-    parts = content if isinstance(content, list) else []
-    return [_output_text(part["text"]) for part in parts if part.get("type") == "text"]
-
-
-def _plain_call(item: JsonObject) -> JsonObject:
-    """An item of a call as that of a function's call, which a chat message holds."""
-    if item["type"] == "custom_tool_call":
-        return {**item, "type": "function_call", "arguments": json.dumps({"input": item["input"]})}
-    if item["type"] == "local_shell_call":
-        return {**item, "type": "function_call", **_shell_call(item)}
-    return item
-
-
-def new_response_id() -> str:
-    """A fresh id."""
-    return f"resp_{secrets.token_hex(24)}"
-
-
-def typed_event(kind: str, value: object) -> bytes:
-    """One server-sent event with its type."""
-    data = json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
-    return b"event: " + kind.encode("ascii") + b"\ndata: " + data + b"\n\n"
-
-
-def _output_text(text: str) -> JsonObject:
-    return {"type": "output_text", "text": text, "annotations": []}
-
-
-def _usage(stats: GenerationStats | None) -> JsonObject | None:
-    if stats is None:
-        return None
-    prompt = stats.prompt_tokens + stats.cached_prompt_tokens
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": stats.cached_prompt_tokens, "cache_write_tokens": 0},
-        "output_tokens": stats.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": prompt + stats.completion_tokens,
-    }

@@ -23,7 +23,7 @@ from ...conversation.responses import AudioSample, Complete
 from ...conversation.runner import ModelRunner
 from ...errors import LeapError, LeapGenerationError, LeapSerializationError
 from ...protocols.openai.fields import read_keep_alive
-from ...protocols.openai.responses import typed_event
+from ...protocols.openai.responses_reply import typed_event
 from ...protocols.openai.speech import FORMATS, SpeechRequest, read_speech
 from ...tasks.transcription import PROMPT, Recording, Transcribed, as_json, read_recording, transcribe, write
 from ..answers import GenerationBridge, reserved, start_bridge

@@ -21,14 +21,13 @@ from ...protocols.anthropic import MessagesReply, read_messages
 from ...protocols.openai.replies import OpenAIReply
 from ...protocols.openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
 from ...protocols.openai.responses import (
-    CompactedReply,
-    ResponsesReply,
     ResponsesRequest,
     compacting,
     conversation_of,
     previous_of,
     read_responses,
 )
+from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import (
     GENERATION_HEADER,

@@ -26,7 +26,8 @@ from ...conversation.responses import Complete, GenerationFinishReason, MessageR
 from ...errors import LeapError, LeapSerializationError
 from ...protocols.openai.replies import EVENT_STREAM
 from ...protocols.openai.requests import GenerationRequest
-from ...protocols.openai.responses import ResponsesReply, ResponsesRequest, new_response_id
+from ...protocols.openai.responses import ResponsesRequest
+from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
 from ...schemas.json_values import JsonObject
 from ..http import AsciiJSON, Refused
 from ..models.loaded_models import LoadedModels
