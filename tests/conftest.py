@@ -15,7 +15,7 @@ from leap_cli.main import main
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 
 SLOW_FOLDERS = tuple(
     str(Path(__file__).parent / folder) + os.sep

@@ -30,7 +30,8 @@ from .settings import Part
 @dataclass(frozen=True)
 class Progress:
     """How far a batch is; times in seconds. ``reused`` results are from earlier runs, and among the ``succeeded``;
-    ``dropped`` ones are from earlier runs of lines that are there no more, and count nowhere else."""
+    ``dropped`` ones are from earlier runs of lines that are there no more, and ``outdated`` ones of lines or options
+    that have changed since; they count nowhere else."""
 
     total: int
     succeeded: int = 0
@@ -40,6 +41,7 @@ class Progress:
     seconds: float = 0.0
     stopped: bool = False
     dropped: int = 0
+    outdated: int = 0
 
     @property
     def finished(self) -> int:
@@ -48,10 +50,14 @@ class Progress:
     @property
     def remark(self) -> str | None:
         """What else there is to say."""
-        if not self.dropped:
-            return None
-        results = "1 earlier result belongs" if self.dropped == 1 else f"{self.dropped} earlier results belong"
-        return f"{results} to no line any more: left out of the output, and kept in the journal"
+        remarks = []
+        if self.outdated:
+            results = "1 earlier result was" if self.outdated == 1 else f"{self.outdated} earlier results were"
+            remarks.append(f"{results} made with other options, model or lines: answered anew, and kept in the journal")
+        if self.dropped:
+            results = "1 earlier result belongs" if self.dropped == 1 else f"{self.dropped} earlier results belong"
+            remarks.append(f"{results} to no line any more: left out of the output, and kept in the journal")
+        return "; ".join(remarks) or None
 
     @property
     def lines_per_second(self) -> float:
@@ -257,9 +263,9 @@ class Batch(BatchDefinition):
                     ResultWriter(self, array("q")).write_problems()
             return Progress(0)
         anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
-        places, dropped = self._kept(anew)
+        places, dropped, outdated = self._kept(anew)
         kept = total - places.count(NOWHERE)
-        progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped)
+        progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped, outdated=outdated)
         with ExitStack() as resources:
             runner = resources.enter_context(load()) if kept < total else None
             if runner is not None and self.spoken.directory is not None:
@@ -276,12 +282,15 @@ class Batch(BatchDefinition):
                 self.journal.sync()
         return progress
 
-    def _kept(self, anew: bool) -> tuple[array[int], int]:
-        """Where the journal has the result of each line (-1: nowhere), and how many of its results are of no line."""
+    def _kept(self, anew: bool) -> tuple[array[int], int, int]:
+        """Where the journal has the result of each line (-1: nowhere), how many of its results are of no line, and how
+        many of lines or options that have changed."""
         if self.journal is None or anew or not len(self.journal.index):
-            return array("q", [NOWHERE]) * len(self.lines), 0
+            return array("q", [NOWHERE]) * len(self.lines), 0, 0
         keys = b"".join(bytes.fromhex(self.key(n)) for n in range(len(self.lines)))
-        return self.journal.index.places_of(keys), self.journal.index.count_without(self.lines.ids)
+        index, ids = self.journal.index, self.lines.ids
+        places = index.places_of(keys)
+        return places, index.count_without(ids), index.count_outdated(keys, ids) if NOWHERE in places else 0
 
     def _answer(
         self,

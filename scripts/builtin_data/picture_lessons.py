@@ -16,7 +16,6 @@ from PIL import Image
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from leap_core.testing.picture_questions import DESCRIBE, KINDS, ask, describe
 from leap_core.testing.pictures import (
     BACKGROUNDS,
     COLOURS,
@@ -27,6 +26,7 @@ from leap_core.testing.pictures import (
     Scene,
     random_scene,
 )
+from tests.support.picture_questions import DESCRIBE, KINDS, ask, describe
 
 START, END = "<|image_start|>", "<|image_end|>"
 TILES = [f"<|img_row_{row}_col_{column}|>" for row in range(1, 11) for column in range(1, 11)]

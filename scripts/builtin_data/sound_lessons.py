@@ -14,8 +14,8 @@ from builtin_data.tokenizer import Vocabulary, learn_closed
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from leap_core.testing.sound_questions import KINDS, TRANSCRIBE, ask, transcribe
 from leap_core.testing.sounds import SOUNDS, Clip, random_clip
+from tests.support.sound_questions import KINDS, TRANSCRIBE, ask, transcribe
 
 NAMES = list(SOUNDS)
 SPECIAL = ["<audio>"]

@@ -13,7 +13,7 @@ from leap_core.batch.input.lines import RequestReader, key_of
 from leap_core.batch.output.table_files import VectorFile
 from leap_core.errors import LeapUnavailableError
 from leap_core.protocols.openai.embeddings import encoded
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 
 MODEL = ("-m", "some-model.gguf")
 WORDS = HashedWordsRunner(name="some-model.gguf")

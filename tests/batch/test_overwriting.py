@@ -11,6 +11,8 @@ from leap_core.batch.journal.journal import Journal, journal_path
 from leap_core.batch.output.output_file import OutputFile
 from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
+from .conftest import AnsweringRunner
+
 LINES = [{"custom_id": "a", "prompt": "1"}, {"custom_id": "b", "prompt": "2"}]
 
 
@@ -149,3 +151,13 @@ def test_a_journal_that_is_in_use_is_named(batch, tmp_path):
     done, _ = batch(LINES, "--journal", "j.3")
     journal.close()
     assert done.code == 10 and "another batch uses the journal" in done.stderr and "j.3" in done.stderr
+
+
+def test_a_batch_tells_that_other_options_answer_its_lines_anew(leap, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    line = ("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin")
+    leap.runner = AnsweringRunner()
+    assert "other options" not in leap(*line).stderr
+    leap.runner = AnsweringRunner()
+    assert "2 earlier results were made with other options" in leap(*line, "--temperature", "0.5").stderr
+    assert "other options" not in leap(*line).stderr

@@ -16,7 +16,7 @@ from leap_cli.framework.interrupts import leaving_on_termination, raising_on_int
 from leap_cli.main import main
 from leap_core.errors import LeapGenerationError
 from leap_core.testing import Script, Stall
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 from tests.wav_bytes import wav_of
 
 pytestmark = pytest.mark.skipif(

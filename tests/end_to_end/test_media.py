@@ -15,8 +15,8 @@ import soundfile
 
 from leap_core.conversation.messages import Audio
 from leap_core.testing.pictures import Figure, Scene
-from leap_core.testing.sound_questions import ask_all
 from leap_core.testing.sounds import RATE, clip_of, random_clip
+from tests.support.sound_questions import ask_all
 
 SOON = 60.0
 

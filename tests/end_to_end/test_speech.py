@@ -174,7 +174,7 @@ def with_ears(model: Path, directory: Path) -> Path:
     """The miniature with a projector whose sound means nothing to it: all rows are zeros."""
     import gguf
 
-    from leap_core.testing.random_projectors import TINY_AUDIO, write_random_projector
+    from tests.support.random_projectors import TINY_AUDIO, write_random_projector
 
     shutil.copytree(model.parent, directory)
     path = write_random_projector(directory / f"mmproj-{model.name}", 128, audio=TINY_AUDIO, quantization="f32")

@@ -19,8 +19,8 @@ from leap_core import (
 from leap_core.inference.llama.library import library
 from leap_core.inference.runner import InProcessRunner
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.random_adapters import write_random_adapter
 from leap_core.testing.random_models import TINY_LLAMA, write_random_model
+from tests.support.random_adapters import write_random_adapter
 
 GREEDY = {"temperature": 0.0, "max_tokens": 12}
 

@@ -13,7 +13,7 @@ from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.gguf.checks import check_projector
 from leap_core.inference.gguf.header import GGUFHeader, read_gguf_header
 from leap_core.testing.random_models import write_random_model
-from leap_core.testing.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
+from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 
 
 @pytest.fixture(scope="module")

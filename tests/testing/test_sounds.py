@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from leap_core.testing.sound_questions import ask_all, transcribe
 from leap_core.testing.sounds import RATE, SOUNDS, Clip, clip_of, random_clip
+from tests.support.sound_questions import ask_all, transcribe
 
 
 @pytest.mark.parametrize("name", SOUNDS)

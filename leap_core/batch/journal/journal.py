@@ -24,6 +24,8 @@ from ...system.locks import Busy, locked
 from .line_result import Result
 
 KEY_BYTES = 16
+MOST_COMPARED = 200_000
+"""Results of a journal that are compared one by one with the lines of today."""
 NOWHERE = -1
 
 USUAL = re.compile(
@@ -72,6 +74,16 @@ class JournalIndex:
         good = same & (also_failed | (numpy.frombuffer(self._succeeded, numpy.uint8)[order][at] == 1))
         places = numpy.where(good, numpy.frombuffer(self._places, numpy.int64)[order][at], NOWHERE)
         return array("q", places.astype(numpy.int64).tobytes())
+
+    def count_outdated(self, keys: bytes, names: Sequence[int]) -> int:
+        """How many succeeded results have a name among these hashes, and none of these keys: their options, model or
+        lines have changed. 0 of more than MOST_COMPARED."""
+        if len(self) > MOST_COMPARED:
+            return 0
+        here, now = set(names), {keys[n : n + KEY_BYTES] for n in range(0, len(keys), KEY_BYTES)}
+        results = (bytes(self._keys[n : n + KEY_BYTES]) for n in range(0, len(self._keys), KEY_BYTES))
+        done = zip(results, self._names, self._succeeded, strict=True)
+        return len({key for key, name, succeeded in done if succeeded and name in here} - now)
 
     def count_without(self, names: Sequence[int]) -> int:
         """How many succeeded results, one a key, have a name that is not among these hashes."""

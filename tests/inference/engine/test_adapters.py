@@ -15,7 +15,7 @@ from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.library import library
 from leap_core.inference.llama.model import LlamaAdapter, LlamaModel
-from leap_core.testing.random_adapters import write_random_adapter
+from tests.support.random_adapters import write_random_adapter
 
 from .conftest import finish, request
 from .prompts import prompt_of

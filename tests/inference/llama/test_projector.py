@@ -21,7 +21,7 @@ from leap_core.inference.llama.library import multimodal_library
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.llama.projector import Projector
 from leap_core.testing.random_models import TINY_LFM2, write_random_model
-from leap_core.testing.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
+from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 
 WIDTH = 64
 

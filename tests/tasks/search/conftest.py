@@ -9,7 +9,7 @@ import pytest
 
 from leap_core.tasks.search.index_file import IndexSettings
 from leap_core.tasks.search.updating import Update, update_index
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 
 PAGES = {
     "fruit.md": "# Fruit\n\nApples are red and sweet.\n\n## Bananas\n\nBananas are yellow and grow in the tropics.\n",

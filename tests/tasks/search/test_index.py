@@ -18,7 +18,7 @@ from leap_core.tasks.search.index_file import IndexFile, IndexSettings
 from leap_core.tasks.search.searching import Searcher, rank
 from leap_core.tasks.search.updating import IndexBusyError, Indexes, IndexNotFoundError, update_index
 from leap_core.tasks.search.vector_table import VectorTable, open_table, table_path
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 
 from .torture import torture
 

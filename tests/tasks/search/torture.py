@@ -20,7 +20,7 @@ from pathlib import Path
 
 from leap_core.tasks.search.index_file import IndexSettings
 from leap_core.tasks.search.updating import TEXTS_AT_ONCE, update_index
-from leap_core.testing.hashed_words import HashedWordsRunner
+from tests.support.hashed_words import HashedWordsRunner
 
 READING, VECTORS = "reading", "vectors"
 MODULE = "tests.tasks.search.torture"

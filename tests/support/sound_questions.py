@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from leap_core.testing.sounds import MOST_SOUNDS, NOTES, Clip
+
 from .picture_questions import Question
-from .sounds import MOST_SOUNDS, NOTES, Clip
 
 ORDINALS = ("first", "second", "third", "fourth")
 TRANSCRIBE = "Perform ASR."

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ..conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
-from ..errors import LeapGenerationError, LeapOptionsError
+from leap_core.conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong
+from leap_core.errors import LeapGenerationError, LeapOptionsError
 
 if TYPE_CHECKING:
     from numpy import float32

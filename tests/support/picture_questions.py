@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..schemas.json_values import JsonObject
-from .pictures import COLOURS, PLACES, SHAPES, Figure, Scene
+from leap_core.schemas.json_values import JsonObject
+from leap_core.testing.pictures import COLOURS, PLACES, SHAPES, Figure, Scene
 
 COLOUR_WORDS = ("colour", "color")
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}

@@ -1,0 +1,1 @@
+"""What several tests make: small random files and questions whose answers are known. Nothing of it ships."""
