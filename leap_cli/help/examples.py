@@ -181,7 +181,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs workers": ("leap jobs workers",),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),
-    "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded -n 1 --format quiet)"',),
+    "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded --limit 1 --format quiet)"',),
     "jobs prune": ("leap jobs prune --older-than 7d --dry-run",),
     "setup": (
         "leap setup --dry-run",

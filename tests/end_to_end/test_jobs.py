@@ -90,7 +90,7 @@ def until(condition, seconds: float = 60.0):
 
 def test_an_answer_in_the_background_is_the_one_of_the_foreground(program, submit):
     id = submit("generate", *GREEDY, QUESTION)
-    followed = program("jobs", "logs", "-f", id)
+    followed = program("jobs", "logs", "--follow", id)
     assert (followed.returncode, followed.stdout) == (0, program("generate", *GREEDY, QUESTION).stdout)
     waited = program("jobs", "wait", id[:5])
     assert (waited.returncode, waited.stdout) == (0, followed.stdout)

@@ -44,7 +44,7 @@ def test_what_stands_in_the_file_behind_an_open_output_stays(shell, name):
 @pytest.mark.parametrize(("name", "to"), [("/dev/stdout", "1"), ("/dev/fd/3", "3"), ("/proc/self/fd/3", "3")])
 def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path, name, to):
     (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
-    batch = f"leap batch in.jsonl -m builtin -o {name} --output-format plain"
+    batch = f"leap batch in.jsonl -m builtin -o {name} --format plain"
     done = shell(f"(echo header >&{to}; {batch} 2>/dev/null; echo footer >&{to}) {to}> all.txt; cat all.txt")
     header, answer, footer = done.stdout.splitlines()
     assert (header, footer) == ("header", "footer") and "Paris" in json.loads(answer)["text"]
