@@ -215,6 +215,7 @@ def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     assert named == NAMED_ABOVE
 
 
+@pytest.mark.slow
 def test_no_circle_between_files():
     """Late and type-only imports included; the faces, which import lazily what they offer, left out."""
     graph: dict[str, set[str]] = {}
