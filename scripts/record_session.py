@@ -30,8 +30,7 @@ COMMANDS = (
     'leap "What is the capital of France?"',
     "leap generate --json-schema 'name, age int' 'Ada Lovelace was 36 years old.'",
     "head -n 2 orders.jsonl",
-    "leap batch orders.jsonl -o sold.jsonl --format plain \\\n"
-    "    --json-schema 'item, quantity int, price float'",
+    "leap batch orders.jsonl -o sold.jsonl --format plain \\\n    --json-schema 'item, quantity int, price float'",
     "jq -c '.text | fromjson' sold.jsonl",
     'leap "My name is Ada." --session ada',
     'leap -c "What is my name?"',

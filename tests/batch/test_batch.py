@@ -275,7 +275,7 @@ def test_a_conversation_that_has_its_answer_is_answered_again(leap, tmp_path):
     runner = AnsweringRunner()
     leap.runner = runner
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    lines = [{"messages": said}, {"body": {"messages": [*said, {"role": "user", "content": "three"}, said[1]]}}]
+    lines = [{"messages": said}, {"messages": [*said, {"role": "user", "content": "three"}, said[1]]}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
     done = leap("batch", "in.jsonl", "-m", "builtin", "--format", "plain", "--ordered")
     assert done.code == 0, done

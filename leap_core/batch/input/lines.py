@@ -351,8 +351,8 @@ def parse_line(raw: bytes) -> JsonObject:
         return {"prompt": value}
     if not isinstance(value, dict):
         raise LeapSerializationError("expected a JSON object or a string")
-    body = value.get("body")
-    _end_with_question(body if isinstance(body, dict) else value)
+    if "body" not in value:  # in a protocol's body an answer at the end is what the next one begins with
+        _end_with_question(value)
     return value
 
 

@@ -163,6 +163,8 @@ def without_metadata(data: bytes) -> bytes:
         if not (0xE1 <= segment[1] <= 0xEF or segment[1] == COMMENT) or is_profile or segment[1] == ADOBE:
             kept.append(segment)
         at = end
+    if data[at : at + 2] != bytes((0xFF, START_OF_SCAN)):  # laid out in a way that was not foreseen
+        return encode_jpeg(decode_image(data))
     return b"".join([*kept, data[at:]])
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from leap_core.conversation.media.audio import kind_of_medium
 from leap_core.conversation.media.image_plan import fitting_size, plan_image
-from leap_core.conversation.media.images import MOST_PIXELS, as_jpeg, decode_image, encode_jpeg
+from leap_core.conversation.media.images import MOST_PIXELS, as_jpeg, decode_image, encode_jpeg, without_metadata
 from leap_core.errors import LeapSerializationError
 
 RED, GREEN, BLUE = (200, 30, 40), (20, 180, 60), (30, 40, 210)
@@ -240,3 +240,17 @@ def test_a_picture_of_floats_from_0_to_1_is_as_light_as_it_looks() -> None:
         values = np.linspace(0, most, 64 * 64, dtype=np.float32).reshape(64, 64)
         grey = np.asarray(decode_image(saved(Image.fromarray(values, "F"), "TIFF")))[..., 0]
         assert grey[0, 0] == 0 and grey[-1, -1] == 255 and abs(int(grey[32, 0]) - 128) <= 1
+
+
+def test_what_stands_beside_a_picture_is_taken_out_and_its_pixels_stay() -> None:
+    exif = Image.Exif()
+    exif[0x010F] = "Camera of me"
+    plain = saved(quarters(), "JPEG", quality=90)
+    for data in (
+        saved(quarters(), "JPEG", quality=90, exif=exif, comment=b"at home"),
+        plain[:2] + b"\xff" + plain[2:],  # a fill byte before a marker
+    ):
+        bare = without_metadata(data)
+        assert b"Camera" not in bare and b"at home" not in bare
+        assert np.abs(np.asarray(decode_image(bare), int) - np.asarray(decode_image(plain), int)).max() <= 24
+    assert without_metadata(plain) == plain
