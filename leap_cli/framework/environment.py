@@ -173,12 +173,15 @@ def obeys_escape_codes() -> bool:
 
 @contextmanager
 def _echo(shown: bool) -> Iterator[None]:
-    """Let the terminal show what is typed, or not, and then do as it did before. Systems without termios show it."""
-    try:
-        import termios
+    """Let the terminal show what is typed, or not, and then do as it did before. Windows shows it."""
+    if sys.platform == "win32":
+        yield
+        return
+    import termios
 
+    try:
         before = termios.tcgetattr(0)
-    except (ImportError, OSError, ValueError):
+    except (OSError, ValueError, termios.error):
         yield
         return
     mode = list(before)
