@@ -56,11 +56,19 @@ def is_running(configuration: JobsConfiguration) -> bool:
     return is_locked(configuration.worker_lock, shared=True)
 
 
-def start_worker(configuration: JobsConfiguration, variables: Mapping[str, str] | None = None) -> None:
-    """Start a worker with the environment ``variables``. When one runs already, the new one ends by itself."""
+FOR_JOBS = "for-jobs"
+"""Second argument of a worker that ends at once where no job is left: another one was up before it."""
+
+
+def start_worker(
+    configuration: JobsConfiguration, variables: Mapping[str, str] | None = None, *, for_jobs: bool = False
+) -> None:
+    """Start a worker with the environment ``variables``. When one runs already, the new one ends by itself.
+    ``for_jobs``: also when it comes up and no job is left."""
+    arguments = (configuration.name, *((FOR_JOBS,) if for_jobs else ()))
     with open_log(configuration.worker_log) as log:
         directory = private_directory(configuration.directories.data)
-        start_detached("jobs.worker", configuration.name, log=log, directory=directory, variables=variables)
+        start_detached("jobs.worker", *arguments, log=log, directory=directory, variables=variables)
 
 
 LOOK_AGAIN_SECONDS = 1.0
@@ -142,7 +150,7 @@ class WorkerKeeper:
             self._absent_since = None
             if self.is_outdated() and now - self._replaced > REPLACE_SECONDS:
                 self._replaced = now
-                start_worker(self._configuration, self._variables)
+                start_worker(self._configuration, self._variables, for_jobs=True)
             sign = self._last_sign()
             if sign is None or sign != self._sign:
                 self._sign, self._sign_since = sign, now
@@ -155,7 +163,7 @@ class WorkerKeeper:
             self._absent_since = now
         elif now - self._absent_since > START_SECONDS:
             raise self._not_started_error()
-        start_worker(self._configuration, self._variables)
+        start_worker(self._configuration, self._variables, for_jobs=True)
 
     def _state(self) -> JsonObject:
         with suppress(OSError, ValueError):

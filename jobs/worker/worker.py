@@ -26,7 +26,7 @@ from leap_core.system.processes import start_time
 
 from .. import keeper as revision
 from ..configuration import DEFAULT_NAME, JobsConfiguration
-from ..keeper import FIELD, WorkerKeeper, is_running
+from ..keeper import FIELD, FOR_JOBS, WorkerKeeper, is_running
 from ..table.claims import WorkerRows
 from ..table.table import Table
 from .shift import Shift
@@ -41,10 +41,11 @@ LOCK_SECONDS = 1.0
 
 class Worker:
     """``configuration`` says where and how many at once. ``stop`` ends it; what runs then is queued again. After
-    ``seconds`` it begins nothing more, and ends with what it has."""
+    ``seconds`` it begins nothing more, and ends with what it has. ``for_jobs``: it does not begin where none is left."""
 
-    def __init__(self, configuration: JobsConfiguration, seconds: float = math.inf) -> None:
+    def __init__(self, configuration: JobsConfiguration, seconds: float = math.inf, *, for_jobs: bool = False) -> None:
         self.configuration = configuration
+        self._for_jobs = for_jobs
         self._due = time.monotonic() + seconds
         self.stop = threading.Event()
         self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -57,7 +58,7 @@ class Worker:
             try:
                 with locked(self.configuration.worker_lock, while_waiting=self._patience()):
                     if (
-                        self._missed_another_worker()
+                        (self._for_jobs or self._missed_another_worker())
                         and self.configuration.idle_seconds < math.inf
                         and not self._has_unfinished_jobs()
                     ):
@@ -67,7 +68,7 @@ class Worker:
             except Busy:
                 if not self._replace_older():
                     return False
-                self._met_another = False  # it was ended for this one, which stays though nothing may be left to do
+                self._met_another = self._for_jobs = False  # it was ended for this one, which stays though nothing may be left to do
                 continue
             if self.stop.is_set() or self.configuration.is_shared or not self._has_unfinished_jobs():
                 return True
@@ -175,10 +176,11 @@ class Worker:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a worker for the data directory that the environment leads to, until it ends. The first argument, if there is
-    one, is its name."""
+    one, is its name; see ``FOR_JOBS`` for the second."""
     names = sys.argv[1:] if arguments is None else arguments
     try:
-        worker = Worker(JobsConfiguration.from_environment(name=names[0] if names else DEFAULT_NAME))
+        configuration = JobsConfiguration.from_environment(name=names[0] if names else DEFAULT_NAME)
+        worker = Worker(configuration, for_jobs=FOR_JOBS in names[1:])
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.stop.set())
         if sys.platform != "win32":

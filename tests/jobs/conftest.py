@@ -103,4 +103,7 @@ def jobs(leap_home):
         if client.configuration.worker_log.exists():
             print(client.configuration.worker_log.read_text()[-4000:])
         client.stop_worker()
-    until(lambda: not processes.of_home(leap_home))  # no process is left behind
+    try:
+        until(lambda: not processes.of_home(leap_home))  # no process is left behind
+    finally:
+        print(processes.of_home(leap_home))

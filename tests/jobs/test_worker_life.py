@@ -61,6 +61,19 @@ def test_a_worker_that_came_second_ends_with_the_first(leap_home, monkeypatch):
         thread.join()
 
 
+def test_a_worker_that_comes_up_after_the_last_job_ends(leap_home):
+    """It was started while another one came up slowly, and would stay when that one has been stopped."""
+    from jobs.keeper import start_worker
+
+    with JobsClient(autostart=False) as jobs:
+        jobs.cancel(jobs.generate("Hi"))
+        start_worker(jobs.configuration, for_jobs=True)
+        until(lambda: processes.of_home(leap_home))
+        until(lambda: not processes.of_home(leap_home))
+        jobs.start_worker()
+        assert jobs.stop_worker()
+
+
 def test_a_worker_started_after_one_that_was_killed_stays(leap_home, monkeypatch):
     """The killed one left its state file, and whoever asks whether a worker runs holds the lock for a moment."""
     monkeypatch.setattr("jobs.worker.worker.LOCK_SECONDS", 60.0)
