@@ -35,35 +35,29 @@ COMMANDS = {
     ),
     "decide": TableEntry("leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS),
     "eval": TableEntry("leap_cli.commands.eval", "Compare models over cases of your own.", TASKS),
-    "recipes": TableEntry("leap_cli.commands.recipes", "Show and add how tasks are put to models.", TASKS),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
-    "models": TableEntry("leap_cli.commands.models.group", "List, inspect, check, import and remove models.", MODELS),
+    "models": TableEntry("leap_cli.commands.models.group", "List, check, measure, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.warm", "Keep a model warm in the background.", MODELS, "load_command"),
     "ps": TableEntry("leap_cli.commands.warm", "Show the models that are kept warm.", MODELS, "ps_command"),
     "unload": TableEntry("leap_cli.commands.warm", "Unload a warm model.", MODELS, "unload_command"),
     "serve": TableEntry("leap_cli.commands.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS),
-    "bench": TableEntry("leap_cli.commands.models.bench", "Measure how fast models are here.", MODELS),
-    "cache": TableEntry("leap_cli.commands.models.cache", "List and clear prompts that are kept on disk.", MODELS),
     "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
-    "schemas": TableEntry("leap_cli.commands.schemas", "Save, show and check JSON schemas.", BUILD),
-    "templates": TableEntry("leap_cli.commands.templates", "Save prompts and options under a name.", BUILD),
-    "sessions": TableEntry("leap_cli.commands.sessions", "Find, show, name and remove kept conversations.", WORK),
+    "saved": TableEntry("leap_cli.commands.saved", "Save templates, schemas and recipes under a name.", BUILD),
+    "sessions": TableEntry("leap_cli.commands.sessions", "Find and show kept conversations and logged prompts.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
-    "log": TableEntry("leap_cli.commands.log", "List and find logged prompts and answers.", WORK),
     "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
     "setup": TableEntry("leap_cli.commands.setup", "Choose a model, completion and warmth in one go.", SETUP),
     "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
     "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
-    "help": TableEntry("leap_cli.commands.help", "Print a guide, or explain a command.", SETUP),
-    "man": TableEntry("leap_cli.commands.man", "Print and install the manual pages.", SETUP),
+    "help": TableEntry("leap_cli.commands.help", "Print a guide or manual page, or explain a command.", SETUP),
     "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
 }
 
 _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
 _GET, _UNLOAD = "leap download NAME fetches a model", "leap unload MODEL frees its memory"
 _IMPORT = f"leap models import FILE takes a model that is here; {_GET}"
-_LOGS = "leap log list shows prompts and answers that were logged, leap sessions list chats"
+_LOGS = "leap sessions log list shows prompts and answers that were logged, leap sessions list chats"
 _SEARCH = f"leap models search WORDS looks on the hub; {_GET}"
 _PUSH = "leap sends no models anywhere; the hub's own program, hf upload, does"
 _ALIAS = "leap models alias NAME MODEL gives a model another name"
@@ -87,7 +81,13 @@ POINTERS = {
         **dict.fromkeys(("hf", "huggingface-cli", "search-models"), _SEARCH),
         **dict.fromkeys(("push", "publish", "upload"), _PUSH),
         **dict.fromkeys(("tag", "rename", "mv"), _ALIAS),
-        "schema": "leap schemas",
+        **dict.fromkeys(("schema", "schemas"), "leap saved schemas"),
+        **dict.fromkeys(("template", "templates"), "leap saved templates"),
+        **dict.fromkeys(("recipe", "recipes"), "leap saved recipes"),
+        **dict.fromkeys(("bench", "benchmark"), "leap models bench MODEL"),
+        "cache": "leap models cache",
+        "log": "leap sessions log",
+        "man": "leap help --man COMMAND; leap help --install-man installs the pages",
         **dict.fromkeys(("keys", "login", "set"), "leap config set NAME VALUE; the hub's token is HF_TOKEN"),
     },
     "models": {
@@ -108,8 +108,12 @@ POINTERS = {
         "log": "leap jobs logs JOB prints what a job has put out, leap jobs output JOB its result",
         **dict.fromkeys(("start", "run"), "leap generate --background submits a job, leap jobs retry JOB repeats one"),
     },
-    "templates": {"save": "leap templates add NAME PROMPT"},
-    "cache": {"rm": "leap cache clear", "remove": "leap cache clear", "prune": "leap cache clear --older-than 30d"},
+    "saved templates": {"save": "leap saved templates add NAME PROMPT"},
+    "models cache": {
+        "rm": "leap models cache clear",
+        "remove": "leap models cache clear",
+        "prune": "leap models cache clear --older-than 30d",
+    },
     "sessions": {"clear": "leap sessions prune --older-than TIME"},
 }
 """What to write for the verbs of ollama, llm, docker and others, by group."""

@@ -41,7 +41,7 @@ LOCK_SECONDS = 1.0
 
 class Worker:
     """``configuration`` says where and how many at once. ``stop`` ends it; what runs then is queued again. After
-    ``seconds`` it begins nothing more, and ends with what it has. ``for_jobs``: it does not begin where none is left."""
+    ``seconds`` it begins nothing more, and ends with what it has. ``for_jobs``: it ends at once where none is left."""
 
     def __init__(self, configuration: JobsConfiguration, seconds: float = math.inf, *, for_jobs: bool = False) -> None:
         self.configuration = configuration
@@ -68,7 +68,9 @@ class Worker:
             except Busy:
                 if not self._replace_older():
                     return False
-                self._met_another = self._for_jobs = False  # it was ended for this one, which stays though nothing may be left to do
+                self._met_another = self._for_jobs = (
+                    False  # it was ended for this one, which stays though nothing may be left to do
+                )
                 continue
             if self.stop.is_set() or self.configuration.is_shared or not self._has_unfinished_jobs():
                 return True

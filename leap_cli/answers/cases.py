@@ -56,7 +56,7 @@ def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
     path = log_file(env.directories)
     if not path.exists():
-        raise click.UsageError("nothing was logged: leap log on begins a log")
+        raise click.UsageError("nothing was logged: leap sessions log on begins a log")
     with PromptLog(path) as log:
         entries = [match.entry for match in log.search(" ".join(names))] if names else log.entries()
     yield from filter(None, map(case_of_entry, entries))

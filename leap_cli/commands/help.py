@@ -1,10 +1,14 @@
-"""``leap help``: the guides, and the help of commands."""
+"""``leap help``: the guides, the help of commands, and the manual pages."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+
 import click
 
-from ..framework.click_classes import HelpContext, leap_command
+from ..framework.click_classes import CommandTable, HelpContext, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.wrapping import WordWrap
@@ -13,11 +17,24 @@ from ..help.guides import TOPICS, text_of
 
 @leap_command("help", repairs=True)
 @click.argument("words", metavar="[TOPIC|COMMAND]...", nargs=-1)
+@click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; in a pipe as man reads it.")
+@click.option("--install-man", is_flag=True, help="Put all manual pages where man finds them: man leap-generate.")
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Print a guide, or the help of a command. Without an argument list the guides."""
+def command(ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool) -> None:
+    """Print a guide, or the help of a command. Without an argument list the guides.
+
+    leap's package brings the manual pages along in share/man, where man finds those of the active environment.
+    """
     env = ctx.ensure_object(Environment)
     output = Output(env)
+    if install_man:
+        if words:
+            raise click.UsageError("--install-man installs all pages, and takes no COMMAND")
+        _install_manual(ctx, output)
+        return
+    if man:
+        _show_manual_page(ctx, words, output)
+        return
     if not words:
         output.records(
             [{"topic": topic, "about": about} for topic, about in TOPICS.items()], ["topic", "about"], name="topic"
@@ -58,3 +75,32 @@ def _print(topic: str, output: Output) -> None:
         output.text(wrap.feed(text) + wrap.end())
     else:
         output.text(text)
+
+
+def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output) -> None:
+    from ..help.man_pages import page_of, pages
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    if words and words[0] not in root.table:
+        raise click.exceptions.NoSuchCommand(words[0], possibilities=root.table, ctx=ctx.parent)
+    text = page_of(root, words[0]) if words else pages(root)["leap.1"]
+    env = ctx.ensure_object(Environment)
+    if env.stdout is sys.stdout and env.stdout_is_terminal and shutil.which("man"):
+        subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
+    else:
+        output.text(text)
+
+
+def _install_manual(ctx: click.Context, output: Output) -> None:
+    from ..help.man_pages import install, is_searched, man_directory, pages
+
+    env, root = ctx.ensure_object(Environment), ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    directory = man_directory(env.variables)
+    install(pages(root), directory)
+    output.text(f"{directory}\n")
+    if is_searched(directory, env.variables):
+        output.note("man leap, man leap-generate and so on are there")
+    else:
+        output.note(f"man does not look there: man -M {directory.parent} leap, or put {directory.parent} on MANPATH")

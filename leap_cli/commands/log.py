@@ -1,4 +1,4 @@
-"""``leap log``: prompts and answers that were logged, listed, shown, found and forgotten."""
+"""``leap sessions log``: prompts and answers that were logged, listed, shown, found and forgotten."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ since_flag = click.option(
 json_flag = click.option("--json", "as_json", is_flag=True, hidden=True, help="Print json: the same as --format json.")
 
 
-@leap_group("log")
-def command() -> None:
-    """Prompts and answers that were logged: every one, of all commands, since leap log on. Off unless turned on.
+@leap_group("log", short_help="List, find and rate logged prompts and answers.")
+def log() -> None:
+    """Prompts and answers that were logged: of all commands, since leap sessions log on. Off unless turned on.
 
     An entry is called by its number.
     """
 
 
-@command.command("list", short_help="List what was asked, newest first.")
+@log.command("list", short_help="List what was asked, newest first.")
 @limit_flag
 @model_flag
 @since_flag
@@ -98,7 +98,7 @@ def list_entries(
     return ExitCode.DONE
 
 
-@command.command(short_help="Print an entry whole.")
+@log.command(short_help="Print an entry whole.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @json_flag
 @format_flag
@@ -115,7 +115,7 @@ def show(env: Environment, /, id: int | None, as_json: bool, format: str) -> Exi
     return ExitCode.DONE
 
 
-@command.command(short_help="Ask a logged prompt again, and compare.")
+@log.command(short_help="Ask a logged prompt again, and compare.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @MODEL
 @format_flag
@@ -147,7 +147,7 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     return ExitCode.DONE if found["same"] else ExitCode.UNEXPECTED
 
 
-@command.command(short_help="Rate an answer, for training data.")
+@log.command(short_help="Rate an answer, for training data.")
 @click.argument("id", metavar="ENTRY", type=click.IntRange(1))
 @click.argument("rating", type=click.Choice(["good", "bad", "none"]))
 @format_flag
@@ -166,7 +166,7 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@command.command(short_help="Find entries by their words.")
+@log.command(short_help="Find entries by their words.")
 @click.argument("text", nargs=-1, required=True)
 @limit_flag
 @model_flag
@@ -202,7 +202,7 @@ def search(
     return ExitCode.DONE
 
 
-@command.command(short_help="Tell whether prompts are logged, and where.")
+@log.command(short_help="Tell whether prompts are logged, and where.")
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, format: str) -> ExitCode:
@@ -224,21 +224,21 @@ def status(env: Environment, /, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@command.command(short_help="Log prompts and answers from now on.")
+@log.command(short_help="Log prompts and answers from now on.")
 @click.pass_obj
 def on(env: Environment, /) -> ExitCode:
     """Log prompts and answers from now on: the same as leap config set log true."""
     return _turn(env, on=True)
 
 
-@command.command(short_help="Log nothing from now on.")
+@log.command(short_help="Log nothing from now on.")
 @click.pass_obj
 def off(env: Environment, /) -> ExitCode:
-    """Log nothing from now on: the same as leap config set log false. What was logged stays: see leap log clear."""
+    """Log nothing from now on: as leap config set log false does. leap sessions log clear forgets what was logged."""
     return _turn(env, on=False)
 
 
-@command.command(short_help="Forget what was logged.")
+@log.command(short_help="Forget what was logged.")
 @click.option(
     "--older-than",
     type=Duration(),
@@ -283,7 +283,7 @@ def _entry(env: Environment, id: int | None) -> Entry:
             entry = log.get(id)
     if entry is None:
         which = "the log is empty" if id is None else f"there is no entry {id} in the log"
-        raise click.UsageError(f"{which}; leap log list shows those there are")
+        raise click.UsageError(f"{which}; leap sessions log list shows those there are")
     return entry
 
 
@@ -294,7 +294,7 @@ def _nothing(env: Environment, whole: int) -> str:
         return "nothing that was logged is of this kind"
     if log_is_on(env.directories, env.variables):
         return "nothing was logged yet"
-    return "prompts are not logged; leap log on does that from now on"
+    return "prompts are not logged; leap sessions log on does that from now on"
 
 
 def _turn(env: Environment, *, on: bool) -> ExitCode:

@@ -11,6 +11,7 @@ from ..framework.click_classes import format_flag, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, in_bytes, option
 from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, removal_flags
+from .log import log
 
 if TYPE_CHECKING:
     from leap_core.conversation.sessions import SessionStore
@@ -164,3 +165,6 @@ def _store(env: Environment) -> SessionStore:
 def _only_size(data: bytes, suffix: str) -> str:
     """What represents pictures and sound where only text is shown."""
     return f"{in_bytes(len(data))} of {suffix[1:]}"
+
+
+command.add_command(log)

@@ -42,13 +42,18 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class NamedFiles:
-    """Files of a kind, such as ``schema``, in ``directory`` with ``suffix``; its commands are ``leap directory``.
+    """Files of a kind, such as ``schema``, in ``directory`` with ``suffix``.
     ``reserved``: an expression of words that are no names."""
 
     kind: str
     directory: str
     suffix: str
     reserved: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command whose verbs are about them."""
+        return f"leap saved {self.directory}"
 
     def place(self, env: Environment) -> Path:
         """The directory."""
@@ -82,14 +87,13 @@ class NamedFiles:
         """Where a new file of this name goes. Raises UsageError where there is one that is not to be replaced."""
         path = self.path(env, name)
         if path.exists() and not replace:
-            command = f"leap {self.directory} add --replace"
-            raise click.UsageError(f"there is a {self.kind} {name} already; {command} replaces it")
+            raise click.UsageError(f"there is a {self.kind} {name} already; {self.command} add --replace replaces it")
         return path
 
     def unknown(self, env: Environment, name: str) -> click.UsageError:
         """What to say of a name that no file has."""
         near = get_close_matches(name, self.names(env), 1)
-        meant = f"did you mean {near[0]}?" if near else f"leap {self.directory} list shows those there are"
+        meant = f"did you mean {near[0]}?" if near else f"{self.command} list shows those there are"
         return click.UsageError(f"there is no {self.kind} {name!r}; {meant}")
 
     def is_misspelt(self, env: Environment, name: str) -> bool:
@@ -104,6 +108,7 @@ TEMPLATES = NamedFiles("template", "templates", ".toml")
 SCHEMAS = NamedFiles("schema", "schemas", ".json", reserved=r"true|false|.*\.json")
 """The reserved words are schemas, or files, themselves."""
 RECIPES = NamedFiles("recipe", "recipes", ".toml")
+KINDS = (TEMPLATES, SCHEMAS, RECIPES)
 
 
 TEXTS = ("about", "system", "prompt")
@@ -194,7 +199,7 @@ def parse_template(name: str, data: bytes, path: str) -> PromptTemplate:
     """A file's content as the template of this name. Raises UsageError or LeapSerializationError naming ``path``."""
     from leap_core.system.configuration import parse_toml
 
-    table = parse_toml(data, path, f"leap templates edit {name} opens it")
+    table = parse_toml(data, path, f"leap saved templates edit {name} opens it")
     options, defaults = _table_of(table, "options", path), _table_of(table, "defaults", path)
     variables = _variables(table.pop("variables", None), path)
     for key, value in table.items():

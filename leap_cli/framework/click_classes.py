@@ -302,7 +302,7 @@ class LeapGroup(LeapCommand, click.Group):
         return super().parse_args(ctx, args)
 
     def _begins_with_option_of_list(self, ctx: click.Context, args: list[str]) -> bool:
-        """``leap log --limit 5`` is ``leap log list --limit 5``."""
+        """``leap sessions log --limit 5`` is ``leap sessions log list --limit 5``."""
         if ctx.parent is None or ctx.resilient_parsing or "list" not in self.commands or not args:
             return False
         own = [name for option in self.get_params(ctx) for name in option.opts]

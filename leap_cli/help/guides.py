@@ -177,7 +177,8 @@ TOPICS = {
 """Each guide and what it is about."""
 TOPIC_OF = {
     "generate": "one-shot",
-    "templates": "one-shot",
+    "saved templates": "one-shot",
+    "saved schemas": "schemas",
     "talk": "talk",
     "batch": "batches",
     "transcribe": "pictures-and-sound",
@@ -187,7 +188,7 @@ TOPIC_OF = {
     "redact": "tasks",
     "classify": "tasks",
     "decide": "decisions",
-    "recipes": "tasks",
+    "saved": "tasks",
     "index": "search",
     "ask": "search",
     "embed": "search",
@@ -198,9 +199,9 @@ TOPIC_OF = {
     "serve": "host",
     "export": "sessions",
     "config": "configuration",
-    "cache": "one-shot",
+    "models cache": "one-shot",
+    "sessions log": "log",
     "doctor": "command-line",
-    "man": "completion",
     "setup": "first-hour",
 }
 """The guide of a command whose name is no guide's."""
@@ -215,8 +216,8 @@ class Guide:
         return EXAMPLES.get(path, ())
 
     def topic(self, path: str) -> str:
-        command = path.partition(" ")[0]
-        return TOPIC_OF.get(command, command if command in TOPICS else "command-line")
+        first, group = path.partition(" ")[0], " ".join(path.split()[:2])
+        return TOPIC_OF.get(group) or TOPIC_OF.get(first) or (first if first in TOPICS else "command-line")
 
 
 def text_of(topic: str) -> str:

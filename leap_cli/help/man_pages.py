@@ -55,7 +55,7 @@ def install(pages: Mapping[str, str], directory: Path) -> None:
     except OSError as error:
         raise LeapError(
             f"cannot write {error.filename or directory}: {error.strerror}",
-            hint="leap man COMMAND prints a page, to be put where you like",
+            hint="leap help --man COMMAND prints a page, to be put where you like",
         ) from None
 
 

@@ -56,7 +56,7 @@ TEMPLATE_OPTIONS = (
         callback=_take,
         saved=None,
         heading="Prompt",
-        help="Begin with what leap templates has saved: system prompt, prompt, options.",
+        help="Begin with what leap saved templates has saved: system prompt, prompt, options.",
     ),
     option(
         "-p",

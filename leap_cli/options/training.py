@@ -81,7 +81,7 @@ TRAINING = OptionGroup(
             "--log",
             "from_log",
             is_flag=True,
-            help="Export first turns of leap log; sessions where they are named.",
+            help="Export first turns of leap sessions log; sessions where they are named.",
         ),
         option(
             "--batch",

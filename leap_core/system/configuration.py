@@ -77,7 +77,7 @@ SETTINGS = (
     Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
     Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
-    Setting("log", bool, "Keep prompts and answers for `leap log`.", False, "LEAP_LOG"),
+    Setting("log", bool, "Keep prompts and answers for `leap sessions log`.", False, "LEAP_LOG"),
     Setting(
         "queue_url",
         str,

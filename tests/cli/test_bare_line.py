@@ -27,7 +27,7 @@ def test_an_empty_pipe_and_a_terminal_show_what_there_is(leap):
 
 
 def test_a_word_fills_in_a_saved_prompt(leap):
-    assert leap("templates", "add", "capital", "What is the capital of {input}?").code == 0
+    assert leap("saved", "templates", "add", "capital", "What is the capital of {input}?").code == 0
     runner = leap.script("Rome.", "Paris.")
     assert leap("-t", "capital", "Italy").stdout == "Rome.\n"
     assert runner.requests[-1].messages[-1].text == "What is the capital of Italy?"

@@ -1,4 +1,4 @@
-"""``leap bench`` on the built-in model: figures, their ratio to earlier ones, and the drawing."""
+"""``leap models bench`` on the built-in model: figures, their ratio to earlier ones, and the drawing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bench(leap, monkeypatch):
         return Leap.load(reference, options, host="never")
 
     monkeypatch.setattr(leap, "load", load)
-    return lambda *arguments: leap("bench", "builtin-vl", "--repeat", "1", *arguments)
+    return lambda *arguments: leap("models", "bench", "builtin-vl", "--repeat", "1", *arguments)
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_figures_against_earlier_ones_and_drawn(bench, tmp_path: Path):
 @pytest.mark.parametrize("text", ["", "[1]", '[{"model": "x", "decode": "fast"}]', "{}x"])
 def test_a_file_without_figures_is_refused_before_a_model_is_loaded(leap, tmp_path: Path, text: str):
     (tmp_path / "bad.json").write_text(text)
-    done = leap("bench", "--against", "bad.json")
+    done = leap("models", "bench", "--against", "bad.json")
     assert done.code == 2 and "no figures" in done.stderr and leap.loaded == []
 
 

@@ -68,7 +68,7 @@ def test_stats_follow_each_answer(leap):
 
 def test_a_first_message_with_a_file_and_a_template(leap, tmp_path):
     (tmp_path / "notes.txt").write_text("a note")
-    assert leap("templates", "add", "brief", "In one word: {input}", "-s", "Be brief.").code == 0
+    assert leap("saved", "templates", "add", "brief", "In one word: {input}", "-s", "Be brief.").code == 0
     runner = leap.script("one", "two")
     done = leap("chat", "--template", "brief", "-f", str(tmp_path / "notes.txt"), "What is it?", stdin="and now?\n")
     assert (done.code, done.stdout) == (0, "one\ntwo\n")

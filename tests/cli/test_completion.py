@@ -104,7 +104,7 @@ def test_options_come_with_their_help(complete):
 def test_setup_the_manual_and_the_guides_offer_what_they_take(words):
     assert words("leap setup --completion ") == ["bash", "zsh", "fish", "powershell", "none"]
     assert words("leap setup --keep-alive ")[0] == "none" and "LFM2.5-350M" in words("leap setup --model LFM2.5")
-    assert words("leap man ge") == ["generate"] and words("leap help sch") == ["schemas"]
+    assert words("leap help --man ge") == ["generate"] and words("leap help sch") == ["schemas"]
 
 
 @pytest.mark.parametrize("begin", ["leap 'What is it?' ", "leap -m some ", "leap -m some 'What is it?' ", "leap - "])
@@ -165,7 +165,7 @@ def test_quantizations_that_are_here_come_first(words, leap_home):
         ("leap generate -m unheard-of", "file", ""),
         ("leap batch ", "file", ""),
         ("leap batch x --output=", "file", "--output="),
-        ("leap schemas show ", "file", ""),
+        ("leap saved schemas show ", "file", ""),
         ("leap tools list --tools-file ", "file", ""),
     ],
 )
@@ -188,15 +188,15 @@ def test_tools(words, leap, leap_home, tmp_path):
 def test_templates(words, leap):
     assert words("leap generate --template ") == []
     for name in ("french", "order"):
-        assert leap("templates", "add", name, "--seed", "1").code == 0
+        assert leap("saved", "templates", "add", name, "--seed", "1").code == 0
     assert words("leap generate --template ") == words("leap --template ") == ["french", "order"]
-    assert words("leap templates show f") == words("leap templates remove f") == ["french"]
-    leap("templates", "add", "tr", "To {language}, {tone}: {input}", "-p", "tone=kind")
+    assert words("leap saved templates show f") == words("leap saved templates remove f") == ["french"]
+    leap("saved", "templates", "add", "tr", "To {language}, {tone}: {input}", "-p", "tone=kind")
     assert words("leap generate -t tr -p ") == words("leap batch -t tr --param ") == ["language=", "tone="]
-    assert words("leap templates edit t") == ["tr"] and words("leap generate -p ") == []
-    leap("schemas", "add", "person", "name")
-    assert words("leap generate --json-schema p") == words("leap schemas show ") == ["person", ""]
-    assert words("leap schemas edit ") == words("leap schemas remove ") == ["person"]
+    assert words("leap saved templates edit t") == ["tr"] and words("leap generate -p ") == []
+    leap("saved", "schemas", "add", "person", "name")
+    assert words("leap generate --json-schema p") == words("leap saved schemas show ") == ["person", ""]
+    assert words("leap saved schemas edit ") == words("leap saved schemas remove ") == ["person"]
     assert words("leap generate --think ") == ["show", "hide", "only"]
 
 

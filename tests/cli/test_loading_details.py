@@ -76,20 +76,20 @@ def kept(leap):
 
 
 def test_what_is_kept_is_listed_counted_and_cleared(leap, kept):
-    listed = json.loads(leap("cache", "list", "--format", "json").stdout)
+    listed = json.loads(leap("models", "cache", "list", "--format", "json").stdout)
     assert sorted(each["tokens"] for each in listed) == [40, 60, 80]
     assert all(Path(each["path"]).stat().st_size == each["bytes"] for each in listed)
-    info = json.loads(leap("cache", "info", "--format", "json").stdout)
+    info = json.loads(leap("models", "cache", "info", "--format", "json").stdout)
     assert (info["prompts"], info["models"], info["tokens"]) == (3, 2, 180)
-    assert "TOKENS" in leap("cache", "list").stdout
-    assert "would remove 3" in leap("cache", "clear", "--dry-run").stderr
-    assert "removed 0" in leap("cache", "clear", "--older-than", "1h").stderr
-    assert "removed 3" in leap("cache", "clear").stderr
+    assert "TOKENS" in leap("models", "cache", "list").stdout
+    assert "would remove 3" in leap("models", "cache", "clear", "--dry-run").stderr
+    assert "removed 0" in leap("models", "cache", "clear", "--older-than", "1h").stderr
+    assert "removed 3" in leap("models", "cache", "clear").stderr
     assert list(kept.glob("*")) == []
-    assert leap("cache", "list").code == 0
+    assert leap("models", "cache", "list").code == 0
 
 
 def test_a_damaged_file_is_listed_as_such(leap, kept):
     next(kept.glob("*/*.snapshot")).write_bytes(b"damaged")
-    assert "damaged" in leap("cache", "list").stdout
-    assert "removed 3" in leap("cache", "clear").stderr
+    assert "damaged" in leap("models", "cache", "list").stdout
+    assert "removed 3" in leap("models", "cache", "clear").stderr

@@ -1,4 +1,4 @@
-"""``leap log``: what commands ask is logged where the user wants it, and nowhere else."""
+"""``leap sessions log``: what commands ask is logged where the user wants it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leap_core.conversation.prompt_log import Entry, PromptLog
 
 @pytest.fixture
 def on(leap):
-    done = leap("log", "on")
+    done = leap("sessions", "log", "on")
     assert (done.code, done.stdout) == (0, "")
     return done
 
@@ -26,7 +26,7 @@ def ask(leap, *args, answers=("ok",), stdin=""):
 
 
 def rows(leap, *args) -> list[dict]:
-    done = leap("log", "list", "--json", *args)
+    done = leap("sessions", "log", "list", "--json", *args)
     assert done.code == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -34,12 +34,14 @@ def rows(leap, *args) -> list[dict]:
 def test_it_is_off_until_it_is_turned_on(leap, leap_home):
     ask(leap, "generate", "one")
     assert not (leap_home / "log.db").exists()
-    assert "leap log on does that" in leap("log").stderr and leap("log", "status").stdout.startswith("state    off\n")
+    assert "leap sessions log on does that" in leap("sessions", "log").stderr and leap(
+        "sessions", "log", "status"
+    ).stdout.startswith("state    off\n")
     leap("config", "set", "log", "true")
     ask(leap, "generate", "two")
     leap.variables["LEAP_LOG"] = "0"
     ask(leap, "generate", "three")
-    assert "$LEAP_LOG is set" in leap("log", "off").stderr
+    assert "$LEAP_LOG is set" in leap("sessions", "log", "off").stderr
     leap.variables["LEAP_LOG"] = "yes"
     ask(leap, "generate", "four")
     del leap.variables["LEAP_LOG"]
@@ -65,40 +67,42 @@ def test_the_list(leap, on):
     for n in range(23):
         with PromptLog(leap.home / "log.db") as log:
             log.add(Entry("generate", "builtin" if n else "other", f"prompt {n}", answer="yes", finish="stop"))
-    done = leap("log")
+    done = leap("sessions", "log")
     assert done.stdout.count("\n") == 21 and "23 entries in all; --limit lists more" in done.stderr
     assert done.stdout.splitlines()[1].split() == ["23", "0s", "generate", "builtin", "prompt", "22", "yes"]
-    assert leap("log", "--limit", "1", "--format", "quiet").stdout == "23\n"
+    assert leap("sessions", "log", "--limit", "1", "--format", "quiet").stdout == "23\n"
     assert [row["id"] for row in rows(leap, "-m", "Oth")] == [1]
     assert len(rows(leap, "--since", "1h", "--limit", "30")) == 23
     assert rows(leap, "--since", "2100-01-01") == []
-    assert "neither a length of time" in leap("log", "list", "--since", "yesterday").stderr
-    assert "of this kind" in leap("log", "-m", "none").stderr
+    assert "neither a length of time" in leap("sessions", "log", "list", "--since", "yesterday").stderr
+    assert "of this kind" in leap("sessions", "log", "-m", "none").stderr
 
 
 def test_an_entry_whole_and_the_search(leap, on):
     ask(leap, "generate", "-s", "Be brief.", "What is a café?", answers=("A place\nfor coffee.",))
-    shown = leap("log", "show").stdout
+    shown = leap("sessions", "log", "show").stdout
     assert shown.startswith("id       1\n") and "# system\n\nBe brief.\n" in shown
     assert shown.endswith("# prompt\n\nWhat is a café?\n\n# answer\n\nA place\nfor coffee.\n")
-    assert json.loads(leap("log", "show", "1", "--json").stdout)["answer"] == "A place\nfor coffee."
-    assert leap("log", "search", "CAFE", "--format", "quiet").stdout == "1\n"
-    assert json.loads(leap("log", "search", "coffee", "--json").stdout)[0]["snippet"] == "A place\nfor coffee."
-    assert "no entry has these words" in leap("log", "search", "tea").stderr
-    missing = leap("log", "show", "7")
+    assert json.loads(leap("sessions", "log", "show", "1", "--json").stdout)["answer"] == "A place\nfor coffee."
+    assert leap("sessions", "log", "search", "CAFE", "--format", "quiet").stdout == "1\n"
+    assert (
+        json.loads(leap("sessions", "log", "search", "coffee", "--json").stdout)[0]["snippet"] == "A place\nfor coffee."
+    )
+    assert "no entry has these words" in leap("sessions", "log", "search", "tea").stderr
+    missing = leap("sessions", "log", "show", "7")
     assert missing.code == 2 and "there is no entry 7" in missing.stderr
 
 
 def test_the_documents_of_a_schema(leap, on):
-    leap("schemas", "add", "person", "name")
+    leap("saved", "schemas", "add", "person", "name")
     for name in ("Ann", "Bob"):
         ask(leap, "generate", "--json-schema", "person", name, answers=(json.dumps({"name": name}),))
     ask(leap, "generate", "--json-schema", "n int", "3", answers=('{"n": 3}',))
     expected = '{"name": "Ann"}\n{"name": "Bob"}\n'
-    assert leap("log", "--data", "--json-schema", "person").stdout == expected
-    assert leap("log", "list", "--data").stdout == expected + '{"n": 3}\n'
-    assert leap("log", "--data", "--limit", "1").stdout == '{"n": 3}\n'
-    assert "--json-schema is for --data" in leap("log", "--json-schema", "person").stderr
+    assert leap("sessions", "log", "--data", "--json-schema", "person").stdout == expected
+    assert leap("sessions", "log", "list", "--data").stdout == expected + '{"n": 3}\n'
+    assert leap("sessions", "log", "--data", "--limit", "1").stdout == '{"n": 3}\n'
+    assert "--json-schema is for --data" in leap("sessions", "log", "--json-schema", "person").stderr
 
 
 @pytest.mark.parametrize(
@@ -119,25 +123,28 @@ def test_the_documents_that_were_extracted(leap, on, schema):
     argument = schema if isinstance(schema, str) else json.dumps(schema)
     ask(leap, "extract", "--json-schema", argument, stdin="I am Ann.", answers=('{"name": "Ann"}',))
     ask(leap, "extract", "--json-schema", "other", stdin="x", answers=("{}",))
-    assert leap("log", "--data", "--json-schema", argument).stdout == '{"name": "Ann"}\n'
+    assert leap("sessions", "log", "--data", "--json-schema", argument).stdout == '{"name": "Ann"}\n'
 
 
 def test_what_is_cleared(leap, on):
     with PromptLog(leap.home / "log.db") as log:
         log.add(Entry("generate", "m", "old", asked=time.time() - 10 * 86400))
         log.add(Entry("generate", "m", "new"))
-    refused = leap("log", "clear")
+    refused = leap("sessions", "log", "clear")
     assert refused.code == 2 and "2 entries of the log would be removed: give --yes" in refused.stderr
-    assert "1 entry of the log would be removed" in leap("log", "clear", "--older-than", "7d", "--dry-run").stderr
-    assert "1 entry removed" in leap("log", "clear", "--older-than", "7d", "--yes").stderr
+    assert (
+        "1 entry of the log would be removed"
+        in leap("sessions", "log", "clear", "--older-than", "7d", "--dry-run").stderr
+    )
+    assert "1 entry removed" in leap("sessions", "log", "clear", "--older-than", "7d", "--yes").stderr
     assert [row["prompt"] for row in rows(leap)] == ["new"]
-    assert leap("log", "clear", "--yes").code == 0 and rows(leap) == []
-    assert "nothing to remove" in leap("log", "clear", "--yes").stderr
+    assert leap("sessions", "log", "clear", "--yes").code == 0 and rows(leap) == []
+    assert "nothing to remove" in leap("sessions", "log", "clear", "--yes").stderr
 
 
 def test_the_status(leap, on):
     ask(leap, "generate", "one")
-    status = json.loads(leap("log", "status", "--format", "json").stdout)
+    status = json.loads(leap("sessions", "log", "status", "--format", "json").stdout)
     assert (status["state"], status["entries"]) == ("on", 1) and status["bytes"] > 0
     assert status["file"] == str(leap.home / "log.db") and leap("config", "get", "log").stdout == "true\n"
 
@@ -148,18 +155,18 @@ def test_a_log_that_cannot_be_used_costs_no_answer(leap, on, leap_home):
     done = leap("generate", "x")
     assert (done.code, done.stdout) == (0, "Paris.\n") and done.stderr.count("\n") == 2
     assert "warning: this prompt is not in the log: the log of prompts " in done.stderr
-    assert leap("log").code == 1 and "cannot be used" in leap("log").stderr
+    assert leap("sessions", "log").code == 1 and "cannot be used" in leap("sessions", "log").stderr
 
 
 def test_a_prompt_is_asked_again_and_compared(leap, on):
     ask(leap, "generate", "--temperature", "0", "--system", "Be brief.", "one", answers=("the answer",))
     request = leap.runner.requests[-1]
     runner = leap.script("the answer", "the other")
-    same = leap("log", "replay", "1", "--format", "json")
+    same = leap("sessions", "log", "replay", "1", "--format", "json")
     assert (same.code, json.loads(same.stdout)["same"]) == (0, True)
     assert runner.requests[0].messages == request.messages and runner.requests[0].options.temperature == 0
     leap.script("the other")
-    other = leap("log", "replay", "1", "--format", "json")
+    other = leap("sessions", "log", "replay", "1", "--format", "json")
     found = json.loads(other.stdout)
     assert (other.code, found["from_character"], found["was"], found["is"]) == (1, 4, "the answer", "the other")
     assert "another file of the model" in found["reasons"][0] and "version" not in found["reasons"][0]
@@ -174,7 +181,7 @@ def test_a_replay_names_what_is_different_now(leap, on, leap_home):
     reasons = []
     for number in "12":
         leap.script("the other")
-        reasons.append(json.loads(leap("log", "replay", number, "--format", "json").stdout)["reasons"])
+        reasons.append(json.loads(leap("sessions", "log", "replay", number, "--format", "json").stdout)["reasons"])
     assert reasons[0] == [f"another version of leap or of llama.cpp: 0.0.9 answered, now {__version__}"]
     assert "another file of the model, or another version" in reasons[1][0], "an old entry says nothing of either"
 
@@ -185,17 +192,20 @@ def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):
         log.add(Entry("generate", "m", "[image]\nwhat is it?"))
         log.add(Entry("generate", "m", "x", error="given up"))
     for number, word in (("1", "2 messages"), ("2", "picture"), ("3", "given up")):
-        done = leap("log", "replay", number)
+        done = leap("sessions", "log", "replay", number)
         assert done.code != 0 and word in done.stderr and done.stderr.count("\n") == 1
-    assert leap("log", "replay", "9").code == 2
+    assert leap("sessions", "log", "replay", "9").code == 2
 
 
 def test_answers_are_rated(leap, on):
     ask(leap, "generate", "one")
-    assert json.loads(leap("log", "rate", "1", "good", "--format", "json").stdout) == {"id": 1, "rating": "good"}
-    assert rows(leap)[0]["rating"] == "good" and "rating   good" in leap("log", "show").stdout
-    leap("log", "rate", "1", "none")
+    assert json.loads(leap("sessions", "log", "rate", "1", "good", "--format", "json").stdout) == {
+        "id": 1,
+        "rating": "good",
+    }
+    assert rows(leap)[0]["rating"] == "good" and "rating   good" in leap("sessions", "log", "show").stdout
+    leap("sessions", "log", "rate", "1", "none")
     assert rows(leap)[0]["rating"] is None
     for wrong, message in ((("2", "bad"), "there is no entry 2"), (("1", "fine"), "'fine' is not one of")):
-        done = leap("log", "rate", *wrong)
+        done = leap("sessions", "log", "rate", *wrong)
         assert done.code == 2 and message in done.stderr

@@ -103,7 +103,7 @@ def test_a_prompt_alone_takes_the_settings_of_generate(leap):
     assert runner.requests[0].options.temperature == 0.25
 
 
-@pytest.mark.parametrize("group", ["config", "jobs", "models", "schemas", "sessions", "templates", "tools"])
+@pytest.mark.parametrize("group", ["config", "jobs", "models", "saved", "sessions", "tools"])
 def test_a_group_alone_lists(leap, group):
     alone, listed = leap(group), leap(group, "list")
     assert (alone.code, alone.stdout, alone.stderr) == (0, listed.stdout, listed.stderr)

@@ -97,19 +97,21 @@ def test_mandoc_has_nothing_to_say():
 
 @pytest.mark.slow
 def test_the_pages_are_printed_and_installed(leap, tmp_path):
-    assert leap("man").stdout == PAGES["leap.1"] and leap("man", "jobs").stdout == PAGES["leap-jobs.1"]
-    wrong = leap("man", "jbos")
+    assert (
+        leap("help", "--man").stdout == PAGES["leap.1"] and leap("help", "--man", "jobs").stdout == PAGES["leap-jobs.1"]
+    )
+    wrong = leap("help", "--man", "jbos")
     assert wrong.code == 2 and "jobs" in wrong.stderr and wrong.stderr.count("\n") == 1
     leap.variables |= {"HOME": str(tmp_path / "user"), "PATH": "/usr/bin"}
     directory = tmp_path / "user" / ".local" / "share" / "man" / "man1"
     for again in (False, True):
-        done = leap("man", "--install")
+        done = leap("help", "--install-man")
         assert (done.code, done.stdout) == (0, f"{directory}\n") and f"man -M {directory.parent} leap" in done.stderr
         assert {path.name: path.read_text() for path in directory.iterdir()} == PAGES, again
         (directory / "leap-gone.1").write_text(PAGES["leap-jobs.1"])
     (directory / "leap-mine.1").write_text("another's\n")
     leap.variables["PATH"] = str(tmp_path / "user" / ".local" / "bin")
-    done = leap("man", "--install")
+    done = leap("help", "--install-man")
     assert "man leap" in done.stderr and "-M" not in done.stderr
     assert {path.name for path in directory.iterdir()} == {*PAGES, "leap-mine.1"}
 
@@ -117,7 +119,7 @@ def test_the_pages_are_printed_and_installed(leap, tmp_path):
 @pytest.mark.skipif(shutil.which("man") is None or sys.platform == "win32", reason="man is not installed")
 def test_man_finds_an_installed_page(leap, tmp_path):
     leap.variables["XDG_DATA_HOME"] = str(tmp_path)
-    manual = Path(leap("man", "--install").stdout.strip()).parent
+    manual = Path(leap("help", "--install-man").stdout.strip()).parent
     found = subprocess.run(
         ["man", "-M", str(manual), "-w", "leap-generate"], capture_output=True, text=True, timeout=60, check=True
     )
@@ -127,5 +129,5 @@ def test_man_finds_an_installed_page(leap, tmp_path):
 def test_a_place_that_cannot_be_written_is_one_line(leap, tmp_path):
     (tmp_path / "file").write_text("")
     leap.variables["XDG_DATA_HOME"] = str(tmp_path / "file")
-    done = leap("man", "--install")
-    assert done.code == 1 and done.stderr.count("\n") == 1 and "leap man COMMAND prints a page" in done.stderr
+    done = leap("help", "--install-man")
+    assert done.code == 1 and done.stderr.count("\n") == 1 and "leap help --man COMMAND prints a page" in done.stderr

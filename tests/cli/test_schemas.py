@@ -1,4 +1,4 @@
-"""``leap schemas``, and names of saved schemas wherever a schema is taken."""
+"""``leap saved schemas``, and names of saved schemas wherever a schema is taken."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ANN = '{"name": "Ann", "age": 3}'
 
 @pytest.fixture
 def person(leap):
-    done = leap("schemas", "add", "person", "name, age int")
+    done = leap("saved", "schemas", "add", "person", "name, age int")
     assert (done.code, done.stdout) == (0, "") and done.stderr.endswith("person.json\n")
-    return json.loads(leap("schemas", "show", "person").stdout)
+    return json.loads(leap("saved", "schemas", "show", "person").stdout)
 
 
 def constraint(leap, *args, answer=ANN, stdin=""):
@@ -34,55 +34,55 @@ def test_a_name_is_taken_wherever_a_schema_is(leap, person, tmp_path):
     assert set(constraint(leap, "extract", "--json-schema", "person", stdin="x")["properties"]) == {"name", "age"}
     many = constraint(leap, "generate", "--json-schema-multi", "person", "x", answer=f"[{ANN}]")
     assert person in (many["items"], many["properties"]["items"]["items"] if "properties" in many else None)
-    leap("templates", "add", "t", "--json-schema", "person")
-    leap("schemas", "remove", "person")
+    leap("saved", "templates", "add", "t", "--json-schema", "person")
+    leap("saved", "schemas", "remove", "person")
     assert constraint(leap, "generate", "-t", "t", "x") == person
-    leap("schemas", "add", "person", "name")
+    leap("saved", "schemas", "add", "person", "name")
     leap.variables["LEAP_GENERATE_JSON_SCHEMA"] = "person"
     assert set(constraint(leap, "generate", "x", answer='{"name": "Ann"}')["properties"]) == {"name"}
 
 
 def test_a_file_goes_before_a_name_and_a_name_before_a_shorthand(leap, person, tmp_path):
-    assert json.loads(leap("schemas", "show", "people").stdout)["properties"].keys() == {"people"}
+    assert json.loads(leap("saved", "schemas", "show", "people").stdout)["properties"].keys() == {"people"}
     (tmp_path / "person").write_text('{"type": "object", "properties": {"b": {"type": "string"}}}')
     for spelling in ("person", "@person"):
-        assert json.loads(leap("schemas", "show", spelling).stdout)["properties"].keys() == {"b"}
+        assert json.loads(leap("saved", "schemas", "show", spelling).stdout)["properties"].keys() == {"b"}
 
 
 def test_a_misspelt_name_is_no_shorthand(leap, person):
     done = leap("generate", "--json-schema", "persn", "x")
     assert (done.code, done.stdout) == (2, "") and "no schema 'persn'; did you mean person?" in done.stderr
-    assert json.loads(leap("schemas", "show", "persn str").stdout)["properties"].keys() == {"persn"}
+    assert json.loads(leap("saved", "schemas", "show", "persn str").stdout)["properties"].keys() == {"persn"}
 
 
 def test_the_list(leap, leap_home):
-    assert "no schema is saved" in leap("schemas").stderr
-    leap("schemas", "add", "b", "name, age int")
-    leap("schemas", "add", "a", "n int", "--multi")
+    assert "no schema is saved" in leap("saved", "schemas").stderr
+    leap("saved", "schemas", "add", "b", "name, age int")
+    leap("saved", "schemas", "add", "a", "n int", "--multi")
     (leap_home / "schemas" / "broken.json").write_text("{")
     (leap_home / "schemas" / "latin.json").write_bytes(b'"\xe9"')
     (leap_home / "schemas" / "folder.json").mkdir()
-    done = leap("schemas", "list", "--format", "jsonl")
+    done = leap("saved", "schemas", "list", "--format", "jsonl")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["name"] for row in rows] == ["a", "b"] and rows[1]["fields"] == "name string, age integer"
     assert done.code == 0 and "broken.json is not JSON" in done.stderr and "latin.json" in done.stderr
-    assert leap("schemas", "list", "--format", "quiet").stdout == "a\nb\n"
+    assert leap("saved", "schemas", "list", "--format", "quiet").stdout == "a\nb\n"
 
 
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["add", "person", "a"], 2, "there is a schema person already; leap schemas add --replace replaces it"),
+        (["add", "person", "a"], 2, "there is a schema person already; leap saved schemas add --replace replaces it"),
         (["add", "a/b", "a"], 2, "cannot name a schema"),
         (["add", "true", "a"], 2, "cannot name a schema"),
         (["add", "x", '{"type": "strin"}'], 6, "strin"),
         (["add", "x", "missing.json"], 2, "cannot read missing.json"),
         (["edit", "persn"], 2, "did you mean person?"),
-        (["remove", "zzz"], 2, "leap schemas list shows"),
+        (["remove", "zzz"], 2, "leap saved schemas list shows"),
     ],
 )
 def test_what_is_wrong_is_one_line(leap, leap_home, person, args, code, says):
-    done = leap("schemas", *args)
+    done = leap("saved", "schemas", *args)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (code, "", 1) and says in done.stderr
     assert [path.name for path in (leap_home / "schemas").iterdir()] == ["person.json"]
 
@@ -94,7 +94,7 @@ def test_editing_takes_only_a_schema(leap, leap_home, tmp_path, person):
     def edit(text: str):
         script.write_text(f"import sys\nopen(sys.argv[-1], 'w').write({text!r})\n")
         leap.variables["VISUAL"] = f"{sys.executable} {script}"
-        return leap("schemas", "edit", "person")
+        return leap("saved", "schemas", "edit", "person")
 
     assert edit('{"type": "string"}').code == 0 and json.loads(file.read_text()) == {"type": "string"}
     for text in ("{", '{"type": "strin"}'):

@@ -42,7 +42,15 @@ def prompts(leap, *args, answers=1, stdin="", **options):
 
 def test_variables_are_filled_alike_in_generate_chat_and_batch(leap, tmp_path):
     added = leap(
-        "templates", "add", "tr", "To {language}, {tone}: {input}", "-s", "You speak {language}.", "-p", "tone=kind"
+        "saved",
+        "templates",
+        "add",
+        "tr",
+        "To {language}, {tone}: {input}",
+        "-s",
+        "You speak {language}.",
+        "-p",
+        "tone=kind",
     )
     assert added.stderr.endswith("tr.toml; it needs -p language=...\n")
     wanted = ["You speak French.", "To French, kind: Hello."]
@@ -54,7 +62,7 @@ def test_variables_are_filled_alike_in_generate_chat_and_batch(leap, tmp_path):
 
 
 def test_the_first_message_of_a_chat_goes_into_the_pattern_wherever_it_comes_from(leap):
-    leap("templates", "add", "tr", "To {language}: {input}")
+    leap("saved", "templates", "add", "tr", "To {language}: {input}")
     begin = ["chat", "--no-save", "-t", "tr", "-p", "language=French"]
     piped = prompts(leap, *begin, stdin="one\ntwo\n", answers=2)
     assert piped[1] == ["To French: one", "ok", "two"]
@@ -70,21 +78,21 @@ def test_the_first_message_of_a_chat_goes_into_the_pattern_wherever_it_comes_fro
 
 
 def test_a_line_of_a_batch_brings_values_and_they_go_before_all_others(leap, tmp_path):
-    leap("templates", "add", "tr", 'To {language} as {"json": {input}}', "-p", "language=French")
+    leap("saved", "templates", "add", "tr", 'To {language} as {"json": {input}}', "-p", "language=French")
     (tmp_path / "in.csv").write_text("input,language\nHello.,German\nBye.,Dutch\n")
     lines = prompts(leap, "batch", "in.csv", "-t", "tr", "-p", "language=Latin", answers=2)
     assert sorted(lines) == [['To Dutch as {"json": Bye.}'], ['To German as {"json": Hello.}']]
     lines = '{"prompt": "a"}\n"b"\n{"input": "c", "prompt": "d"}\n'
     asked = prompts(leap, "batch", "-", "-t", "tr", stdin=lines, answers=3)
     assert sorted(each[0][-2] for each in asked) == ["a", "b", "c"]
-    leap("templates", "add", "brief", "-s", "Be brief.", "--temperature", "0")
+    leap("saved", "templates", "add", "brief", "-s", "Be brief.", "--temperature", "0")
     assert prompts(leap, "batch", "-", "-t", "brief", stdin='{"prompt": "a"}\n') == [["Be brief.", "a"]]
-    leap("templates", "add", "sum", "Sum up:")
+    leap("saved", "templates", "add", "sum", "Sum up:")
     assert prompts(leap, "batch", "-", "-t", "sum", stdin='{"prompt": "a"}\n') == [["Sum up:\n\na"]]
 
 
 def test_missing_variables_are_named_and_unknown_ones_too(leap):
-    leap("templates", "add", "tr", "To {language}, {tone}: {input}")
+    leap("saved", "templates", "add", "tr", "To {language}, {tone}: {input}")
     for command in ("generate", "chat"):
         done = leap(command, "-t", "tr", "x")
         assert (done.code, done.stdout) == (2, "")
@@ -106,13 +114,13 @@ def test_missing_variables_are_named_and_unknown_ones_too(leap):
             ["generate", "-t", "tr", "-p", "a=1", "--save-template", "b", "x"],
             "--save-template cannot be combined with --template",
         ),
-        (["templates", "add", "b", "To {a}", "-p", "c=1"], "{c} stands neither in prompt nor in system"),
+        (["saved", "templates", "add", "b", "To {a}", "-p", "c=1"], "{c} stands neither in prompt nor in system"),
         (["batch", "-", "-t", "tr", "--pattern", "{x}"], "--pattern cannot be combined with --template"),
-        (["templates", "edit", "trr"], "did you mean tr?"),
+        (["saved", "templates", "edit", "trr"], "did you mean tr?"),
     ],
 )
 def test_what_is_wrong_is_one_line(leap, args, says):
-    leap("templates", "add", "tr", "To {a}: {input}")
+    leap("saved", "templates", "add", "tr", "To {a}: {input}")
     done = leap(*args)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and says in done.stderr
 
@@ -164,7 +172,7 @@ def test_a_question_is_saved_instead_of_asked(leap, leap_home, tmp_path):
     ]
     done = leap("generate", *flags, "--json-schema", "a int", "--no-stream", "--save-template", "mine", "Do {input}")
     assert (done.code, done.stdout) == (0, "") and "it needs -p tone=..." in done.stderr
-    shown = json.loads(leap("templates", "show", "mine", "--format", "json").stdout)
+    shown = json.loads(leap("saved", "templates", "show", "mine", "--format", "json").stdout)
     assert (shown["system"], shown["prompt"], shown["variables"]) == ("Be {tone}.", "Do {input}", {"tone": None})
     schema = json.loads(shown["options"].pop("json_schema"))
     assert set(schema["properties"]) == {"a"}
@@ -186,10 +194,10 @@ def test_a_question_is_saved_instead_of_asked(leap, leap_home, tmp_path):
 
 @pytest.mark.slow
 def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
-    leap("templates", "add", "tr", "To {a}: {input}")
+    leap("saved", "templates", "add", "tr", "To {a}: {input}")
     file = leap_home / "templates" / "tr.toml"
     editor('prompt = "In {b}: {input}"\nvariables = ["b"]\n[options]\ntemperature = 1\n')
-    assert leap("templates", "edit", "tr").code == 0 and "In {b}" in file.read_text()
+    assert leap("saved", "templates", "edit", "tr").code == 0 and "In {b}" in file.read_text()
     before = file.read_text()
     for text, says in (
         ("prompt = ", "nothing was changed; what you wrote is kept there"),
@@ -200,11 +208,11 @@ def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
         ("[defaults]\na = []", "the default of a must be a text or a number"),
     ):
         editor(text)
-        done = leap("templates", "edit", "tr")
+        done = leap("saved", "templates", "edit", "tr")
         assert done.code == 2 and says in done.stderr and file.read_text() == before
-    assert leap("templates", "list", "--format", "quiet").stdout == "tr\n"
+    assert leap("saved", "templates", "list", "--format", "quiet").stdout == "tr\n"
     leap.variables["EDITOR"] = "false"
-    assert "ended with code 1" in leap("templates", "edit", "tr").stderr
+    assert "ended with code 1" in leap("saved", "templates", "edit", "tr").stderr
 
 
 @pytest.mark.parametrize("text", ["{country}: {input}", "{{country}}: {{input}}", "{{ country }}: {{ input }}"])

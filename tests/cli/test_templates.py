@@ -1,4 +1,4 @@
-"""``leap templates``, and ``leap generate --template``."""
+"""``leap saved templates``, and ``leap generate --template``."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def request(leap, *args, stdin="", answer="ok"):
 
 
 def test_a_template_is_saved_shown_used_and_removed(leap, leap_home):
-    added = leap("templates", "add", "french", "Translate: {input}", "-s", "Be exact.", "--temperature", "0.5")
+    added = leap("saved", "templates", "add", "french", "Translate: {input}", "-s", "Be exact.", "--temperature", "0.5")
     file = leap_home / "templates" / "french.toml"
     assert (added.code, added.stdout, added.stderr) == (0, "", f"leap: saved {file}\n")
-    assert leap("templates", "show", "french").stdout == file.read_text()
+    assert leap("saved", "templates", "show", "french").stdout == file.read_text()
     asked = request(leap, "--template", "french", "good", "morning", stdin="and night\n")
     assert asked.messages == (
         ChatMessage("system", "Be exact."),
         ChatMessage("user", "Translate: good morning\n\nand night"),
     )
     assert asked.options.temperature == 0.5
-    assert leap("templates", "remove", "french").code == 0
+    assert leap("saved", "templates", "remove", "french").code == 0
     assert not file.exists()
 
 
 def test_the_list(leap):
-    assert leap("templates", "list").stdout == ""
-    leap("templates", "add", "b", "Sum up: {input}", "--about", "Short summaries")
-    leap("templates", "add", "a", "-m", "tiny")
-    assert leap("templates", "list", "--format", "quiet").stdout == "a\nb\n"
-    assert json.loads(leap("templates", "list", "--format", "json").stdout)[1] == {
+    assert leap("saved", "templates", "list").stdout == ""
+    leap("saved", "templates", "add", "b", "Sum up: {input}", "--about", "Short summaries")
+    leap("saved", "templates", "add", "a", "-m", "tiny")
+    assert leap("saved", "templates", "list", "--format", "quiet").stdout == "a\nb\n"
+    assert json.loads(leap("saved", "templates", "list", "--format", "json").stdout)[1] == {
         "name": "b",
         "about": "Short summaries",
         "system": None,
@@ -52,11 +52,26 @@ def test_the_list(leap):
         "variables": {},
         "options": {},
     }
-    assert json.loads(leap("templates", "show", "a", "--format", "json").stdout)["options"] == {"model": "tiny"}
+    assert json.loads(leap("saved", "templates", "show", "a", "--format", "json").stdout)["options"] == {
+        "model": "tiny"
+    }
 
 
 def test_the_command_line_goes_before_the_template_and_the_template_before_all_else(leap, leap_home):
-    leap("templates", "add", "t", "-s", "Of the template.", "--temperature", "0.5", "--top-k", "5", "--stop", "END")
+    leap(
+        "saved",
+        "templates",
+        "add",
+        "t",
+        "-s",
+        "Of the template.",
+        "--temperature",
+        "0.5",
+        "--top-k",
+        "5",
+        "--stop",
+        "END",
+    )
     leap.variables |= {"LEAP_GENERATE_TOP_K": "9", "LEAP_GENERATE_TOP_P": "0.9"}
     asked = request(leap, "x", "--temperature", "0.1", "--template", "t", "-s", "Mine.")
     assert asked.messages[0].text == "Mine."
@@ -65,7 +80,7 @@ def test_the_command_line_goes_before_the_template_and_the_template_before_all_e
 
 
 def test_the_template_may_be_configured(leap):
-    leap("templates", "add", "t", "Sum up: {input}", "-s", "Be brief.", "--top-k", "5")
+    leap("saved", "templates", "add", "t", "Sum up: {input}", "-s", "Be brief.", "--top-k", "5")
     leap.variables["LEAP_GENERATE_TEMPLATE"] = "t"
     asked = request(leap, "--temperature", "0", "x")
     assert [message.text for message in asked.messages] == ["Be brief.", "Sum up: x"]
@@ -73,7 +88,7 @@ def test_the_template_may_be_configured(leap):
 
 
 def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):
-    leap("templates", "add", "t", "--json-schema", "name, age int")
+    leap("saved", "templates", "add", "t", "--json-schema", "name, age int")
     asked = request(leap, "--template", "t", "x", answer='{"name": "Ada", "age": 36}')
     assert set(json.loads(asked.options.json_schema_constraint)["properties"]) == {"name", "age"}
     asked = request(leap, "--template", "t", "--choices", "yes,no", "x")
@@ -86,20 +101,20 @@ def test_what_files_say_is_saved_and_not_where_they_lie(leap, tmp_path):
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
     (tmp_path / "tools.py").write_text('def shout(text: str) -> str:\n    "Shout."\n    return text\n')
     flags = ["-s", "@system.txt", "--json-schema", "schema.json", "--tools-file", "tools.py"]
-    assert leap("templates", "add", "t", *flags).code == 0
+    assert leap("saved", "templates", "add", "t", *flags).code == 0
     (tmp_path / "system.txt").unlink()
     (tmp_path / "schema.json").unlink()
     asked = request(leap, "--template", "t", "x", answer='{"a": 1}')
     assert asked.messages[0].text == "@ first.\nThen:"
     assert "integer" in asked.options.json_schema_constraint
     assert [function.name for function in asked.functions] == ["shout"]
-    shown = json.loads(leap("templates", "show", "t", "--format", "json").stdout)
+    shown = json.loads(leap("saved", "templates", "show", "t", "--format", "json").stdout)
     assert shown["options"]["tools_file"] == [str(tmp_path / "tools.py")]
 
 
 def test_a_grammar_is_saved_as_its_text(leap, tmp_path):
     (tmp_path / "yes.lark").write_text('start: "yes"\n')
-    assert leap("templates", "add", "t", "--grammar", "yes.lark").code == 0
+    assert leap("saved", "templates", "add", "t", "--grammar", "yes.lark").code == 0
     (tmp_path / "yes.lark").unlink()
     assert request(leap, "--template", "t", "x", answer="yes").options.grammar_constraint == 'start: "yes"\n'
 
@@ -115,14 +130,14 @@ def test_a_grammar_is_saved_as_its_text(leap, tmp_path):
     ],
 )
 def test_patterns(leap, pattern, given, prompt):
-    assert leap("templates", "add", "t", pattern, "--seed", "1").code == 0
+    assert leap("saved", "templates", "add", "t", pattern, "--seed", "1").code == 0
     asked = request(leap, "--template", "t", *given)
     assert asked.messages[-1].text == prompt and asked.options.rng_seed == 1
 
 
 def test_files_are_a_part_of_the_input(leap, tmp_path):
     (tmp_path / "report.txt").write_text("all is well")
-    leap("templates", "add", "t", "<<{input}>>")
+    leap("saved", "templates", "add", "t", "<<{input}>>")
     asked = request(leap, "--template", "t", "-f", "report.txt", "Sum up.")
     assert asked.messages[-1].text == "<<report.txt:\n```\nall is well\n```\n\nSum up.>>"
 
@@ -138,35 +153,35 @@ def test_a_file_written_by_hand(leap, directory):
 
 
 def test_replacing(leap):
-    leap("templates", "add", "t", "one {input}")
-    refused = leap("templates", "add", "t", "two {input}")
+    leap("saved", "templates", "add", "t", "one {input}")
+    refused = leap("saved", "templates", "add", "t", "two {input}")
     assert refused.code == 2 and "--replace replaces it" in refused.stderr
-    assert leap("templates", "add", "t", "two {input}", "--replace").code == 0
-    assert "two" in leap("templates", "show", "t").stdout
+    assert leap("saved", "templates", "add", "t", "two {input}", "--replace").code == 0
+    assert "two" in leap("saved", "templates", "show", "t").stdout
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         (["generate", "--template", "frensh", "x"], "there is no template 'frensh'; did you mean french?"),
-        (["generate", "--template", "zzz", "x"], "leap templates list shows"),
+        (["generate", "--template", "zzz", "x"], "leap saved templates list shows"),
         (["generate", "--template", "../french", "x"], "cannot name a template"),
         (["generate", "--template", "french"], "the prompt is empty"),
         (["generate", "--template", "french", "--raw", "x"], "--raw cannot be combined with --system (it stands in "),
-        (["templates", "show", "frensh"], "did you mean french?"),
-        (["templates", "remove", "frensh"], "did you mean french?"),
-        (["templates", "add", "a/b", "x"], "cannot name a template"),
-        (["templates", "add", ".hidden", "x"], "cannot name a template"),
-        (["templates", "add", "x", " "], "the prompt is empty"),
-        (["templates", "add", "x"], "there is nothing to save"),
-        (["templates", "add", "x", "--about", "nothing"], "there is nothing to save"),
-        (["templates", "add", "x", "--temperature", "-1"], "temperature"),
-        (["templates", "add", "x", "--regex", "a", "--choices", "b"], "cannot be combined"),
-        (["templates", "add", "x", "-s", "@missing"], "cannot read missing"),
+        (["saved", "templates", "show", "frensh"], "did you mean french?"),
+        (["saved", "templates", "remove", "frensh"], "did you mean french?"),
+        (["saved", "templates", "add", "a/b", "x"], "cannot name a template"),
+        (["saved", "templates", "add", ".hidden", "x"], "cannot name a template"),
+        (["saved", "templates", "add", "x", " "], "the prompt is empty"),
+        (["saved", "templates", "add", "x"], "there is nothing to save"),
+        (["saved", "templates", "add", "x", "--about", "nothing"], "there is nothing to save"),
+        (["saved", "templates", "add", "x", "--temperature", "-1"], "temperature"),
+        (["saved", "templates", "add", "x", "--regex", "a", "--choices", "b"], "cannot be combined"),
+        (["saved", "templates", "add", "x", "-s", "@missing"], "cannot read missing"),
     ],
 )
 def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
-    leap("templates", "add", "french", "Translate: {input}", "-s", "Be exact.")
+    leap("saved", "templates", "add", "french", "Translate: {input}", "-s", "Be exact.")
     done = leap(*args)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
@@ -198,7 +213,7 @@ def test_a_file_that_is_wrong_is_named(leap, directory, text, says):
 def test_one_that_is_wrong_hides_no_other(leap, directory):
     (directory / "wrong.toml").write_text("prompt = 3")
     (directory / "right.toml").write_text('prompt = "x"')
-    done = leap("templates", "list", "--format", "quiet")
+    done = leap("saved", "templates", "list", "--format", "quiet")
     assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr
 
 
@@ -206,7 +221,14 @@ def test_a_file_that_is_no_text_hides_no_other_and_can_be_edited(leap, directory
     (directory / "wrong.toml").write_bytes(b'about = "caf\xe9"')
     (directory / "folder.toml").mkdir()
     (directory / "right.toml").write_text('prompt = "x"')
-    done = leap("templates", "list", "--format", "quiet")
+    done = leap("saved", "templates", "list", "--format", "quiet")
     assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr and "folder" not in done.stderr
     leap.variables["VISUAL"] = "true"
-    assert leap("templates", "edit", "wrong").code == 0
+    assert leap("saved", "templates", "edit", "wrong").code == 0
+
+
+def test_saved_lists_every_kind(leap):
+    leap("saved", "templates", "add", "french", "Translate: {input}")
+    leap("saved", "schemas", "add", "person", "name")
+    rows = json.loads(leap("saved", "--format", "json").stdout)
+    assert [(row["name"], row["kind"]) for row in rows] == [("french", "template"), ("person", "schema")]

@@ -38,7 +38,7 @@ def test_a_warm_model_answers_each_with_its_own_adapters(program, files):
     assert refused.returncode != 0 and "another kv_type_k" in refused.stderr
     missing = program("generate", "-m", "m.gguf", "--host", "--lora", "none.gguf", *ASK)
     assert missing.returncode != 0 and "there is no adapter" in missing.stderr
-    (entry, *_) = json.loads(program("cache", "list", "--format", "json").stdout)
+    (entry, *_) = json.loads(program("models", "cache", "list", "--format", "json").stdout)
     assert entry
     assert program("unload", "--all").returncode == 0
 

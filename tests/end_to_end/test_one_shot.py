@@ -22,7 +22,7 @@ BUILTIN = ("-m", "builtin")
         f'echo "{QUESTION}" > question; leap generate -m builtin < question',
         f'leap "{QUESTION}" -o answer.txt && cat answer.txt',
         f'leap -o /dev/stdout "{QUESTION}"',
-        'leap templates add capital "What is the capital of {input}?" && leap generate --template capital France',
+        'leap saved templates add capital "What is the capital of {input}?" && leap generate --template capital France',
         f'leap --raw -m builtin "$(leap --dry-run -m builtin "{QUESTION}")"$\'\\n\'',
     ],
 )
@@ -78,7 +78,9 @@ def test_each_of_several_answers_can_be_had_alone(program):
 
 
 def test_a_template_with_a_schema_holds_the_answer_to_it(program):
-    added = program("templates", "add", "order", "Extract the order: {input}", "--json-schema", "item, quantity int")
+    added = program(
+        "saved", "templates", "add", "order", "Extract the order: {input}", "--json-schema", "item, quantity int"
+    )
     assert added.returncode == 0, added.stderr
     done = program("generate", *BUILTIN, "--template", "order", "2 red lamps for $8")
     assert set(json.loads(done.stdout)) == {"item", "quantity"}, done.stderr

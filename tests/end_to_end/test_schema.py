@@ -90,7 +90,7 @@ def test_an_unusable_schema_ends_with_6_before_anything_is_generated(program, sc
 
 def test_a_schema_or_grammar_that_is_longer_than_names_of_files_can_be(program):
     fields = [f"field{n} int: the number of whatever comes at place {n}" for n in range(8)]
-    shown = program("schemas", "show", ", ".join(fields))
+    shown = program("saved", "schemas", "show", ", ".join(fields))
     assert len(json.loads(shown.stdout)["properties"]) == 8, shown.stderr
     grammar = "start: " + " | ".join(f'"greeting{n}"' for n in range(30))
     done = program("generate", *GREEDY, "--grammar", grammar, "Say hello.")
@@ -108,5 +108,5 @@ def test_choices_and_expressions(program):
 
 
 def test_the_schema_commands(program):
-    assert json.loads(program("schemas", "show", "a int").stdout)["properties"]["a"] == {"type": "integer"}
-    assert program("schemas", "check", '{"uniqueItems": true, "type": "array"}', "--strict").returncode == 6
+    assert json.loads(program("saved", "schemas", "show", "a int").stdout)["properties"]["a"] == {"type": "integer"}
+    assert program("saved", "schemas", "check", '{"uniqueItems": true, "type": "array"}', "--strict").returncode == 6

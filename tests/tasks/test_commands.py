@@ -265,28 +265,28 @@ def test_a_temperature_for_all_commands_leaves_the_recipes_alone(leap, leap_home
 
 def test_recipes_are_added_edited_and_removed(leap, leap_home, tmp_path):
     own = leap_home / "recipes" / "translate.toml"
-    shipped = leap("recipes", "show", "translate").stdout
+    shipped = leap("saved", "recipes", "show", "translate").stdout
     assert 'models = ["*ENJP-MT*"]' in shipped
     (tmp_path / "translate.toml").write_text(shipped.replace("Translate the text", "Put the text"))
-    assert leap("recipes", "add", "translate.toml").code == 0 and "Put the text" in own.read_text()
-    assert leap("recipes", "add", "translate.toml").code == 2
-    assert leap("recipes", "add", "translate.toml", "--replace").code == 0
+    assert leap("saved", "recipes", "add", "translate.toml").code == 0 and "Put the text" in own.read_text()
+    assert leap("saved", "recipes", "add", "translate.toml").code == 2
+    assert leap("saved", "recipes", "add", "translate.toml", "--replace").code == 0
     leap.variables |= {"EDITOR": "sed -i s/Put/Bring/"}
-    assert leap("recipes", "edit", "translate").code == 0 and "Bring the text" in own.read_text()
-    rows = json.loads(leap("recipes", "list", "--format", "json").stdout)
+    assert leap("saved", "recipes", "edit", "translate").code == 0 and "Bring the text" in own.read_text()
+    rows = json.loads(leap("saved", "recipes", "list", "--format", "json").stdout)
     assert {row["name"]: row["own"] for row in rows} == {
         **dict.fromkeys(["classify", "decide", "extract", "redact", "summarize"], False),
         "translate": True,
     }
     leap.variables |= {"EDITOR": "sed -i s/language/tongue/"}
-    done = leap("recipes", "edit", "translate")
+    done = leap("saved", "recipes", "edit", "translate")
     assert done.code == 2 and "{tongue} is none of {from}, {language}, {text}" in done.stderr
     assert "what you wrote is kept there" in done.stderr and "tongue" not in own.read_text()
-    assert leap("recipes", "list").code == 0, "a draft that was kept is no recipe"
-    assert leap("recipes", "remove", "translate").code == 0 and not own.exists()
-    assert leap("recipes", "remove", "translate").code == 2
+    assert leap("saved", "recipes", "list").code == 0, "a draft that was kept is no recipe"
+    assert leap("saved", "recipes", "remove", "translate").code == 0 and not own.exists()
+    assert leap("saved", "recipes", "remove", "translate").code == 2
     leap.variables |= {"VISUAL": "true"}
-    assert leap("recipes", "edit", "decide").code == 0 and not (own.parent / "decide.toml").exists()
+    assert leap("saved", "recipes", "edit", "decide").code == 0 and not (own.parent / "decide.toml").exists()
 
 
 @pytest.mark.parametrize(
@@ -305,11 +305,11 @@ def test_recipes_are_added_edited_and_removed(leap, leap_home, tmp_path):
 )
 def test_a_recipe_that_cannot_be_used_is_refused(leap, leap_home, tmp_path, name, text, message):
     (tmp_path / f"{name}.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    done = leap("recipes", "add", f"{name}.toml")
+    done = leap("saved", "recipes", "add", f"{name}.toml")
     assert done.code == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert not (leap_home / "recipes").exists()
     for command in (("show",), ("edit",), ("remove",)):
-        assert leap("recipes", *command, "nosuch").code == 2
+        assert leap("saved", "recipes", *command, "nosuch").code == 2
 
 
 def test_a_broken_recipe_stands_in_the_way_of_its_task_alone(leap, leap_home):
@@ -320,6 +320,6 @@ def test_a_broken_recipe_stands_in_the_way_of_its_task_alone(leap, leap_home):
     assert done.code == 2 and "is no recipe" in done.stderr
     leap.script("Ja")
     assert leap("summarize", stdin="x").stdout == "Ja\n"
-    done = leap("recipes", "list", "--format", "quiet")
+    done = leap("saved", "recipes", "list", "--format", "quiet")
     assert done.code == 0 and "translate" not in done.stdout.split() and "is no recipe" in done.stderr
-    assert leap("recipes", "show", "translate").stdout == own.read_text()
+    assert leap("saved", "recipes", "show", "translate").stdout == own.read_text()

@@ -212,15 +212,18 @@ def test_the_document_and_nothing_else(leap: CommandLine):
 
 
 def test_schema_show_and_check(leap: CommandLine):
-    assert json.loads(leap("schemas", "show", "a int").stdout)["properties"] == {"a": {"type": "integer"}}
-    assert json.loads(leap("schemas", "show", "a", "--multi").stdout)["type"] == "array"
-    assert leap("schemas", "check", "a int").stdout == "all of it is enforced\n"
+    assert json.loads(leap("saved", "schemas", "show", "a int").stdout)["properties"] == {"a": {"type": "integer"}}
+    assert json.loads(leap("saved", "schemas", "show", "a", "--multi").stdout)["type"] == "array"
+    assert leap("saved", "schemas", "check", "a int").stdout == "all of it is enforced\n"
     lenient = '{"type": "array", "uniqueItems": true}'
-    done = leap("schemas", "check", lenient)
+    done = leap("saved", "schemas", "check", lenient)
     assert done.code == 0 and "uniqueItems is not enforced while generating" in done.stdout
-    assert leap("schemas", "check", lenient, "--strict").code == 6
-    assert json.loads(leap("schemas", "check", lenient, "--format", "json").stdout)["enforced_completely"] is False
-    refused = leap("schemas", "check", '{"properties": {"a": {"$ref": "#/none"}}}')
+    assert leap("saved", "schemas", "check", lenient, "--strict").code == 6
+    assert (
+        json.loads(leap("saved", "schemas", "check", lenient, "--format", "json").stdout)["enforced_completely"]
+        is False
+    )
+    refused = leap("saved", "schemas", "check", '{"properties": {"a": {"$ref": "#/none"}}}')
     assert refused.code == 6 and "/properties/a/$ref" in refused.stderr
 
 
@@ -276,9 +279,9 @@ def test_what_is_no_text_is_refused_before_anything_runs(leap: CommandLine):
 
 
 def test_a_shorthand_may_have_a_slash(leap: CommandLine):
-    shown = json.loads(leap("schemas", "show", "speed float: in km/h, name").stdout)
+    shown = json.loads(leap("saved", "schemas", "show", "speed float: in km/h, name").stdout)
     assert shown["properties"]["speed"]["description"] == "in km/h"
-    assert leap("schemas", "show", "no/such/file").code == 2
+    assert leap("saved", "schemas", "show", "no/such/file").code == 2
 
 
 def test_a_command_that_is_not_there_is_found_out(leap: CommandLine):

@@ -1,4 +1,4 @@
-"""``leap bench``: how fast models are on this machine."""
+"""``leap models bench``: how fast models are on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = ("first_token", "memory")
 """Figures that are better the smaller they are; their bars would mislead."""
 
 
-@leap_command("bench")
+@leap_command("bench", short_help="Measure how fast models are here.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", type=ModelName())
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Take the median of so many runs.")
 @click.option(
@@ -45,7 +45,7 @@ SMALL = ("first_token", "memory")
 )
 @format_option("the names")
 @click.pass_obj
-def command(
+def bench(
     env: Environment,
     /,
     models: tuple[str, ...],
@@ -121,7 +121,7 @@ def _shown(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Figures by model. Raises UsageError for what ``leap bench --format json`` did not print."""
+    """Figures by model. Raises UsageError for what ``leap models bench --format json`` did not print."""
     try:
         found = {each["model"]: each for each in json.loads(path.read_text("utf-8"))}
         for each in found.values():
@@ -130,7 +130,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise click.UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise click.UsageError(f"{path} has no figures of leap bench --format json") from None
+        raise click.UsageError(f"{path} has no figures of leap models bench --format json") from None
     return found
 
 
@@ -140,6 +140,6 @@ def _draw(path: Path, records: list[dict[str, Any]]) -> None:
 
     groups = [(FIGURES[key], [(each["model"], each[key] or 0.0) for each in records]) for key in FIGURES]
     try:
-        replace_text(path, svg_bars("leap bench", groups))
+        replace_text(path, svg_bars("leap models bench", groups))
     except OSError as error:
         raise cannot_write(path, error) from None

@@ -1,4 +1,4 @@
-"""``leap cache``: prompts whose state is kept on disk for ``--prompt-cache``."""
+"""``leap models cache``: prompts whose state is kept on disk for ``--prompt-cache``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from leap_core.inference.engine.snapshots import SnapshotFile
 
 
-@leap_group("cache")
-def command() -> None:
+@leap_group("cache", short_help="List and clear prompts that are kept on disk.")
+def cache() -> None:
     """Prompts whose state --prompt-cache keeps on disk, so that the next command does not read them again.
 
     Each belongs to one model file and one way of loading it. The ones used longest ago go first where the room that
@@ -28,7 +28,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@cache.command("list")
 @format_option("paths")
 @click.pass_obj
 def list_cache(env: Environment, /, format: str) -> ExitCode:
@@ -53,7 +53,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@command.command("info")
+@cache.command("info")
 @format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
 @click.pass_obj
 def info(env: Environment, /, format: str) -> ExitCode:
@@ -75,7 +75,7 @@ def info(env: Environment, /, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@command.command("clear")
+@cache.command("clear")
 @click.option(
     "--older-than",
     type=Duration(),

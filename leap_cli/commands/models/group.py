@@ -16,6 +16,8 @@ from ...framework.click_classes import format_option, leap_group
 from ...framework.environment import Environment
 from ...framework.options import age, in_bytes
 from ...framework.output import Format, Output
+from .bench import bench
+from .cache import cache
 from .fit import fit, search
 from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, verify
 from .making import convert, merge, quantize
@@ -266,7 +268,7 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
 
 for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit, search):
     command.add_command(each)
-for each in (add_endpoint, endpoints):
+for each in (add_endpoint, endpoints, bench, cache):
     command.add_command(each)
 
 
