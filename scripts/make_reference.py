@@ -36,9 +36,7 @@ MANUAL = ROOT / "man"
 MOST_PLACES = 3
 """Commands that are named one by one."""
 WORDS_TEXT = (
-    "Written by `python scripts/make_reference.py`. A name means the same in every command, and a thing has one name. "
-    "Former spellings are still taken, on the command line, as variables and in config.toml; help and the reference "
-    "show the names of today."
+    "Written by `python scripts/make_reference.py`. A name means the same in every command, and a thing has one name."
 )
 
 
@@ -70,7 +68,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
     yield from ("```sh", *EXAMPLES[path], "```", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
     yield from ("", f"`leap {path} {' '.join(command.collect_usage_pieces(context))}`", "")
-    rows = [_option_row(path, option, context) for option in options_of(command) if not option.hidden]
+    rows = [_option_row(path, option, context) for option in options_of(command)]
     if rows:
         yield from ("| option | default | variable | meaning |", "|---|---|---|---|", *rows)
 
@@ -107,11 +105,10 @@ def _cell(text: str) -> str:
 
 
 def words_page() -> str:
-    """The page of the names of options and verbs, with their former spellings."""
+    """The page of the names of options and verbs."""
     lines = ["# The words of the command line", "", *textwrap.wrap(WORDS_TEXT, 120), ""]
     lines += ["| option | meaning | in |", "|---|---|---|", *_option_words()]
     lines += ["", "## Verbs", "", "| command | verbs | also taken |", "|---|---|---|", *_verbs()]
-    lines += ["", "## Former spellings", "", "| in | former | today |", "|---|---|---|", *_former_spellings()]
     return "\n".join(lines) + "\n"
 
 
@@ -121,7 +118,7 @@ def _option_words() -> Iterator[str]:
     users: dict[str, list[str]] = {}
     for path, command in commands():
         for option in options_of(command):
-            for name in () if option.hidden else (*option.opts, *option.secondary_opts):
+            for name in (*option.opts, *option.secondary_opts):
                 if name.startswith("--") and not (name.startswith("--no-") and name in option.secondary_opts):
                     users.setdefault(name, []).append(path)
                     meanings.setdefault(name, (option.help or "").rstrip("."))
@@ -135,19 +132,10 @@ def _verbs() -> Iterator[str]:
         group = getattr(import_module(entry.module), entry.attribute)
         if isinstance(group, LeapGroup):
             context = click.Context(group)
-            verbs = [verb for verb in group.commands if not group.commands[verb].hidden]
+            verbs = [verb for verb in group.commands]
             others = [verb for verb in OTHER_VERBS if verb not in verbs and group.get_command(context, verb)]
             also = [f"`{verb}` for `{group.get_command(context, verb).name}`" for verb in others]  # type: ignore[union-attr]
             yield f"| `{name}` | {', '.join(f'`{verb}`' for verb in verbs)} | {', '.join(also)} |"
-
-
-def _former_spellings() -> Iterator[str]:
-    for path, command in commands():
-        for option in options_of(command):
-            if option.hidden and "same as" in (option.help or ""):
-                yield f"| `{path}` | {', '.join(f'`{name}`' for name in option.opts)} | {_cell(option.help or '')} |"
-            for name in getattr(option, "formerly", ()):
-                yield f"| `{path}` | `{name}` | `{option.opts[-1]}` |"
 
 
 def write_manual() -> None:

@@ -294,7 +294,6 @@ MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
 @option("--limit", type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
-@click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
 def list_jobs(
@@ -303,11 +302,10 @@ def list_jobs(
     states: tuple[str, ...],
     kinds: tuple[str, ...],
     limit: int | None,
-    quiet: bool,
     format: str,
 ) -> None:
     """List jobs, newest first."""
-    output = Output(env, Format.QUIET if quiet else format)
+    output = Output(env, format)
     with open_jobs(env) as jobs:
         jobs.ensure_worker_for_unfinished()
         rows = jobs.list(states=[*map(state_named, states)], kinds=kinds, limit=limit)

@@ -37,7 +37,6 @@ model_flag = click.option(
 since_flag = click.option(
     "--since", type=Since(), metavar="TIME", help="List what was asked in the last 2h or 7d, or since a date."
 )
-json_flag = click.option("--json", "as_json", is_flag=True, hidden=True, help="Print json: the same as --format json.")
 
 
 @leap_group("log", short_help="List, find and rate logged prompts and answers.")
@@ -54,7 +53,6 @@ def log() -> None:
 @since_flag
 @click.option("--data", is_flag=True, help="Print only the JSON documents that answers were, one a line.")
 @click.option("--json-schema", metavar="SCHEMA", help="Print only documents of this schema; needs --data.")
-@json_flag
 @format_flag
 @click.pass_obj
 def list_entries(
@@ -65,11 +63,10 @@ def list_entries(
     since: float | None,
     data: bool,
     json_schema: str | None,
-    as_json: bool,
     format: str,
 ) -> ExitCode:
     """List what was asked, newest first. With --data print the documents of answers with a schema, oldest first."""
-    output = Output(env, Format.JSON if as_json else format)
+    output = Output(env, format)
     if json_schema is not None and not data:
         raise click.UsageError("--json-schema is for --data")
     if data:
@@ -100,12 +97,11 @@ def list_entries(
 
 @log.command(short_help="Print an entry whole.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
-@json_flag
 @format_flag
 @click.pass_obj
-def show(env: Environment, /, id: int | None, as_json: bool, format: str) -> ExitCode:
+def show(env: Environment, /, id: int | None, format: str) -> ExitCode:
     """Print an entry whole, the newest by default."""
-    output = Output(env, Format.JSON if as_json else format)
+    output = Output(env, format)
     entry = _entry(env, id)
     if output.format is Format.TEXT:
         output.record(record_of(entry), name="id")
@@ -171,7 +167,6 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
 @limit_flag
 @model_flag
 @since_flag
-@json_flag
 @format_flag
 @click.pass_obj
 def search(
@@ -181,14 +176,13 @@ def search(
     limit: int | None,
     model: str | None,
     since: float | None,
-    as_json: bool,
     format: str,
 ) -> ExitCode:
     """Find entries with all words of TEXT, or beginnings of words, in prompt or answer, best first.
 
     Where no entry has them, those are found in which TEXT stands as it is, also inside of words.
     """
-    output = Output(env, Format.JSON if as_json else format)
+    output = Output(env, format)
     log = _log(env)
     matches = []
     if log is not None:

@@ -29,12 +29,11 @@ def command() -> None:
 
 @command.command("list", short_help="List sessions, the last one first.")
 @option("--limit", type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
-@click.option("-q", "--quiet", is_flag=True, hidden=True, help="Ids only: the same as --format quiet.")
 @format_flag
 @click.pass_obj
-def list_sessions(env: Environment, /, limit: int | None, quiet: bool, format: str) -> None:
+def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
     """List sessions, the one that was written to last first."""
-    output = Output(env, Format.QUIET if quiet else format)
+    output = Output(env, format)
     with _store(env) as store:
         sessions = store.list(limit)
         damaged = store.damaged()

@@ -54,7 +54,6 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     metavar="TIME",
     help="Cut longer sound, at silences, into pieces of at most this length, 1s to 60s.",
 )
-@click.option("--piece-seconds", type=click.FloatRange(1, 60), hidden=True, help="The same as a number of seconds.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(1),
@@ -75,7 +74,6 @@ def command(
     target: str | None,
     system: str,
     piece_length: float,
-    piece_seconds: float | None,
     max_tokens: int,
     background: Background,
 ) -> ExitCode:
@@ -87,15 +85,14 @@ def command(
     if files.count(STDIN) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")
     output = Output(env)
-    longest = piece_length if piece_seconds is None else piece_seconds
     places = _places(env, files, target, format)
-    request = {"prompt": read_system(system, env), "longest": longest, "max_tokens": max_tokens, "format": format}
+    request = {"prompt": read_system(system, env), "longest": piece_length, "max_tokens": max_tokens, "format": format}
     if background:
         _submit(env, output, files, places, model, request | job_request(env, model, background))
         return ExitCode.DONE
     from leap_core.tasks.transcription import AT_ONCE, TIMED
 
-    recordings = [_read(name, env, output, longest, format in TIMED) for name in files]
+    recordings = [_read(name, env, output, piece_length, format in TIMED) for name in files]
     with load_model(env, model, slots=AT_ONCE) as runner:
         for name, recording, place in zip(files, recordings, places, strict=True):
             _transcribe(runner, recording, request, output, place, heading=name if len(files) > 1 else None)

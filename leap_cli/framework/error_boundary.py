@@ -106,7 +106,7 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
 
 
 def _unknown_option(failure: click.exceptions.NoSuchOption) -> str:
-    """Names what may be meant, former spellings and hidden options left out."""
+    """Names what may be meant."""
     options = [each for each in failure.ctx.command.params if isinstance(each, click.Option)] if failure.ctx else []
     names = {name for each in options if not each.hidden for name in (*each.opts, *each.secondary_opts)}
     near = [repr(name) for name in failure.possibilities or () if name in names]

@@ -90,7 +90,6 @@ THINKING_OPTIONS = (
         heading="Reasoning",
         help="Let the model reason: show that on stderr, hide it, or print it alone.",
     ),
-    option("--show-thinking", is_flag=True, hidden=True, help="The same as --think show."),
 )
 STREAM_OPTION = option(
     "--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end."
@@ -148,10 +147,7 @@ def _chat_answer(arguments: Arguments) -> AnswerOutput:
 
 
 def _thinking(arguments: Arguments) -> Thinking | None:
-    think, show = arguments["think"], arguments["show_thinking"]
-    if show and think not in (None, Thinking.SHOW.value):
-        raise click.UsageError(f"--show-thinking is --think show, and cannot be combined with --think {think}")
-    return Thinking.SHOW if show else None if think is None else Thinking(think)
+    return None if arguments["think"] is None else Thinking(arguments["think"])
 
 
 def read_speech(arguments: Arguments) -> SpeechTarget:

@@ -404,7 +404,7 @@ PROMPT = OptionGroup(
     _prompt,
     {
         "raw": (
-            *("images", "sounds", "system", "tool", "tools_file", "tool_choice", "think", "show_thinking"),
+            *("images", "sounds", "system", "tool", "tools_file", "tool_choice", "think"),
             *("background", "continue_last", "session", "save"),
         ),
         "dry_run": ("background", "speak", "play"),

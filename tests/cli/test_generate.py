@@ -86,7 +86,7 @@ def test_jsonl_without_streaming_has_the_end_alone(leap):
 @pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
 def test_reasoning_is_shown_on_stderr_when_asked_for(leap, stream):
     runner = leap.script([ReasoningChunk("2 and 2"), "4"])
-    done = leap("generate", "-m", "some", "--show-thinking", stream, "2+2?")
+    done = leap("generate", "-m", "some", "--think", "show", stream, "2+2?")
     assert (done.stdout, done.stderr) == ("4\n", "2 and 2\n")
     assert runner.requests[0].options.enable_thinking
 
@@ -98,10 +98,10 @@ def test_reasoning_is_not_shown_otherwise(leap):
 
 def test_reasoning_is_dimmed_on_a_terminal_only(leap):
     leap.script([ReasoningChunk("hm"), "4"])
-    assert leap("generate", "-m", "some", "--show-thinking", "x", terminal=True).stderr == "\x1b[2mhm\x1b[0m\n"
+    assert leap("generate", "-m", "some", "--think", "show", "x", terminal=True).stderr == "\x1b[2mhm\x1b[0m\n"
     leap.variables["NO_COLOR"] = "1"
     leap.script([ReasoningChunk("hm"), "4"])
-    assert leap("generate", "-m", "some", "--show-thinking", "x", terminal=True).stderr == "hm\n"
+    assert leap("generate", "-m", "some", "--think", "show", "x", terminal=True).stderr == "hm\n"
 
 
 def test_calls_are_json_lines(leap):

@@ -26,7 +26,7 @@ def ask(leap, *args, answers=("ok",), stdin=""):
 
 
 def rows(leap, *args) -> list[dict]:
-    done = leap("sessions", "log", "list", "--json", *args)
+    done = leap("sessions", "log", "list", "--format", "json", *args)
     assert done.code == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -83,10 +83,13 @@ def test_an_entry_whole_and_the_search(leap, on):
     shown = leap("sessions", "log", "show").stdout
     assert shown.startswith("id       1\n") and "# system\n\nBe brief.\n" in shown
     assert shown.endswith("# prompt\n\nWhat is a café?\n\n# answer\n\nA place\nfor coffee.\n")
-    assert json.loads(leap("sessions", "log", "show", "1", "--json").stdout)["answer"] == "A place\nfor coffee."
+    assert (
+        json.loads(leap("sessions", "log", "show", "1", "--format", "json").stdout)["answer"] == "A place\nfor coffee."
+    )
     assert leap("sessions", "log", "search", "CAFE", "--format", "quiet").stdout == "1\n"
     assert (
-        json.loads(leap("sessions", "log", "search", "coffee", "--json").stdout)[0]["snippet"] == "A place\nfor coffee."
+        json.loads(leap("sessions", "log", "search", "coffee", "--format", "json").stdout)[0]["snippet"]
+        == "A place\nfor coffee."
     )
     assert "no entry has these words" in leap("sessions", "log", "search", "tea").stderr
     missing = leap("sessions", "log", "show", "7")

@@ -229,8 +229,6 @@ def test_a_device_is_written_to_and_stays(leap, generate, tmp_path):
     ("flags", "stdout", "stderr"),
     [
         (["--think", "show"], "4\n", "2 and 2\n"),
-        (["--show-thinking"], "4\n", "2 and 2\n"),
-        (["--show-thinking", "--think", "show"], "4\n", "2 and 2\n"),
         (["--think", "hide"], "4\n", ""),
         (["--think", "only"], "2 and 2\n", ""),
         (["--think", "only", "--no-stream"], "2 and 2\n", ""),
@@ -317,7 +315,6 @@ def test_a_dry_run_goes_on_from_a_session_and_leaves_it_alone(leap, generate):
         ("--raw -s x", "--raw cannot be combined with --system"),
         ("--raw --tool calculate", "--raw cannot be combined with --tool"),
         ("--raw --think show", "--raw cannot be combined with --think"),
-        ("--raw --show-thinking", "--raw cannot be combined with --show-thinking"),
         ("--raw --background", "--raw cannot be combined with --background"),
         ("--raw -c", "--raw cannot be combined with --continue"),
         ("--raw --save", "--raw cannot be combined with --save"),
@@ -330,7 +327,6 @@ def test_a_dry_run_goes_on_from_a_session_and_leaves_it_alone(leap, generate):
         ("-o x --background", "--output cannot be combined with --background"),
         ("--think only --background", "--think only cannot be combined with --background"),
         ("--think only --format json", "--think only is for text"),
-        ("--show-thinking --think hide", "--show-thinking is --think show"),
         ("--think loud", "'loud' is not one of"),
     ],
 )

@@ -39,7 +39,7 @@ def test_list_shows_the_last_one_first(leap, kept):
     assert rows[1].endswith("What is the capital of France?")
     (first, _) = json.loads(leap("sessions", "list", "--format", "json").stdout)
     assert list(first) == ["id", "name", "title", "model", "created", "updated", "messages"]
-    assert leap("sessions", "list", "-q", "--limit", "1").stdout == f"{kept[1]}\n"
+    assert leap("sessions", "list", "--format", "quiet", "--limit", "1").stdout == f"{kept[1]}\n"
     assert leap("sessions", "list", "--format", "human").stdout == done.stdout
     assert [json.loads(line)["id"] for line in leap("sessions", "list", "--format", "jsonl").stdout.splitlines()] == (
         kept[::-1]

@@ -20,7 +20,7 @@ def logged(program):
     """The entries, oldest first."""
 
     def read() -> list[dict]:
-        done = program("sessions", "log", "list", "--json")
+        done = program("sessions", "log", "list", "--format", "json")
         assert done.returncode == 0, done.stderr
         return list(reversed(json.loads(done.stdout)))
 
