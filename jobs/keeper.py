@@ -24,7 +24,6 @@ from leap_core.system.processes import kill_group, open_log, start_detached, sta
 
 from .configuration import JobsConfiguration
 from .table import database as schema
-from .table import postgres_schema
 from .table.job import VERSION
 
 FIELD = "revision"
@@ -34,21 +33,13 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
-REVISION = [*_numbers(__version__), len(schema.MIGRATIONS), len(postgres_schema.MIGRATIONS), VERSION]
-"""The version, the shapes of the tables, and the newest parameters of jobs that are read."""
-
-
-def revision_of(state: Mapping[str, Any]) -> list[int]:
-    """The revision of the worker that wrote this state; an older leap wrote only its version."""
-    value = state.get(FIELD)
-    if isinstance(value, list) and all(isinstance(each, int) for each in value):
-        return value
-    return _numbers(str(state.get("version", "")))
+REVISION = [*_numbers(__version__), schema.SCHEMA.version, VERSION]
+"""The version, that of the tables, and the newest parameters of jobs that are read."""
 
 
 def is_of_older_leap(state: Mapping[str, Any]) -> bool:
     """Whether the worker that wrote this state is of an older leap than this one. An empty state is not known."""
-    return bool(state.get("pid")) and revision_of(state) < REVISION
+    return bool(state.get("pid")) and state.get(FIELD, []) < REVISION
 
 
 def is_running(configuration: JobsConfiguration) -> bool:
@@ -172,9 +163,7 @@ class WorkerKeeper:
         return {}
 
     def _last_sign(self) -> float | None:
-        """When the worker wrote its state; None for one of an older leap, which writes it once."""
-        if not self._state().get("process"):
-            return None
+        """When the worker wrote its state."""
         with suppress(OSError):
             return self._configuration.worker_state.stat().st_mtime
         return None
@@ -182,7 +171,7 @@ class WorkerKeeper:
     def _is_of_running_process(self, state: JsonObject) -> bool:
         """Whether the process that wrote this state lives."""
         pid, identity = state.get("pid"), state.get("process")
-        return isinstance(pid, int) and (identity is None or start_time(pid) == identity)
+        return isinstance(pid, int) and start_time(pid) == identity
 
     def _silent_seconds(self) -> float:
         sign = self._last_sign()

@@ -252,7 +252,7 @@ def _open_own(path: Path, settings: dict[str, Any], *, check: bool) -> Huey:
     """leap's own file, private to its user; begun anew when it is damaged."""
     with suppress(OSError):  # what opens it says why it cannot be made
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        path.chmod(0o600)  # an older leap made it readable
+        path.chmod(0o600)
     try:
         return _open_file(path, settings, check=check)
     except sqlite3.DatabaseError:

@@ -121,11 +121,9 @@ def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) ->
 def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
     """This process's environment, overridden by what the job with these parameters took along: of its variables only
     those that jobs take."""
-    values = parameters.get("variables")
-    if not isinstance(values, dict):  # submitted by an older leap
-        return dict(os.environ)
+    taken = parameters.get("variables") or {}
     own = {name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}
-    return {**own, **{name: str(value) for name, value in values.items() if name in DOWNLOAD_VARIABLES}}
+    return {**own, **{name: str(value) for name, value in taken.items() if name in DOWNLOAD_VARIABLES}}
 
 
 def _open(address: str) -> str:

@@ -70,10 +70,6 @@ class Database(Protocol):
         those about this job."""
         ...
 
-    def is_of_newer_leap(self) -> bool:
-        """Whether a newer leap has changed the tables since they were opened."""
-        ...
-
     def listen(self, job: str = "", worker: str = "") -> Changes:
         """Hear what is announced to workers, or about a job; and what is meant for this worker alone."""
         ...

@@ -19,7 +19,9 @@ from .contract import NO_VALUES, Changes, Database, Row, Values
 
 WHAT = "the table of jobs"
 
-MIGRATIONS = (
+SCHEMA = database.Schema(
+    WHAT,
+    3,
     """
     CREATE TABLE jobs (
         id TEXT PRIMARY KEY,
@@ -29,21 +31,32 @@ MIGRATIONS = (
         attempt INTEGER NOT NULL DEFAULT 1,
         failures INTEGER NOT NULL DEFAULT 0,
         interruptions INTEGER NOT NULL DEFAULT 0,
+        deaths INTEGER NOT NULL DEFAULT 0,
         retries INTEGER NOT NULL DEFAULT 0,
         priority INTEGER NOT NULL DEFAULT 0,
         run_after REAL NOT NULL DEFAULT 0,
         owner TEXT,
+        worker TEXT,
         heartbeat REAL,
+        lease_until REAL,
         cancel_requested INTEGER NOT NULL DEFAULT 0,
         progress TEXT,
         error TEXT,
         result TEXT,
+        model TEXT,
+        origin TEXT,
+        machine TEXT,
+        parent TEXT REFERENCES jobs (id) ON DELETE CASCADE,
+        max_workers INTEGER,
+        output TEXT,
+        version INTEGER NOT NULL DEFAULT 1,
         created REAL NOT NULL,
         started REAL,
         finished REAL
     );
     CREATE INDEX jobs_by_state ON jobs (state, kind, priority DESC, created);
     CREATE INDEX jobs_by_age ON jobs (created);
+    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
     CREATE TABLE events (
         job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
         attempt INTEGER NOT NULL,
@@ -51,18 +64,6 @@ MIGRATIONS = (
         value TEXT NOT NULL,
         PRIMARY KEY (job, attempt, number)
     ) WITHOUT ROWID;
-    """,
-    """
-    ALTER TABLE jobs ADD COLUMN worker TEXT;
-    ALTER TABLE jobs ADD COLUMN lease_until REAL;
-    ALTER TABLE jobs ADD COLUMN model TEXT;
-    ALTER TABLE jobs ADD COLUMN machine TEXT;
-    ALTER TABLE jobs ADD COLUMN parent TEXT REFERENCES jobs (id) ON DELETE CASCADE;
-    ALTER TABLE jobs ADD COLUMN max_workers INTEGER;
-    ALTER TABLE jobs ADD COLUMN output TEXT;
-    ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
-    ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
     CREATE TABLE workers (
         id TEXT PRIMARY KEY,
         machine TEXT NOT NULL,
@@ -73,6 +74,8 @@ MIGRATIONS = (
         seen REAL NOT NULL,
         capacity TEXT NOT NULL,
         models TEXT NOT NULL,
+        origins TEXT NOT NULL DEFAULT '{}',
+        fetches INTEGER NOT NULL DEFAULT 0,
         draining INTEGER NOT NULL DEFAULT 0
     );
     CREATE TABLE batch_lines (
@@ -95,18 +98,13 @@ MIGRATIONS = (
     CREATE TABLE table_id (id TEXT NOT NULL);
     INSERT INTO table_id VALUES (lower(hex(randomblob(8))));
     """,
-    """
-    ALTER TABLE jobs ADD COLUMN origin TEXT;
-    ALTER TABLE workers ADD COLUMN origins TEXT NOT NULL DEFAULT '{}';
-    ALTER TABLE workers ADD COLUMN fetches INTEGER NOT NULL DEFAULT 0;
-    """,
 )
 
 
 def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """Open the database, made or brought up to date where necessary (see ``leap_core.system.sqlite``)."""
+    """Open the database, made where necessary (see ``leap_core.system.sqlite``)."""
     private_directory(path.parent)
-    return database.connect(path, MIGRATIONS, WHAT, durable=durable)
+    return database.connect(path, SCHEMA, durable=durable)
 
 
 def wrap_sqlite_errors(path: Path) -> AbstractContextManager[None]:
@@ -184,9 +182,6 @@ class SqliteDatabase:
 
     def version(self) -> int | None:
         return int(self.rows("PRAGMA data_version")[0]["data_version"])
-
-    def is_of_newer_leap(self) -> bool:
-        return int(self.rows("PRAGMA user_version")[0]["user_version"]) > len(MIGRATIONS)
 
     def compact(self) -> None:
         free = self.rows("PRAGMA freelist_count")[0]["freelist_count"]

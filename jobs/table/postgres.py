@@ -22,7 +22,7 @@ from leap_core.system.addresses import masked, without_secrets_of
 
 from .contract import NO_VALUES, Changes, Conflict, Row, Values
 from .postgres_link import CONNECT_SECONDS, Link, Notifications, addresses
-from .postgres_schema import MIGRATIONS, PREPARE
+from .postgres_schema import PREPARE, SCRIPT, VERSION
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ FIRST_RETRY_SECONDS = 5.0
 STUCK_SECONDS = 15
 """How long the server waits for the next statement of a transaction, whose rows are locked meanwhile: the machine may
 have stopped."""
-MIGRATION_LOCK = 0x6C656170
+MAKING_LOCK = 0x6C656170
 """The number of the advisory lock under which the schema is changed: "leap"."""
 
 
@@ -68,10 +68,10 @@ class PostgresDatabase:
 
     @staticmethod
     def at(url: str, *, durable: bool = True) -> PostgresDatabase:
-        """The store at this URL, made or brought up to date where necessary. Raises LeapUnavailableError."""
+        """The store at this URL, made where necessary. Raises LeapUnavailableError."""
         database = PostgresDatabase(url, durable=durable, patience=FIRST_RETRY_SECONDS)
         try:
-            database.migrate()
+            database.make_tables()
             database._patience, database._link.connect_seconds = RETRY_SECONDS, CONNECT_SECONDS
         except BaseException:
             database.close()
@@ -90,22 +90,27 @@ class PostgresDatabase:
             self._id = str(self.rows("SELECT id FROM table_id")[0]["id"])
         return self._id
 
-    def migrate(self) -> None:
-        """Make or update the tables. Processes that do so at once wait for each other."""
-        if self._version() == len(MIGRATIONS):
+    def make_tables(self) -> None:
+        """Make the tables where there are none. Processes that do so at once wait for each other. Raises LeapError for
+        tables of another version, which stay as they are."""
+        if self._version() == VERSION:
             return
 
-        def migrate() -> None:
-            self.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
+        def make() -> None:
+            self.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MAKING_LOCK})
             self._execute(PREPARE, {})
             version = self._version()
-            if version > len(MIGRATIONS):
-                raise LeapError(f"{self.address} was made by a newer leap", hint="use that version")
-            for step in MIGRATIONS[version:]:
-                self._execute(step, {})
-            self.change("UPDATE schema_version SET version=:version", {"version": len(MIGRATIONS)})
+            if version == VERSION:
+                return
+            if version:
+                raise LeapError(
+                    f"{self.address} is of version {version}, and this leap keeps version {VERSION}",
+                    hint="use the leap that made it, or another database; it stays as it is",
+                )
+            self._execute(SCRIPT, {})
+            self.change("UPDATE schema_version SET version=:version", {"version": VERSION})
 
-        self.transaction(migrate)
+        self.transaction(make)
 
     def _version(self) -> int:
         rows = self.rows("SELECT to_regclass('leap.schema_version') IS NOT NULL AS there")
@@ -156,9 +161,6 @@ class PostgresDatabase:
 
     def version(self) -> int | None:
         return None
-
-    def is_of_newer_leap(self) -> bool:
-        return self._version() > len(MIGRATIONS)
 
     def compact(self) -> None:
         """The server's autovacuum does it."""

@@ -217,10 +217,8 @@ def with_common(job: Job, parameters: str | None) -> Job:
 
 
 def _events_of(row: Row) -> list[Event]:
-    """The events of a row: a list of them, or one in a row of an older leap."""
-    value = json.loads(row["value"])
-    values = value if isinstance(value, list) else [value]
-    return [Event(row["attempt"], row["number"] + n, each) for n, each in enumerate(values)]
+    """The events of a row, a list of them."""
+    return [Event(row["attempt"], row["number"] + n, each) for n, each in enumerate(json.loads(row["value"]))]
 
 
 def among(column: str, values: Sequence[str]) -> tuple[str, JsonObject]:

@@ -1,4 +1,4 @@
-"""A quick look at the table of jobs, for completion and diagnosis: nothing is created, waited for long or migrated."""
+"""A quick look at the table of jobs, for completion and diagnosis: nothing is created, or waited for long."""
 
 from __future__ import annotations
 

@@ -365,11 +365,6 @@ class Table(Forgetting):
         )
         return str(rows[0]["id"]) if rows else None
 
-    def settle(self) -> None:
-        """End batches whose last shard was ended by an older leap, which does not count them."""
-        if self.database.is_shared:
-            self.database.transaction(lambda: settle_all(self.database))
-
     def _wake(self, work: Mapping[tuple[str, str | None, str | None], int], beside: str = "") -> None:
         if self.database.is_shared:
             wake(self.database, work, ALIVE_SECONDS, beside)

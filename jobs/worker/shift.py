@@ -121,8 +121,8 @@ class Slots:
 
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether another process has written to the queue's file, when the bell does not ring: an older leap
-has none. A look reads one number from shared memory."""
+"""Between two looks whether another process has written to the queue's file, when the bell does not ring. A look reads
+one number from shared memory."""
 FILE_SECONDS = 1.0
 """The worker looks this often whether the file is still the same."""
 FULL_SECONDS = 1.0
@@ -313,16 +313,12 @@ class Shift:
         bound_log(self._configuration.worker_log)
         if (self._shared or self._sweeps % BEAT_SWEEPS == 1) and self._workers.beat(self._id):
             self.drain()
-        if rarely and self._table.database.is_of_newer_leap():
-            log("a newer leap has changed the table of jobs")
-            self.drain()
         if self.draining:
             return not self._slots.is_idle
         if self._shared:
             self._table.recover(MOST_INTERRUPTIONS)
             if rarely:
                 self._workers.forget_dead(FORGET_SECONDS)
-                self._table.settle()
                 self._see_models()
             if self._fetching is not None:
                 self._fetching.begin(self._table.lacking(self._claimant))

@@ -118,7 +118,7 @@ TABLES = ("variables", "defaults", "options")
 @dataclass(frozen=True)
 class PromptTemplate:
     """What a file says. ``prompt``: the pattern, in which ``{input}`` is what is asked. ``variables`` None: the
-    file declares none, as those of former versions."""
+    file declares none."""
 
     name: str
     about: str | None = None

@@ -127,7 +127,9 @@ WHAT = "the log of prompts"
 PATIENCE_MILLISECONDS = 5000
 """How long a line waits for another process that writes."""
 SNIPPET_WORDS = 12
-MIGRATIONS = (
+SCHEMA = database.Schema(
+    WHAT,
+    3,
     """
     CREATE TABLE entries (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -146,14 +148,14 @@ MIGRATIONS = (
         finish TEXT,
         error TEXT,
         prompt_tokens INTEGER,
-        answer_tokens INTEGER
+        answer_tokens INTEGER,
+        rating TEXT,
+        made_by TEXT NOT NULL DEFAULT '{}'
     );
     CREATE INDEX entries_by_time ON entries (asked);
     CREATE INDEX entries_by_schema ON entries (schema) WHERE schema IS NOT NULL;
     CREATE VIRTUAL TABLE words USING fts5 (prompt, answer, tokenize="unicode61 remove_diacritics 2");
     """,
-    "ALTER TABLE entries ADD COLUMN rating TEXT;",
-    "ALTER TABLE entries ADD COLUMN made_by TEXT NOT NULL DEFAULT '{}';",
 )
 COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name != "id")
 JSON_COLUMNS = ("calls", "options", "made_by")
@@ -170,13 +172,13 @@ class Match:
 @dataclass
 class PromptLog:
     """The log in the file at ``path``, which is made where necessary. Safe to use from several threads and processes.
-    Raises LeapError when the file cannot be used, or was made by a newer leap."""
+    Raises LeapError when the file cannot be used, or is of another version."""
 
     path: Path
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self._connection = database.connect(self.path, MIGRATIONS, WHAT, durable=False)
+        self._connection = database.connect(self.path, SCHEMA, durable=False)
         with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
             self._connection.execute(f"PRAGMA busy_timeout={PATIENCE_MILLISECONDS}").close()
             self._connection.execute("PRAGMA secure_delete=ON").close()

@@ -29,8 +29,8 @@ RATINGS = ("good", "bad")
 
 @dataclass(frozen=True)
 class Mark:
-    """``finish``: why an answer ended, a GenerationFinishReason's value; None for what no model answered here, and in
-    sessions of older leaps. ``rating``: one of RATINGS, or None."""
+    """``finish``: why an answer ended, a GenerationFinishReason's value; None for what no model answered here.
+    ``rating``: one of RATINGS, or None."""
 
     finish: str | None = None
     rating: str | None = None
@@ -82,7 +82,9 @@ SNIPPET_WORDS = 12
 MOST_FOUND = 100
 WHAT = "the file of sessions"
 
-MIGRATIONS = (
+SCHEMA = database.Schema(
+    WHAT,
+    3,
     """
     CREATE TABLE sessions (
         id TEXT PRIMARY KEY,
@@ -91,7 +93,9 @@ MIGRATIONS = (
         model TEXT,
         created REAL NOT NULL,
         updated REAL NOT NULL,
-        change INTEGER NOT NULL
+        change INTEGER NOT NULL,
+        omitted INTEGER NOT NULL DEFAULT 0,
+        summary TEXT
     );
     CREATE INDEX sessions_by_change ON sessions (change);
     CREATE TABLE messages (
@@ -100,17 +104,11 @@ MIGRATIONS = (
         number INTEGER NOT NULL,
         role TEXT NOT NULL,
         value TEXT NOT NULL,
+        finish TEXT,
+        rating TEXT,
         UNIQUE (session, number)
     );
     CREATE VIRTUAL TABLE words USING fts5 (text, tokenize="unicode61 remove_diacritics 2");
-    """,
-    """
-    ALTER TABLE sessions ADD COLUMN omitted INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE sessions ADD COLUMN summary TEXT;
-    """,
-    """
-    ALTER TABLE messages ADD COLUMN finish TEXT;
-    ALTER TABLE messages ADD COLUMN rating TEXT;
     """,
 )
 """``change`` counts all changes, so that the newest is known whatever the clock does. A row of ``words`` has the id of
@@ -155,13 +153,13 @@ class Found(NamedTuple):
 @dataclass
 class SessionStore:
     """The sessions in the file at ``path``, which is made where necessary. Safe to use from several threads and
-    processes. Raises LeapError when the file cannot be used, or was made by a newer leap."""
+    processes. Raises LeapError when the file cannot be used, or is of another version."""
 
     path: Path
     _guard: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self._connection = database.connect(self.path, MIGRATIONS, WHAT)
+        self._connection = database.connect(self.path, SCHEMA)
 
     def close(self) -> None:
         with self._guard:

@@ -1,8 +1,7 @@
-"""How leap opens a SQLite database of its own: private to the user, several processes may use it, an older file is
-brought up to date, and SQLite's errors become one line.
+"""How leap opens a SQLite database of its own: private to the user, several processes may use it, a file of another
+version is refused, and SQLite's errors become one line.
 
-``PRAGMA user_version`` is the number of migrations that a file has seen. A migration is never changed once released;
-another shape of the tables is one more entry.
+``PRAGMA user_version`` is the version of the tables in a file.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -24,19 +24,28 @@ LOG_PAGES = 256
 fills the room that it would need to go into the file, and nothing can be written ever again."""
 
 
-def connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool = True) -> sqlite3.Connection:
-    """Open the database, made or brought up to date where necessary; usable from any thread, one at a time.
+@dataclass(frozen=True)
+class Schema:
+    """The tables of a store: ``script`` makes them, in statements without triggers; ``version`` is that of their shape.
+    ``what`` names the store in messages."""
 
-    ``migrations`` are scripts of statements without triggers; ``what`` names the database in messages.
+    what: str
+    version: int
+    script: str
+
+
+def connect(path: Path, schema: Schema, *, durable: bool = True) -> sqlite3.Connection:
+    """Open the database, made where necessary; usable from any thread, one at a time.
+
     ``durable``: a transaction that has returned survives the loss of power. Otherwise the newest ones may go, in order.
-    On a full or read-only disk a file that is up to date can still be read. Raises LeapError when a newer leap made it.
+    On a full or read-only disk a file can still be read. Raises LeapError for a file of another version.
     """
     try:
-        return _connect(path, migrations, what, durable=durable)
+        return _connect(path, schema, durable=durable)
     except LeapError as error:
         if not isinstance(error.__context__, (sqlite3.OperationalError, OSError)):
             raise
-        connection = _connect_read_only(path, len(migrations))
+        connection = _connect_read_only(path, schema.version)
         if connection is None:
             raise
         return connection
@@ -71,24 +80,24 @@ def _connect_read_only(path: Path, version: int) -> sqlite3.Connection | None:
     return None
 
 
-def _connect(path: Path, migrations: Sequence[str], what: str, *, durable: bool) -> sqlite3.Connection:
+def _connect(path: Path, schema: Schema, *, durable: bool) -> sqlite3.Connection:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are private
     except OSError as error:
-        raise LeapError(f"{what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
-    with wrap_sqlite_errors(path, what):
+        raise LeapError(f"{schema.what} {path} cannot be made: {error.strerror}", hint="LEAP_HOME moves it") from None
+    with wrap_sqlite_errors(path, schema.what):
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.row_factory = sqlite3.Row
-        with wrap_sqlite_errors(path, what):
+        with wrap_sqlite_errors(path, schema.what):
             _use_write_ahead_log(connection)
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}").close()
             connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}").close()
             connection.execute("PRAGMA foreign_keys=ON")
-            _migrate(connection, path, migrations)
+            _make_tables(connection, path, schema)
     except BaseException:
         connection.close()
         raise
@@ -172,7 +181,7 @@ VERSION_AT = 60
 
 
 def has_tables(path: Path) -> bool:
-    """Whether the file at ``path`` may hold rows: a disk without room leaves a file that no migration has reached."""
+    """Whether the file at ``path`` may hold rows: a disk without room leaves a file without tables."""
     try:
         with_log = path.with_name(path.name + "-wal")
         with path.open("rb") as file:
@@ -202,18 +211,21 @@ def _version(connection: sqlite3.Connection) -> int:
         return int(cursor.fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
-    if _version(connection) == len(migrations):
+def _make_tables(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    if _version(connection) == schema.version:
         return
     with transaction(connection):
-        version = _version(connection)
-        if version > len(migrations):
-            raise LeapError(f"{path} was made by a newer leap", hint="use that version, or another LEAP_HOME")
-        for step in migrations[version:]:
-            for statement in step.split(";"):
-                if statement.strip():
-                    connection.execute(statement)
-        connection.execute(f"PRAGMA user_version={len(migrations)}")
+        version = _version(connection)  # another process may have made them meanwhile
+        if version == schema.version:
+            return
+        if version:
+            raise LeapError(
+                f"{path} is of version {version}, and this leap keeps version {schema.version}",
+                hint="use the leap that made it, or another LEAP_HOME; it stays as it is",
+            )
+        for statement in filter(str.strip, schema.script.split(";")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={schema.version}")
 
 
 def damage(path: Path) -> str | None:

@@ -53,9 +53,9 @@ def submit(program):
 
 @pytest.fixture
 def long_batch(tmp_path):
-    """A batch that takes a while: 300 lines, one at a time."""
+    """A batch that takes a while: 1000 lines, one at a time."""
     rng = random.Random(3)
-    rows = [json.dumps({"custom_id": f"id-{n}", "prompt": f"Say {rng.randrange(1000)}."}) + "\n" for n in range(300)]
+    rows = [json.dumps({"custom_id": f"id-{n}", "prompt": f"Say {rng.randrange(1000)}."}) + "\n" for n in range(1000)]
     (tmp_path / "in.jsonl").write_text("".join(rows))
     return [
         "batch",
@@ -104,9 +104,9 @@ def test_an_answer_in_the_background_is_the_one_of_the_foreground(program, submi
 
 def test_lists_go_through_pipes(submit, shell):
     ids = [submit("generate", *GREEDY, "--max-tokens", "3", QUESTION) for _ in range(3)]
-    done = shell("leap jobs list -q | xargs -n 1 python3 -c 'import sys; print(sys.argv[1])'")
+    done = shell("leap jobs list --format quiet | xargs -n 1 python3 -c 'import sys; print(sys.argv[1])'")
     assert done.stdout.split() == ids[::-1]
-    assert shell(f'leap jobs list -q | xargs "{sys.executable}" -m leap_cli jobs wait').returncode == 0
+    assert shell(f'leap jobs list --format quiet | xargs "{sys.executable}" -m leap_cli jobs wait').returncode == 0
     assert shell("leap jobs list --state succeeded --format quiet | wc -l").stdout.strip() == "3"
     assert len(json.loads(shell("leap jobs list --format json").stdout)) == 3
     assert shell("leap jobs list --format human | head -n 1").stdout.split()[:3] == ["ID", "KIND", "STATE"]
@@ -137,14 +137,14 @@ def test_a_batch_is_waited_for_cancelled_and_gone_on_with(program, submit, long_
     until(lambda: out.is_file() and out.read_bytes().count(b"\n") > 5)
     assert program("jobs", "cancel", id).returncode == 0
     shown = status(program, id)
-    assert shown["state"] == "cancelled" and 0 < shown["result"]["done"] < 300
+    assert shown["state"] == "cancelled" and 0 < shown["result"]["done"] < 1000
     before = out.read_bytes()
-    assert 0 < len(before.splitlines()) < 300
+    assert 0 < len(before.splitlines()) < 1000
     assert program("jobs", "wait", id).returncode == 130
     assert program("jobs", "retry", id).returncode == 0
     assert program("jobs", "wait", id).returncode == 0
     after = out.read_bytes()
-    assert after.startswith(before) and ids_of(out) == [f"id-{n}" for n in range(300)]
+    assert after.startswith(before) and ids_of(out) == [f"id-{n}" for n in range(1000)]
     assert status(program, id)["result"]["reused"] > 5
 
 
@@ -176,7 +176,7 @@ def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_bat
     os.killpg(shell.pid, signal.SIGKILL)
     shell.communicate()
     assert program("jobs", "wait", id, "--timeout", "60s").returncode == 0
-    assert len(ids_of(tmp_path / "out.jsonl")) == 300
+    assert len(ids_of(tmp_path / "out.jsonl")) == 1000
 
 
 @pytest.fixture

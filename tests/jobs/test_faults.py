@@ -20,7 +20,6 @@ from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
 from jobs.table.job import Claimant, NewJob, State
-from jobs.table.table import Table
 from jobs.worker import model_processes, outcomes
 from jobs.worker import worker_log as log
 from jobs.worker.worker import Worker
@@ -305,40 +304,3 @@ def test_a_unit_file_names_no_path_with_a_line_end(leap, tmp_path):
     leap.variables["LEAP_HOME"] = str(tmp_path / "a\nExecStart=evil")
     done = leap("jobs", "worker", "--print-unit")
     assert done.code == 1 and "control character" in done.stderr and done.stdout == ""
-
-
-def test_what_was_submitted_with_an_older_leap_is_done(leap_home, tmp_path):
-    """The schema, a row and a message as the first wave of leap 0.1 wrote them."""
-    from jobs.table import database as schema
-
-    data = leap_home
-    data.mkdir(parents=True, mode=0o700)
-    with closing(sqlite3.connect(data / "jobs.db")) as old:
-        old.executescript(schema.MIGRATIONS[0] + "PRAGMA user_version=1;")
-        parameters = {
-            "label": "Hi",
-            "model": "builtin",
-            "messages": [{"role": "user", "content": "Hi"}],
-            "options": {"max_tokens": 2},
-            "tools": [],
-            "loading": {"slots": 4},
-            "variables": {},
-            "host": True,
-        }
-        old.execute(
-            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abcdefgh', 'generate', 'queued', ?, 1)",
-            (json.dumps(parameters),),
-        )
-        old.execute(
-            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abcdefgk', 'generate', "
-            "'succeeded', '{}', 1)"
-        )
-        old.execute("""INSERT INTO events VALUES ('abcdefgk', 1, 0, '{"type": "chunk", "text": "a"}')""")
-        old.execute("""INSERT INTO events VALUES ('abcdefgk', 1, 1, '{"type": "complete"}')""")
-        old.commit()
-    with JobsClient() as client:
-        assert [event.value["type"] for event in client.events("abcdefgk")] == ["chunk", "complete"]
-        assert client.wait("abcdefgh", 60).state is State.SUCCEEDED
-        client.stop_worker()
-    with Table(data / "jobs.db") as table:
-        assert len(table.database.id) == 16

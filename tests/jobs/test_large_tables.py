@@ -100,7 +100,6 @@ def test_every_statement_finds_its_rows_by_an_index(large, scans):
     large.wanted_to_stop("me")
     large.running_of("me")
     large.forget_output(1e9)
-    large.settle()
     large.lacking(Claimant("b", "b", "there", frozenset()))
     large.models_waited_for()
     large.jobs(limit=10)

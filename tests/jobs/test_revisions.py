@@ -13,6 +13,7 @@ from jobs.keeper import is_running
 from jobs.table.job import NewJob, State
 from jobs.table.table import Table
 from leap_core.conversation.options import GenerationOptions
+from leap_core.errors import LeapError
 from leap_core.models.builtin import model_path
 
 from . import processes
@@ -75,18 +76,16 @@ def test_a_command_of_an_older_leap_leaves_a_newer_worker_alone(jobs, monkeypatc
     assert jobs.worker()["pid"] == pid
 
 
-def test_a_table_that_a_newer_leap_has_changed_is_noticed(place):
+def test_a_table_of_another_version_is_refused_and_stays(place):
     with Table(place) as table:
-        table.add([NewJob("generate", {})])
-        assert not table.database.is_of_newer_leap()
-        if table.database.is_shared:
-            table.database.change("UPDATE schema_version SET version=version+1")
-        else:
-            table.database.change("PRAGMA user_version=99")
-        assert table.database.is_of_newer_leap()
+        (id,) = table.add([NewJob("generate", {})])
+        database = table.database
+        change = "UPDATE schema_version SET version=version+1" if database.is_shared else "PRAGMA user_version=99"
+        database.change(change)
+        with pytest.raises(LeapError, match="is of version .*, and this leap keeps version"):
+            Table(place)
+        assert table.get(id) is not None
 
 
-def test_revisions_are_compared_with_those_that_only_knew_their_version():
-    assert revision.is_of_older_leap({"pid": 1, "version": "0.1.0"})
-    assert not revision.is_of_older_leap({"pid": 1, "version": "99.0"})
+def test_a_worker_without_a_state_is_not_of_an_older_leap():
     assert not revision.is_of_older_leap({})

@@ -13,7 +13,7 @@ import pytest
 from jobs.service_files import unit_file
 from jobs.table.job import NewJob, State
 from jobs.table.postgres import PostgresDatabase, without_secrets
-from jobs.table.postgres_schema import MIGRATIONS
+from jobs.table.postgres_schema import VERSION
 from jobs.table.table import Table
 from leap_cli.display.jobs import doing
 from leap_core.conversation.options import GenerationOptions
@@ -92,7 +92,7 @@ def test_doctor_looks_at_the_server_and_its_clock(jobs_url, leap, monkeypatch):
         return {check["check"]: check for check in json.loads(leap("doctor", "--format", "json").stdout)}
 
     sound = checks()
-    assert sound["jobs' server"]["state"] == "ok" and sound["jobs' server"]["facts"]["schema"] == len(MIGRATIONS)
+    assert sound["jobs' server"]["state"] == "ok" and sound["jobs' server"]["facts"]["schema"] == VERSION
     assert (sound["workers"]["state"], sound["workers"]["detail"]) == ("warning", "none is alive")
     facts = PostgresDatabase.server_facts
     monkeypatch.setattr(PostgresDatabase, "server_facts", lambda self: facts(self) | {"clock_lead_seconds": 90.0})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import stat
 import threading
 import time
-from contextlib import closing
 
 import pytest
 
-from jobs.table import database as schema
 from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
 from jobs.table.table import Table
 from leap_core.errors import LeapError, LeapJobError
@@ -212,20 +209,6 @@ def test_nobody_else_can_read_the_table(table):
     if os.name == "posix":
         assert stat.S_IMODE(table.database.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(table.database.path.parent.stat().st_mode) == 0o700
-
-
-def test_an_older_file_is_brought_up_to_date_and_a_newer_one_refused(tmp_path, monkeypatch):
-    path = tmp_path / "data" / "jobs.db"
-    with Table(path) as table:
-        id = add(table)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "ALTER TABLE jobs ADD COLUMN mood TEXT"))
-    with closing(schema.connect(path)) as connection:
-        assert [row["mood"] for row in connection.execute("SELECT mood, id FROM jobs")] == [None]
-    monkeypatch.undo()
-    with pytest.raises(LeapError, match="made by a newer leap"):
-        Table(path)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT id FROM jobs").fetchone() == (id,)
 
 
 def test_what_submit_has_returned_is_on_the_disk(table, tmp_path):

@@ -55,7 +55,7 @@ def owner_of(api_key: str | None) -> str:
 
 class Records:
     """JSON objects by their ids, each a file of its own in ``directory`` (mode 0700). Every change is one step. They
-    belong to ``owner``, and are not there for another; those of earlier revisions have none."""
+    belong to ``owner``, and are not there for another."""
 
     def __init__(self, directory: Path, what: str, owner: str = "") -> None:
         self.directory, self._what, self._owner = directory, what, owner

@@ -303,7 +303,7 @@ class LoadedModel:
         }
 
     def _to_load_again(self) -> JsonObject:
-        """How to have this model loaded once more. Clients of earlier revisions know it as a wish."""
+        """How to have this model loaded once more."""
         request = self.load_request
         return {**asdict(request), "cwd": str(request.cwd or ""), "keep_alive": self.keep_alive}
 

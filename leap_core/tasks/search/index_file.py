@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapOptionsError
-from ...system.sqlite import connect, transaction, wrap_sqlite_errors
+from ...system.sqlite import Schema, connect, transaction, wrap_sqlite_errors
 from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, Chunk
 
 if TYPE_CHECKING:
     from numpy import float16
     from numpy.typing import NDArray
 
-MIGRATIONS = (
+SCHEMA = Schema(
+    "the index",
+    2,
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
     CREATE TABLE files (
@@ -35,9 +37,9 @@ MIGRATIONS = (
     );
     CREATE INDEX chunks_of_file ON chunks (file);
     CREATE INDEX chunks_without_vector ON chunks (id) WHERE vector IS NULL;
+    CREATE INDEX chunks_by_digest ON chunks (digest) WHERE vector IS NOT NULL;
     CREATE VIRTUAL TABLE words USING fts5 (heading, text, tokenize = 'porter unicode61 remove_diacritics 2')
     """,
-    "CREATE INDEX chunks_by_digest ON chunks (digest) WHERE vector IS NOT NULL",
 )
 SETTINGS, FINGERPRINT, CHANGE = "settings", "fingerprint", "change"
 
@@ -98,7 +100,7 @@ class IndexFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = connect(path, MIGRATIONS, "the index")
+        self._connection = connect(path, SCHEMA)
 
     def close(self) -> None:
         self._connection.close()

@@ -16,7 +16,7 @@ import pytest
 
 from leap_core.conversation.media.wav import wav_from_samples
 from leap_core.conversation.messages import AudioPcmF32, ChatMessage, ChatMessageContent, Image, LeapFunctionCall
-from leap_core.conversation.sessions import MIGRATIONS, UNMARKED, Mark, SessionStore
+from leap_core.conversation.sessions import SCHEMA, UNMARKED, Mark, SessionStore
 from leap_core.errors import LeapError, LeapSessionError
 
 USER = ChatMessage("user", "What is the capital of France?")
@@ -81,20 +81,6 @@ def test_an_answer_that_never_had_a_mark_gets_none_when_others_change(store):
     store.append(id, old)
     store.replace(id, [USER, old, USER, new], answered=Mark("stop"))
     assert store.marks(id) == [UNMARKED, UNMARKED, UNMARKED, Mark("stop")]
-
-
-def test_a_file_of_an_older_leap_has_no_marks(tmp_path):
-    path = tmp_path / "leap.db"
-    with closing(sqlite3.connect(path)) as connection:
-        for script in MIGRATIONS[:2]:
-            connection.executescript(script)
-        connection.execute("PRAGMA user_version=2")
-        connection.execute("INSERT INTO sessions VALUES ('abcd', NULL, '', NULL, 0, 0, 1, 0, NULL)")
-        value = json.dumps(ASSISTANT.to_json())
-        connection.execute("INSERT INTO messages VALUES (1, 'abcd', 0, 'assistant', ?)", (value,))
-        connection.commit()
-    with SessionStore(path) as store:
-        assert (store.history("abcd"), store.marks("abcd")) == ([ASSISTANT], [UNMARKED])
 
 
 def test_the_name_of_a_model_need_not_be_text(store):
@@ -201,13 +187,14 @@ def test_a_directory_that_was_there_keeps_its_rights(tmp_path):
         assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_newer_file_is_refused_and_left_alone(tmp_path):
+@pytest.mark.parametrize("version", [SCHEMA.version - 1, SCHEMA.version + 1])
+def test_a_file_of_another_version_is_refused_and_left_alone(tmp_path, version):
     path = tmp_path / "data" / "leap.db"
     with SessionStore(path) as store:
         begun(store, USER)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
-    with pytest.raises(LeapError, match="made by a newer leap"):
+        connection.execute(f"PRAGMA user_version={version}")
+    with pytest.raises(LeapError, match=f"is of version {version}, and this leap keeps version {SCHEMA.version}"):
         SessionStore(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM messages").fetchone() == (1,)
