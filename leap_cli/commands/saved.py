@@ -24,7 +24,7 @@ from ..config.saved import (
     read_template,
 )
 from ..exit_codes import ExitCode
-from ..framework.click_classes import LeapGroup, format_choice, format_option, leap_group
+from ..framework.click_classes import format_choice, format_option, leap_group
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_or_warning
 from ..framework.option_groups import Arguments, OptionGroup
@@ -83,7 +83,7 @@ class FileVerbs:
         return self.files.find(env, name) or self.shipped().get(name) or self.files.existing(env, name)
 
 
-def add_file_verbs(group: LeapGroup, verbs: FileVerbs) -> None:
+def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
     """Give a group of commands the verbs."""
     files, kind = verbs.files, verbs.files.kind
 
