@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import warm_leap as warm_leap_server
+
 LEAP = [sys.executable, "-m", "leap_cli"]
 QUESTION = "What is the capital of France?"
 LONG = "Count to 300."
 ROOT = Path(__file__).parent.parent.parent
+WARM = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -32,6 +39,29 @@ TERMINAL_STUB = [
 """The same, with the terminal on its stdin as the one that sends it signals."""
 
 
+@pytest.fixture(scope="session")
+def leap_server() -> Iterator[list[str]]:
+    """The command of ``leap`` without its start; where that cannot be had, the program itself."""
+    if sys.platform != "linux":
+        yield LEAP
+        return
+    directory = tempfile.mkdtemp(prefix="leap-")  # a short path: the socket lies there
+    place = os.path.join(directory, "warm")
+    command = [sys.executable, warm_leap_server.__file__]
+    with subprocess.Popen([*command, "serve", place], stdin=subprocess.PIPE, cwd=ROOT, env=WARM) as server:
+        while not os.path.exists(place):
+            assert server.poll() is None
+            time.sleep(0.01)
+        yield [command[0], "-IS", command[1], place]
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def warm_leap(leap_server: list[str], request: pytest.FixtureRequest) -> list[str]:
+    """The command that runs ``leap`` in this test; the program itself where the test is marked ``cold``."""
+    return LEAP if request.node.get_closest_marker("cold") else leap_server
+
+
 @pytest.fixture
 def variables(leap_home: Path) -> dict[str, str]:
     """The program's environment: this process's own, with a fresh LEAP_HOME."""
@@ -39,13 +69,13 @@ def variables(leap_home: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def program(variables: dict[str, str], tmp_path: Path) -> Program:
+def program(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> Program:
     """Run ``leap`` with these arguments to its end."""
 
     def run(*arguments: str, stdin: str | bytes = b"", **options: Any) -> subprocess.CompletedProcess[str]:
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": variables} | options
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run([*LEAP, *arguments], input=data, timeout=100, check=False, **options)
+        done = subprocess.run([*warm_leap, *arguments], input=data, timeout=100, check=False, **options)
         texts = [(stream or b"").decode() for stream in (done.stdout, done.stderr)]
         return subprocess.CompletedProcess(done.args, done.returncode, *texts)
 
@@ -53,11 +83,11 @@ def program(variables: dict[str, str], tmp_path: Path) -> Program:
 
 
 @pytest.fixture
-def shell(variables: dict[str, str], tmp_path: Path) -> Program:
+def shell(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> Program:
     """Run a line of bash in which ``leap`` is the program; a pipeline fails when any part of it does."""
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
-        prelude = f'set -o pipefail; leap() {{ "{sys.executable}" -m leap_cli "$@"; }}; '
+        prelude = f'set -o pipefail; leap() {{ {shlex.join(warm_leap)} "$@"; }}; '
         return subprocess.run(
             ["bash", "-c", prelude + line],
             stdin=subprocess.DEVNULL,
@@ -93,20 +123,26 @@ def start(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., s
                 stream.close()
 
 
+def install(command: list[str], directory: Path) -> Path:
+    """An executable ``bin/leap`` that runs this command."""
+    program = directory / "bin" / "leap"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 SHORT_ANSWERS = {f"LEAP_{command}_MAX_TOKENS": "200" for command in ("GENERATE", "CHAT", "BATCH")}
 """A small model may not find the end of an answer."""
 
 
 @pytest.fixture
-def type_in(variables: dict[str, str], tmp_path: Path) -> Iterator[Program]:
+def type_in(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> Iterator[Program]:
     """Run a command, in a directory ``work`` of its own, as on a machine where ``leap`` is installed.
 
     The built-in model is the default. At the end the host and the worker are stopped.
     """
-    program = tmp_path / "bin" / "leap"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
-    program.chmod(0o755)
+    program = install(warm_leap, tmp_path)
     path = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     directory = tmp_path / "work"
     directory.mkdir()

@@ -76,6 +76,7 @@ def test_ctrl_c_keeps_what_was_answered(program, start, lines, tmp_path):
     assert len(answers(tmp_path / "out.jsonl")) == 40
 
 
+@pytest.mark.cold
 def test_without_room_it_stops_with_one_line_and_goes_on_later(program, lines, tmp_path):
     """RLIMIT_FSIZE stands for the full disk: write() fails in the same places, with EFBIG for ENOSPC."""
 

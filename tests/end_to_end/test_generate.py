@@ -120,6 +120,7 @@ def test_an_answer_does_not_need_somebody_who_reads_the_notes(shell, command, en
     assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n")
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("command", ["generate hi", "chat"])
 def test_more_input_than_a_model_could_read_is_not_read(shell, command):
     done = shell(f"ulimit -v 4000000; head -c 20000000 /dev/zero | tr '\\0' x | leap {command} -m builtin")

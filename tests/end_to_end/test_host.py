@@ -267,6 +267,7 @@ def test_a_stale_state_with_a_pid_of_another_process(program, host, whose):
     assert program(*LOAD).returncode == 0 and host.pid != pid
 
 
+@pytest.mark.cold
 def test_a_full_disk(program, host):
     """Not one byte can be written to a file."""
     import resource

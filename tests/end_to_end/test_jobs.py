@@ -53,9 +53,9 @@ def submit(program):
 
 @pytest.fixture
 def long_batch(tmp_path):
-    """A batch that takes a while: 1000 lines, one at a time."""
+    """A batch that takes a while: 500 lines, one at a time."""
     rng = random.Random(3)
-    rows = [json.dumps({"custom_id": f"id-{n}", "prompt": f"Say {rng.randrange(1000)}."}) + "\n" for n in range(1000)]
+    rows = [json.dumps({"custom_id": f"id-{n}", "prompt": f"Say {rng.randrange(1000)}."}) + "\n" for n in range(500)]
     (tmp_path / "in.jsonl").write_text("".join(rows))
     return [
         "batch",
@@ -137,14 +137,14 @@ def test_a_batch_is_waited_for_cancelled_and_gone_on_with(program, submit, long_
     until(lambda: out.is_file() and out.read_bytes().count(b"\n") > 5)
     assert program("jobs", "cancel", id).returncode == 0
     shown = status(program, id)
-    assert shown["state"] == "cancelled" and 0 < shown["result"]["done"] < 1000
+    assert shown["state"] == "cancelled" and 0 < shown["result"]["done"] < 500
     before = out.read_bytes()
-    assert 0 < len(before.splitlines()) < 1000
+    assert 0 < len(before.splitlines()) < 500
     assert program("jobs", "wait", id).returncode == 130
     assert program("jobs", "retry", id).returncode == 0
     assert program("jobs", "wait", id).returncode == 0
     after = out.read_bytes()
-    assert after.startswith(before) and ids_of(out) == [f"id-{n}" for n in range(1000)]
+    assert after.startswith(before) and ids_of(out) == [f"id-{n}" for n in range(500)]
     assert status(program, id)["result"]["reused"] > 5
 
 
@@ -176,7 +176,7 @@ def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_bat
     os.killpg(shell.pid, signal.SIGKILL)
     shell.communicate()
     assert program("jobs", "wait", id, "--timeout", "60s").returncode == 0
-    assert len(ids_of(tmp_path / "out.jsonl")) == 1000
+    assert len(ids_of(tmp_path / "out.jsonl")) == 500
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
 
+from .conftest import install  # noqa: E402
+
 ELSEWHERE = {
     "transcribe": "needs a model that hears; test_media.py makes one",
     "jobs page": "runs until Ctrl-C; test_page.py starts it",
@@ -46,11 +48,8 @@ SAYS = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the examples are written for a shell")
-def test_the_examples_in_order(variables, tmp_path):
-    program = tmp_path / "bin" / "leap"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
-    program.chmod(0o755)
+def test_the_examples_in_order(variables, warm_leap, tmp_path):
+    program = install(warm_leap, tmp_path)
     shutil.copy(model_path(), tmp_path / "model.gguf")
     question = {"type": "predicate", "name": "polite", "instructions": "Is it polite?"}
     (tmp_path / "questions.json").write_text(json.dumps([question]))

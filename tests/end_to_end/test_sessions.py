@@ -77,6 +77,7 @@ def test_an_interrupted_answer_is_kept_as_far_as_it_came(start, leap_home):
         assert [message.text for message in store.history(latest.id)] == [LONG, said]
 
 
+@pytest.mark.cold
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on files")
 def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
     """A limit on the size of files is what a full disk is to SQLite: here as large as the memory it shares, 32 KiB, and
@@ -89,6 +90,7 @@ def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.cold
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on files")
 @pytest.mark.parametrize("command", [f"printf '{QUESTION}\\n' | leap chat -m builtin", f"leap generate '{QUESTION}'"])
 def test_a_disk_without_room_for_any_session_still_gives_the_answer(shell, command):
