@@ -6,14 +6,14 @@ Ranges are checked when an option is set; a value outside raises LeapOptionsErro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Protocol
 
 from ..errors import LeapOptionsError
 from ..schemas.json_values import JsonObject
-from .loading_options import CacheOptions as CacheOptions
 from .loading_options import (
+    LARGEST,
     LoraAdapter,
     adapters_of,
     are_texts,
@@ -26,6 +26,7 @@ from .loading_options import (
     refusing_unknown,
     suggestion,
 )
+from .loading_options import CacheOptions as CacheOptions
 from .loading_options import ModelLoadingOptions as ModelLoadingOptions
 from .messages import LeapFunctionCall
 
@@ -48,6 +49,118 @@ class FunctionCallParser(Protocol):
 
 AUTO = "auto"
 PARSERS = (AUTO, "lfm", "hermes")
+CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
+"""Options of which at most one is given."""
+
+
+MOST_LOGPROBS = 20
+LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
+
+
+def _option(default: object, read: Callable[[str, Any], Any], to_json: Callable[[Any], object] | None = None) -> Any:
+    """The field of an option. ``read`` takes its name and a value and returns what is kept, or raises LeapOptionsError;
+    ``to_json`` makes JSON of a value that is none."""
+    metadata = {"read": read, "to_json": to_json}
+    if default == {}:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _number(low: float, high: float = math.inf) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        check_number(name, value, low, high)
+        return value
+
+    return read
+
+
+def _above_zero(name: str, value: Any) -> Any:
+    check_number(name, value, 0.0, math.inf)
+    if value == 0:
+        raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
+    return value
+
+
+def _integer(low: int, high: int = LARGEST) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        check_integer(name, value, low)
+        if value is not None and value > high:
+            raise LeapOptionsError(name, f"{value} must be {high} or less")
+        return value
+
+    return read
+
+
+def _text(name: str, value: Any) -> Any:
+    if not isinstance(value, (str, type(None))):
+        raise LeapOptionsError(name, f"{value!r} is not a text")
+    return value
+
+
+def _switch(name: str, value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise LeapOptionsError(name, f"{value!r} is not true or false")
+    return value
+
+
+def _switch_or_none(name: str, value: Any) -> Any:
+    return None if value is None else _switch(name, value)
+
+
+def _texts(nothing: Collection[object]) -> Callable[[str, Any], Any]:
+    """A list of texts; ``nothing``: values that stand for none."""
+
+    def read(name: str, value: Any) -> Any:
+        if not are_texts(value) and value not in nothing:
+            raise LeapOptionsError(name, "must be a list of non-empty strings")
+        return value
+
+    return read
+
+
+def _token_ids(name: str, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or not all(type(token) is int and token >= 0 for token in value):
+        raise LeapOptionsError(name, "must be a list of token ids")
+    return value
+
+
+def _biases(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise LeapOptionsError(name, "must map token ids to numbers")
+    for token, bias in value.items():
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            raise LeapOptionsError(name, f"{token!r} is not a token id")
+        if not is_number(bias) or bias != bias or (isinstance(bias, int) and not is_finite(bias)):
+            raise LeapOptionsError(name, f"the bias of token {token} is not a number")
+    return value
+
+
+def _adapters(_name: str, value: Any) -> Any:
+    return value if value in (None, ()) else adapters_of(value)
+
+
+def _parser(name: str, value: Any) -> Any:
+    has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
+    if value is not None and value not in PARSERS and not has_name:
+        hint = "; give an object of the class" if isinstance(value, type) else ""
+        raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
+    return value
+
+
+def _parser_name(parser: Any) -> object:
+    return parser if isinstance(parser, (str, type(None))) else parser.name
+
+
+def _tokens_as_text(biases: Mapping[int, float]) -> object:
+    return {str(token): bias for token, bias in biases.items()}
+
+
+def _adapters_to_json(adapters: Sequence[LoraAdapter] | None) -> object:
+    return None if adapters is None else [adapter.to_json() for adapter in adapters]
+
+
+def _list_or_none(values: Sequence[object] | None) -> object:
+    return list(values) if values else None
 
 
 @refusing_unknown
@@ -99,56 +212,55 @@ class GenerationOptions:
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
 
-    temperature: float | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    top_k: int | None = None
-    rng_seed: int | None = None
-    json_schema_constraint: str | None = None
-    function_call_parser: FunctionCallParser | str | None = AUTO
-    inject_schema_into_prompt: bool = True
-    max_tokens: int | None = None
-    inline_thinking_tags: bool = False
-    enable_thinking: bool = False
-    extras: str | None = None
-    stop: Sequence[str] = ()
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repeat_last_n: int | None = None
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    tool_choice: str | None = None
-    regex_constraint: str | None = None
-    grammar_constraint: str | None = None
-    choices_constraint: Sequence[str] | None = None
-    audio_temperature: float | None = None
-    audio_top_k: int | None = None
-    image_tokens: int | None = None
-    image_tiles: bool = False
-    adapters: Sequence[LoraAdapter] | None = None
-    logprobs: bool = False
-    top_logprobs: int | None = None
-    logprob_tokens: Sequence[int] = ()
-    decision: str | None = None
-    prompt_logprobs: bool = False
-    forced_logprobs: bool = True
-    open_objects: bool = False
-    free_white_space: bool = False
-    finish_shape: bool | None = None
-    repairs: int | None = None
-    loop_stop: bool = True
+    temperature: float | None = _option(None, _number(0.0))
+    top_p: float | None = _option(None, _number(0.0, 1.0))
+    min_p: float | None = _option(None, _number(0.0, 1.0))
+    repetition_penalty: float | None = _option(None, _above_zero)
+    top_k: int | None = _option(None, _integer(0))
+    rng_seed: int | None = _option(None, _integer(0))
+    json_schema_constraint: str | None = _option(None, _text)
+    function_call_parser: FunctionCallParser | str | None = _option(AUTO, _parser, _parser_name)
+    inject_schema_into_prompt: bool = _option(True, _switch)
+    max_tokens: int | None = _option(None, _integer(1))
+    inline_thinking_tags: bool = _option(False, _switch)
+    enable_thinking: bool = _option(False, _switch)
+    extras: str | None = _option(None, _text)
+    stop: Sequence[str] = _option((), _texts(((), [])), _list_or_none)
+    frequency_penalty: float | None = _option(None, _number(-2.0, 2.0))
+    presence_penalty: float | None = _option(None, _number(-2.0, 2.0))
+    repeat_last_n: int | None = _option(None, _integer(-1))
+    logit_bias: Mapping[int, float] = _option({}, _biases, _tokens_as_text)
+    tool_choice: str | None = _option(None, _text)
+    regex_constraint: str | None = _option(None, _text)
+    grammar_constraint: str | None = _option(None, _text)
+    choices_constraint: Sequence[str] | None = _option(None, _texts((None,)), _list_or_none)
+    audio_temperature: float | None = _option(None, _number(0.0))
+    audio_top_k: int | None = _option(None, _integer(0))
+    image_tokens: int | None = _option(None, _integer(LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS))
+    image_tiles: bool = _option(False, _switch)
+    adapters: Sequence[LoraAdapter] | None = _option(None, _adapters, _adapters_to_json)
+    logprobs: bool = _option(False, _switch)
+    top_logprobs: int | None = _option(None, _integer(0, MOST_LOGPROBS))
+    logprob_tokens: Sequence[int] = _option((), _token_ids, _list_or_none)
+    decision: str | None = _option(None, _text)
+    prompt_logprobs: bool = _option(False, _switch)
+    forced_logprobs: bool = _option(True, _switch)
+    open_objects: bool = _option(False, _switch)
+    free_white_space: bool = _option(False, _switch)
+    finish_shape: bool | None = _option(None, _switch_or_none)
+    repairs: int | None = _option(None, _integer(0))
+    loop_stop: bool = _option(True, _switch)
 
     def __post_init__(self) -> None:
         self._check_constraints()
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an option. Raises LeapOptionsError for one that is not there or a value outside its range."""
-        if name not in self.__dataclass_fields__:
+        option = self.__dataclass_fields__.get(name)
+        if option is None:
             raise LeapOptionsError(name, f"there is no such option{suggestion(name, self.__dataclass_fields__)}")
-        value = plain_number(value)
-        if name == "adapters" and value not in (None, ()):
-            value = adapters_of(value)
-        _check_option(name, value)
+        if value is not option.default:
+            value = option.metadata["read"](name, plain_number(value))
         object.__setattr__(self, name, value)
 
     @property
@@ -173,12 +285,12 @@ class GenerationOptions:
 
     def validate(self) -> None:
         """Check every option against its range; LeapOptionsError names the first that is outside."""
-        for name in self.__dataclass_fields__:
-            _check_option(name, getattr(self, name))
+        for option in fields(self):
+            option.metadata["read"](option.name, getattr(self, option.name))
         self._check_constraints()
 
     def _check_constraints(self) -> None:
-        constraints = [name for name in _CONSTRAINTS if getattr(self, name) is not None]
+        constraints = [name for name in CONSTRAINTS if getattr(self, name) is not None]
         if len(constraints) > 1:
             raise LeapOptionsError(constraints[1], f"cannot be combined with {constraints[0]}")
 
@@ -192,28 +304,19 @@ class GenerationOptions:
 
     def with_defaults(self, defaults: SamplingDefaults) -> GenerationOptions:
         """A copy in which sampling options left as None take the given defaults."""
-        copy = GenerationOptions(**{f.name: getattr(self, f.name) for f in fields(self)})
-        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "top_k"):
-            if getattr(copy, name) is None:
-                setattr(copy, name, getattr(defaults, name))
-        return copy
+        missing = [f.name for f in fields(defaults) if getattr(self, f.name) is None]
+        return replace(self, **{name: getattr(defaults, name) for name in missing})
 
     def to_json(self) -> JsonObject:
         """Only what differs from the default. A parser object is written by its name."""
         value: JsonObject = {}
-        plain = GenerationOptions()
-        for f in fields(self):
-            current = getattr(self, f.name)
-            if f.name == "function_call_parser" and not isinstance(current, (str, type(None))):
-                current = current.name
-            elif f.name == "logit_bias":
-                current = {str(token): bias for token, bias in current.items()}
-            elif f.name == "adapters" and current is not None:
-                current = [adapter.to_json() for adapter in current]
-            elif f.name in ("stop", "choices_constraint", "logprob_tokens") and current is not None:
-                current = list(current)
-            if current != getattr(plain, f.name) and not (f.name in ("stop", "logprob_tokens") and not current):
-                value[f.name] = current
+        for option in fields(self):
+            to_json = option.metadata["to_json"]
+            current, default = getattr(self, option.name), option.default
+            if to_json is not None:
+                current, default = to_json(current), to_json({} if default is MISSING else default)
+            if current != default:
+                value[option.name] = current
         return value
 
     @classmethod
@@ -221,9 +324,8 @@ class GenerationOptions:
         """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
         if not isinstance(value, dict):
             raise LeapOptionsError(path, "expected an object")
-        names = {f.name for f in fields(cls)}
         for name in value:
-            if name not in names:
+            if name not in cls.__dataclass_fields__:
                 raise LeapOptionsError(f"{path}.{name}", "there is no such option")
         options = dict(value)
         if "logit_bias" in options:
@@ -232,83 +334,6 @@ class GenerationOptions:
             except (ValueError, AttributeError):
                 raise LeapOptionsError(f"{path}.logit_bias", "expected an object of token ids and numbers") from None
         return cls(**options)
-
-
-_NUMBERS = {
-    "temperature": (0.0, math.inf),
-    "audio_temperature": (0.0, math.inf),
-    "top_p": (0.0, 1.0),
-    "min_p": (0.0, 1.0),
-    "repetition_penalty": (0.0, math.inf),
-    "frequency_penalty": (-2.0, 2.0),
-    "presence_penalty": (-2.0, 2.0),
-}
-MOST_LOGPROBS = 20
-LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
-_INTEGERS = {
-    "top_k": 0,
-    "top_logprobs": 0,
-    "audio_top_k": 0,
-    "max_tokens": 1,
-    "repeat_last_n": -1,
-    "rng_seed": 0,
-    "repairs": 0,
-    "image_tokens": LEAST_IMAGE_TOKENS,
-}
-_CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
-
-
-_TEXTS = (*_CONSTRAINTS[:3], "tool_choice", "extras", "decision")
-_SWITCHES = (
-    *("logprobs", "prompt_logprobs", "inject_schema_into_prompt", "inline_thinking_tags", "enable_thinking"),
-    *("image_tiles", "open_objects", "free_white_space", "forced_logprobs", "loop_stop"),
-)
-
-
-def _check_option(name: str, value: object) -> None:
-    """Check one option of a generation by itself."""
-    if name in _NUMBERS:
-        check_number(name, value, *_NUMBERS[name])
-        if name == "repetition_penalty" and value == 0:
-            raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
-    elif name in _INTEGERS:
-        check_integer(name, value, _INTEGERS[name])
-        if name == "top_logprobs" and isinstance(value, int) and value > MOST_LOGPROBS:
-            raise LeapOptionsError(name, f"{value} must be {MOST_LOGPROBS} or less")
-        if name == "image_tokens" and isinstance(value, int) and value > MOST_IMAGE_TOKENS:
-            raise LeapOptionsError(name, f"{value} must be {MOST_IMAGE_TOKENS} or less")
-    elif name == "adapters":
-        return  # read by adapters_of
-    elif name in _TEXTS:
-        if not isinstance(value, (str, type(None))):
-            raise LeapOptionsError(name, f"{value!r} is not a text")
-    elif name in _SWITCHES or (name == "finish_shape" and value is not None):
-        if not isinstance(value, bool):
-            raise LeapOptionsError(name, f"{value!r} is not true or false")
-    elif name == "logit_bias":
-        _check_bias(value)
-    elif name == "logprob_tokens":
-        if not isinstance(value, (list, tuple)) or not all(type(token) is int and token >= 0 for token in value):
-            raise LeapOptionsError(name, "must be a list of token ids")
-    elif name == "finish_shape":
-        return
-    elif name == "function_call_parser":
-        has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
-        if value is not None and value not in PARSERS and not has_name:
-            hint = "; give an object of the class" if isinstance(value, type) else ""
-            raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
-    elif not (are_texts(value) or (value in ([], ()) if name == "stop" else value is None)):
-        raise LeapOptionsError(name, "must be a list of non-empty strings")
-
-
-def _check_bias(value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise LeapOptionsError("logit_bias", "must map token ids to numbers")
-    for token, bias in value.items():
-        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
-            raise LeapOptionsError("logit_bias", f"{token!r} is not a token id")
-        if not is_number(bias) or bias != bias or (isinstance(bias, int) and not is_finite(bias)):
-            raise LeapOptionsError("logit_bias", f"the bias of token {token} is not a number")
 
 
 @dataclass(frozen=True)
