@@ -191,7 +191,7 @@ def test_the_reference_is_what_the_code_says():
 
 
 def test_what_the_built_in_model_tells_of_leap_is_there():
-    text = (ROOT / "scripts" / "builtin_data" / "phrases" / "leap.txt").read_text("utf-8")
+    text = (ROOT / "scripts" / "builtin" / "builtin_data" / "phrases" / "leap.txt").read_text("utf-8")
     told = [line.split() for line in re.findall(r"`leap ([^`]*)`", text)]
     assert len(told) > 8
     for words in told:

@@ -14,7 +14,7 @@ import pytest
 from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser
 from leap_core.inference.template.chat_template import ChatTemplate
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "builtin"
 sys.path.insert(0, str(SCRIPTS))
 try:
     import evaluate_builtin as evaluation

@@ -1,4 +1,4 @@
-"""Measure `builtin-embed` through leap itself: `python scripts/evaluate_builtin_embed.py`.
+"""Measure `builtin-embed` through leap itself: `python scripts/builtin/evaluate_builtin_embed.py`.
 
 Indexes the repository's pages for users and asks the questions of `builtin_data/phrases/page_questions.txt`, which were
 written by hand and are no part of training: by words alone, by vectors alone, and by both. A question is answered when
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from builtin_data.passages import QUESTIONS, ROOT
 from builtin_data.phrases import sections

@@ -1,4 +1,4 @@
-"""Measure `builtin-vl` or `builtin-audio` through leap itself: `python scripts/evaluate_builtin_media.py vl`.
+"""Measure `builtin-vl` or `builtin-audio` through leap itself: `python scripts/builtin/evaluate_builtin_media.py vl`.
 
 Draws pictures, or plays clips, that training never saw, asks one question of every kind about each, lets the model
 answer greedily and counts exact matches. Pictures go in as JPEG and clips as WAV of 16 bits, as `leap generate` sends
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evaluate_builtin import print_row
 

@@ -1,4 +1,4 @@
-"""Train leap's built-in model from nothing: `python scripts/train_builtin.py`.
+"""Train leap's built-in model from nothing: `python scripts/builtin/train_builtin.py`.
 
 Generates dialogues, learns a vocabulary from them, trains an LFM2 of a few million parameters and writes it as GGUF.
 Needs the `train` extra (torch, numpy, gguf, tokenizers). The same seed gives the same data in the same order; a run
@@ -35,7 +35,7 @@ MATRIX_RATE, OTHER_RATE = 3e-3, 1.8e-3
 STEPS = 4200
 WARM_UP, FALL = 100, 0.06
 """The learning rate rises over the first steps, stays, and falls to nothing from this part of all steps on."""
-MODEL = Path(__file__).resolve().parent.parent / "leap_core" / "builtin" / "model.gguf"
+MODEL = Path(__file__).resolve().parents[2] / "leap_core" / "models" / "builtin" / "model.gguf"
 
 
 def vocabulary_for(shape: Shape) -> Vocabulary:

@@ -1,4 +1,4 @@
-"""Measure leap's built-in model through leap itself: `python scripts/evaluate_builtin.py`.
+"""Measure leap's built-in model through leap itself: `python scripts/builtin/evaluate_builtin.py`.
 
 For every skill it generates examples with values that training never saw, lets the model answer greedily and counts
 exact matches: text, reasoning and calls must all be as expected. Calls are told once more by the number of functions
@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from builtin_data.dialogue import CALL_END, CALL_START, SCHEMA_INSTRUCTION, THINK_END, THINK_START, Dialogue
 from builtin_data.skills import HARDER, SKILLS, example

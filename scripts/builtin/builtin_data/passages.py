@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from builtin_data.phrases import FOLDER, sections
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = (*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in ("README.md", "ARCHITECTURE.md")))
 QUESTIONS = "page_questions"
 """Phrases by which the encoder is measured, which it does not learn from."""

@@ -1,53 +1,23 @@
-"""What revision b2e8342 left on the disk is used, or passed over without harm: its prompt cache and its host's state.
-
-The files are written here as that revision wrote them (its ``llama/snapshots.py`` and ``host/files.py``). Its jobs,
-sessions and journals are in the tests of those.
-"""
+"""A host of another version of leap: its state goes when it is gone; one that runs is passed over, or ended."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
-from array import array
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
-from leap_core.conversation.options import CacheOptions
 from leap_core.errors import LeapUnavailableError
-from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.opening import HostUse, open_runner
 from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import end_host
 from leap_core.system.processes import start_time
 from leap_core.testing import ScriptedModelRunner
-
-SCOPE = bytes(range(16))
-KEYS = [7, 300, 5, -2] * 8
-STATE = os.urandom(3000)
-
-
-def write_snapshot(directory: Path) -> Path:
-    name = blake2b(SCOPE + array("q", KEYS).tobytes(), digest_size=16).digest()
-    body = struct.pack("<16s16sI", SCOPE, name, len(KEYS)) + STATE
-    path = directory / SCOPE.hex() / f"{name.hex()}.snapshot"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"leap snapshot 1\n" + blake2b(body, digest_size=32).digest() + body)
-    return path
-
-
-def test_a_snapshot_that_was_cut_is_a_miss_and_goes(tmp_path: Path):
-    path = write_snapshot(tmp_path)
-    path.write_bytes(path.read_bytes()[:-1])
-    store = SnapshotStore(CacheOptions.on_disk(tmp_path), SCOPE)
-    assert list(store.find(KEYS, [len(KEYS)], above=0)) == [] and not path.exists()
-    store.close()
 
 
 def write_host_files(run: Path, pid: int) -> None:
@@ -78,7 +48,7 @@ with locked(Path(sys.argv[1])):
 
 @pytest.fixture
 def old_host(leap_home: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock of a host with the protocol of that revision."""
+    """A process that holds the lock of a host with another protocol."""
     run = leap_home / "run"
     run.mkdir(mode=0o700, parents=True)
     command = [sys.executable, "-c", HOST, str(run / "host.alive")]

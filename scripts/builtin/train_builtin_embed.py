@@ -1,4 +1,4 @@
-"""Make `builtin-embed`: `python scripts/train_builtin_embed.py`.
+"""Make `builtin-embed`: `python scripts/builtin/train_builtin_embed.py`.
 
 Counts which words stand together in the repository's own pages and docstrings, makes a vector of each word from that
 (latent semantic analysis, with words that mean nearly the same drawn together), and writes an LFM2 that is not causal
@@ -39,7 +39,7 @@ LEAST = 0.02
 """Of the weight of the word that tells most, what one without a sense of its own has."""
 SHARP = 5.0
 """Natural logarithms of weights lie between -SHARP and 0."""
-OUTPUT = Path(__file__).resolve().parent.parent / "leap_core" / "builtin" / "builtin-embed.gguf"
+OUTPUT = Path(__file__).resolve().parents[2] / "leap_core" / "models" / "builtin" / "builtin-embed.gguf"
 NAME = "leap built-in demo, embed"
 DESCRIPTION = "A tiny LFM2 encoder for searching in English texts; a demonstration and test model of leap."
 

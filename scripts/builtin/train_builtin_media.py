@@ -1,4 +1,4 @@
-"""Train `builtin-vl` or `builtin-audio` from nothing: `python scripts/train_builtin_media.py vl`.
+"""Train `builtin-vl` or `builtin-audio` from nothing: `python scripts/builtin/train_builtin_media.py vl`.
 
 Draws pictures, or plays notes, with questions about them; learns a tower and a text decoder together and writes both
 as GGUF: the model and its projector. Needs the `train` extra. The same seed gives the same lessons; an interrupted run
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 from builtin_data import picture_lessons, sound_lessons
@@ -24,7 +24,7 @@ from builtin_data.media_trainer import MediaTrainer
 from builtin_data.tokenizer import Vocabulary
 
 SEED = 41
-FOLDER = Path(__file__).resolve().parent.parent / "leap_core" / "builtin"
+FOLDER = Path(__file__).resolve().parents[2] / "leap_core" / "models" / "builtin"
 MODELS = {
     "vl": (picture_lessons.vocabulary, picture_lessons.Pictures, write_vision, 1800),
     "audio": (sound_lessons.vocabulary, sound_lessons.Sounds, write_audio, 1500),
