@@ -38,9 +38,10 @@ def check_texts(context: click.Context) -> None:
     """See to it that what a command was given is text. Raises UsageError."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in context.params and not isinstance(parameter.type, (FileName, click.Path)):
+        value = context.params.get(name)
+        if isinstance(value, (str, tuple)) and value and not isinstance(parameter.type, (FileName, click.Path)):
             try:
-                context.params[name] = _as_text(context.params[name], parameter)
+                context.params[name] = _as_text(value, parameter)
             except click.UsageError as error:
                 error.ctx = context
                 raise
@@ -57,6 +58,8 @@ def keep_inputs(context: click.Context) -> None:
     read: dict[tuple[int, int], str] = {}
     for parameter in context.command.params:
         values = context.params.get(parameter.name or "")
+        if not values:
+            continue
         flag = next((each for each in parameter.opts if each in WRITTEN), None)
         names_files = flag or isinstance(parameter.type, (FileName, click.Path)) or "FILE" in _place(parameter)
         for value in values if isinstance(values, tuple) else (values,):

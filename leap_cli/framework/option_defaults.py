@@ -14,7 +14,7 @@ from __future__ import annotations
 import shlex
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,32 +59,34 @@ class OptionDefaults(UserDict[str, Any]):
                 raise click.UsageError(f"{file}: {option_key(self._path)} must be a table")
             if name == TABLE:
                 shared = {key: value for key, value in configured.items() if not isinstance(value, dict)}
+        variables = {
+            name: value
+            for name, value in self._env.variables.items()
+            if name.startswith("LEAP_") and value and name not in VARIABLES
+        }
+        if not (configured or shared or variables):
+            return {}
         values: dict[str, Any] = {}
         by_name = _by_name(self._command)
-        self._warn_of_variables(by_name)
+        self._warn_of_variables(variables, by_name)
         self._warn_of_shared(shared, by_name, file)
         for name in configured:
             if name not in by_name:
                 raise click.UsageError(f"{file}: {_unknown(name, self._path, by_name)}")
         for name, option in by_name.items():
-            parameter = str(option.name)
-            if parameter in values and name != option_name(option):
-                continue  # its new name is set too
-            variable = _variable(self._path, name)
-            if self._env.variables.get(variable):
-                values[parameter] = split_variable(self._env.variables[variable], option, variable)
+            parameter, variable = str(option.name), _variable(self._path, name)
+            if variable in variables:
+                values[parameter] = split_variable(variables[variable], option, variable)
                 self.origins[parameter] = variable
-            elif name in configured:
-                where = f"{file}: {option_key(self._path)}.{name}"
-                check_shape(configured[name], option, where)
-                values[parameter] = _as_list(configured[name], option)
+            elif name in configured or name in shared:
+                own = name in configured
+                where = f"{file}: {option_key(self._path)}.{name}" if own else f"{file}: {TABLE}.{name}"
+                value = configured[name] if own else shared[name]
+                check_shape(value, option, where)
+                values[parameter] = _as_list(value, option)
                 self.origins[parameter] = where
-            elif name in shared:
-                where = f"{file}: {TABLE}.{name}"
-                self.for_all.add(parameter)
-                check_shape(shared[name], option, where)
-                values[parameter] = _as_list(shared[name], option)
-                self.origins[parameter] = where
+                if not own:
+                    self.for_all.add(parameter)
         return values
 
     def _warn_of_keys(self, configured: Mapping[str, Any], file: Path) -> None:
@@ -94,22 +96,21 @@ class OptionDefaults(UserDict[str, Any]):
             if key not in KEYS:
                 self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
 
-    def _warn_of_variables(self, by_name: Mapping[str, click.Option]) -> None:
+    def _warn_of_variables(self, variables: Iterable[str], by_name: Mapping[str, click.Option]) -> None:
         """Variables that name this command and none of its options, or nothing that leap has."""
-        begin = "_".join(["LEAP", *self._path.split(), ""]).upper().replace("-", "_")
-        variables = {_variable(self._path, name) for name in by_name}
-        short = {f"LEAP_{name.upper()}": _variable(self._path, name) for name in by_name}
-        for name in self._env.variables:
-            if name.startswith(begin) and name not in variables:
-                self.warnings.append(f"${name} is the variable of no option{_meant(name, variables)}")
+        begin, of_commands = _variable(self._path, ""), _of_commands()
+        for name in variables:
+            if name.startswith(begin):
+                own = [_variable(self._path, option) for option in by_name]
+                if name not in own:
+                    self.warnings.append(f"${name} is the variable of no option{_meant(name, own)}")
             elif name in MEANT:
                 self.warnings.append(f"${name} is no variable of leap; did you mean {MEANT[name]}?")
-            elif name.startswith(_of_commands()):
-                continue
-            elif name.startswith("LEAP_") and name not in VARIABLES and (near := _near(name, (*VARIABLES, *short))):
-                self.warnings.append(
-                    f"${name} is no variable of leap; did you mean {near if near in VARIABLES else short[near]}?"
-                )
+            elif not name.startswith(of_commands):
+                short = {f"LEAP_{option.upper()}": _variable(self._path, option) for option in by_name}
+                if near := _near(name, (*VARIABLES, *short)):
+                    meant = near if near in VARIABLES else short[near]
+                    self.warnings.append(f"${name} is no variable of leap; did you mean {meant}?")
 
     def _warn_of_shared(self, shared: Mapping[str, Any], by_name: Mapping[str, click.Option], file: Path) -> None:
         """Options for all commands that none has, and that look like one of this command's."""
@@ -167,7 +168,8 @@ def _variable(path: str, name: str) -> str:
     return "_".join(["LEAP", *path.split(), name]).upper().replace("-", "_")
 
 
-def _by_name(command: click.Command) -> dict[str, click.Option]:
+@cache
+def _by_name(command: click.Command) -> Mapping[str, click.Option]:
     """The options of a command by their names."""
     return {option_name(option): option for option in options_of(command)}
 
@@ -200,7 +202,7 @@ def _long_flag(option: click.Option) -> str:
     return next((flag for flag in option.opts if flag.startswith("--")), "")
 
 
-def _unknown(name: str, path: str, by_name: dict[str, click.Option]) -> str:
+def _unknown(name: str, path: str, by_name: Mapping[str, click.Option]) -> str:
     return f"there is no option {option_key(path)}.{name}{_meant(name, by_name)}"
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from ..errors import LeapOptionsError, LeapSerializationError
 
-_texts: dict[Path, tuple[object, bytes]] = {}
+_tables: dict[Path, tuple[object, dict[str, Any]]] = {}
+"""The file of each path as it was last read: what tells that it has changed, and its tables."""
 SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
 QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
 """What a ``queue_url`` may begin with."""
@@ -213,20 +214,20 @@ def _given(path: Path, *keys: str) -> dict[str, Any]:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The whole file, as tables and values; it is read again when it has changed. Raises LeapSerializationError that
-    names it."""
+    """The whole file, as tables and values that are not to be changed; it is parsed again when it has changed. Raises
+    LeapSerializationError that names it."""
     try:
         status = path.stat()
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        known, text = _texts.get(path, (None, b""))
+        known, table = _tables.get(path, (None, {}))
         if known != stamp:
-            text = path.read_bytes()
-            _texts[path] = stamp, text
+            table = parse_toml(path.read_bytes(), str(path))
+            _tables[path] = stamp, table
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror or error}") from None
-    return parse_toml(text, str(path))
+    return table
 
 
 def table_or_error(path: Path) -> dict[str, Any] | LeapSerializationError:
