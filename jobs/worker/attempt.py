@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..table.job import Claim, Fenced, Job
-from .work_table import WorkTable
+from ..table.table import Table
 from .worker_log import log
 
 BEAT_SECONDS = 1.0
@@ -25,7 +25,7 @@ CANCEL_SECONDS = 1.0
 class Attempt:
     """What a task is given. ``stop`` is set when it has to end; then ``cancelled`` or ``lost`` says why."""
 
-    def __init__(self, job: Job, owner: str, table: WorkTable, lease_seconds: float = 60.0) -> None:
+    def __init__(self, job: Job, owner: str, table: Table, lease_seconds: float = 60.0) -> None:
         self.job = job
         self._lease_seconds = lease_seconds
         self.claim = Claim(job.id, job.attempt, owner)
@@ -108,7 +108,7 @@ class Attempt:
 class Attempts:
     """The attempts of this process, and the thread that watches over them."""
 
-    def __init__(self, table: WorkTable, owner: str, lease_seconds: float = 60.0) -> None:
+    def __init__(self, table: Table, owner: str, lease_seconds: float = 60.0) -> None:
         self.owner = owner
         self._table, self._lease_seconds = table, lease_seconds
         self._active: dict[tuple[str, int], Attempt] = {}

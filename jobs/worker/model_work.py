@@ -25,7 +25,7 @@ from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
-from .work_table import Calls, CarriedRows, CarriedTable, WorkRows, WorkTable
+from .work_table import Calls, carried_tables
 from .worker_log import log
 
 
@@ -52,7 +52,7 @@ class ModelWork:
 
     def __init__(self, owner: str, calls: Calls | None) -> None:
         self._configuration = configuration = JobsConfiguration.from_environment()
-        self._table, output, self._rows = _opened(configuration) if calls is None else _carried(calls)
+        self._table, output, self._rows = _opened(configuration) if calls is None else carried_tables(calls)
         self._attempts = Attempts(output, owner, configuration.lease_seconds)
         self._models = Models()
 
@@ -89,15 +89,10 @@ class ModelWork:
         return partial(generate, load=partial(self._models.lend, open_model=opening))
 
 
-def _opened(configuration: JobsConfiguration) -> tuple[WorkTable, WorkTable, WorkRows]:
+def _opened(configuration: JobsConfiguration) -> tuple[Table, Table, BatchRows]:
     table = Table(configuration.table_place)
     output = table.undurable()
     return table, output, BatchRows(output.database)
-
-
-def _carried(calls: Calls) -> tuple[WorkTable, WorkTable, WorkRows]:
-    table = CarriedTable(calls)
-    return table, table, CarriedRows(calls)
 
 
 def _open_logged(

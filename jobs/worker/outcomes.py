@@ -12,10 +12,10 @@ from leap_core.schemas.json_values import JsonObject
 
 from ..table.claims import LONGEST_BACK_OFF_SECONDS
 from ..table.job import Claim, Ending, Fenced, Job, State
+from ..table.table import Table
 from .attempt import Attempt
 from .model_processes import ProcessEnd
 from .tasks import error_of
-from .work_table import WorkTable
 from .worker_log import log_traceback
 
 FIRST_BACK_OFF_SECONDS = 1.0
@@ -36,7 +36,7 @@ if sys.platform != "win32":
     FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
-def run_attempt(attempt: Attempt, table: WorkTable, task: Callable[[Attempt], Ending]) -> None:
+def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending]) -> None:
     """Run a task to its end, and settle what follows. Nothing is raised: what went wrong is the job's error."""
     try:
         try:
@@ -70,7 +70,7 @@ def run_attempt(attempt: Attempt, table: WorkTable, task: Callable[[Attempt], En
             table.finish(attempt.claim, Ending(State.FAILED, error=value))
 
 
-def died(table: WorkTable, job: Job, claim: Claim, end: ProcessEnd) -> None:
+def died(table: Table, job: Job, claim: Claim, end: ProcessEnd) -> None:
     """The process that worked on this attempt has ended without saying how the attempt ended."""
     if not end.hung and not (end.code < 0 and -end.code in FROM_OUTSIDE):
         how = f"was ended by {_signal_name(-end.code)}" if end.code < 0 else f"ended with code {end.code}"
@@ -94,7 +94,7 @@ def died(table: WorkTable, job: Job, claim: Claim, end: ProcessEnd) -> None:
             table.requeue(claim, delay=delay, error=error, interrupted=True, died=silent)
 
 
-def interrupted(table: WorkTable, job: Job, claim: Claim, reason: str) -> None:
+def interrupted(table: Table, job: Job, claim: Claim, reason: str) -> None:
     """Not the job's fault: another attempt at once, unless this happens all the time."""
     current = table.get(job.id)
     with suppress(Fenced):
@@ -106,12 +106,12 @@ def interrupted(table: WorkTable, job: Job, claim: Claim, reason: str) -> None:
             table.requeue(claim, interrupted=True)
 
 
-def _give_up(table: WorkTable, claim: Claim, reason: str, interruptions: int) -> None:
+def _give_up(table: Table, claim: Claim, reason: str, interruptions: int) -> None:
     message = f"{reason}, and so {interruptions + 1} times"
     table.finish(claim, Ending(State.FAILED, error={"type": "LeapJobError", "message": message}))
 
 
-def _failed(table: WorkTable, job: Job, claim: Claim, error: errors.LeapError) -> None:
+def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> None:
     value: JsonObject = error_of(error)
     current = table.get(job.id)
     progress = (current.progress if current else None) or {}

@@ -37,10 +37,9 @@ from leap_core.tasks.transcription import Transcribed
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
-from ..table.batch_rows import BatchLine, StoredResult
+from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.job import Ending, Fenced, State
 from .attempt import Attempt
-from .work_table import WorkRows
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
@@ -364,7 +363,7 @@ WRITE_SECONDS = 0.25
 class StoredLines(LineIndex):
     """Lines that came from rows, as the threads that answer them read lines."""
 
-    def __init__(self, lines: list[BatchLine], rows: WorkRows, batch: str) -> None:
+    def __init__(self, lines: list[BatchLine], rows: BatchRows, batch: str) -> None:
         self._lines = lines  # there is no file, and so nothing of what the base class holds
         self._rows, self._batch = rows, batch
 
@@ -385,7 +384,7 @@ class StoredLines(LineIndex):
 class ShardResults:
     """Stores the results of one shard, several in one transaction."""
 
-    def __init__(self, attempt: Attempt, rows: WorkRows, batch: str, total: int, answered: int) -> None:
+    def __init__(self, attempt: Attempt, rows: BatchRows, batch: str, total: int, answered: int) -> None:
         self._attempt, self._rows, self._batch = attempt, rows, batch
         self._progress = {"done": answered, "total": total, "unit": "lines"}
         self._held: list[StoredResult] = []
@@ -414,7 +413,7 @@ class ShardResults:
             self._attempt.end(cancelled=True)
 
 
-def shard(attempt: Attempt, rows: WorkRows, load: Load) -> Ending:
+def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
     """Answer the lines of the shard that have no result yet."""
     parameters = attempt.job.parameters
     batch = str(attempt.job.parent)

@@ -1,7 +1,7 @@
-"""What an attempt needs of the table; and that table as a process that runs a model sees it, on a server.
+"""The table as a process that runs a model sees it, where its worker has the connection to the server.
 
-Connections to a server are scarce, so such a process has none: its worker carries what it says over its own. What is
-carried is plain data, and only what is named here.
+Connections to a server are scarce, so such a process has none: its worker calls for it what CARRIED names. Arguments
+and results go as JSON lines.
 
 Imports next to nothing: the process's first thread reads with it.
 """
@@ -9,13 +9,13 @@ Imports next to nothing: the process's first thread reads with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, cast
 
 from leap_core.errors import LeapError, LeapUnavailableError
-from leap_core.schemas.json_values import JsonObject
 
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.contract import Changes
@@ -24,6 +24,15 @@ from ..table.postgres_link import Inbox
 from ..table.table import Table
 
 Message = Mapping[str, Any]
+CARRIED = {
+    "table": {"get", "finish", "requeue"},
+    "output": {"write", "wanted_to_stop"},
+    "rows": {"missing", "raw", "write"},
+}
+"""The methods that the worker calls for its processes: of the table for what must last, of the one for the rest, and of
+the lines and results of batches."""
+KINDS = {kind.__name__: kind for kind in (BatchLine, StoredResult, Claim, Ending, Job)}
+"""The dataclasses that are their arguments and results."""
 
 
 class Calls:
@@ -56,61 +65,33 @@ class Calls:
         return True
 
 
-class WorkDatabase(Protocol):
-    """As in ``contract.Database``."""
+class Carried:
+    """The worker's object of this name in CARRIED, whose methods are calls to the worker."""
 
-    is_shared: bool
-    hold_seconds: float
+    def __init__(self, calls: Calls, name: str) -> None:
+        self._calls, self._name = calls, name
 
-    def listen(self) -> Changes: ...
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method not in CARRIED[self._name]:
+            raise AttributeError(method)
+        return partial(self._call, method)
 
-
-class WorkTable(Protocol):
-    """As in ``Table``."""
-
-    @property
-    def database(self) -> WorkDatabase: ...
-
-    def get(self, id: str) -> Job | None: ...
-
-    def write(
-        self,
-        claim: Claim,
-        first: int,
-        events: Sequence[Mapping[str, Any]],
-        progress: Mapping[str, Any] | None = None,
-        *,
-        lease_seconds: float = 60.0,
-    ) -> bool: ...
-
-    def finish(self, claim: Claim, ending: Ending) -> None: ...
-
-    def requeue(
-        self,
-        claim: Claim,
-        *,
-        delay: float = 0.0,
-        error: Mapping[str, Any] | None = None,
-        failed: bool = False,
-        interrupted: bool = False,
-        died: bool = False,
-        progressed: bool = False,
-    ) -> None: ...
-
-    def wanted_to_stop(self, owner: str) -> set[tuple[str, int]]: ...
-
-
-class WorkRows(Protocol):
-    """As in ``BatchRows``."""
-
-    def missing(self, job: str, first: int, last: int) -> list[BatchLine]: ...
-
-    def raw(self, job: str, number: int) -> bytes: ...
-
-    def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool: ...
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """The method's result. Raises Fenced, and LeapUnavailableError where the server is away."""
+        given = {"arguments": to_json(arguments), "options": {name: to_json(each) for name, each in options.items()}}
+        reply = self._calls.call(f"{self._name}.{method}", given)
+        if "fenced" in reply:
+            raise Fenced
+        if "error" in reply:
+            raise LeapUnavailableError(reply["error"], hint=reply["hint"])
+        if "unexpected" in reply:
+            raise RuntimeError(reply["unexpected"])
+        return from_json(reply["value"])
 
 
 class CarriedDatabase:
+    """What a process may know of the worker's database."""
+
     is_shared = True
     hold_seconds = 0.2
 
@@ -122,86 +103,29 @@ class CarriedDatabase:
         return self._inbox
 
 
-class CarriedTable:
-    """``WorkTable`` over calls to the worker."""
-
-    def __init__(self, calls: Calls) -> None:
-        self.database: WorkDatabase = CarriedDatabase(calls)
-        self._calls = calls
-
-    def get(self, id: str) -> Job | None:
-        value = _asked(self._calls, "get", id=id)
-        return None if value is None else Job(**{**value, "state": State(value["state"])})
-
-    def write(
-        self,
-        claim: Claim,
-        first: int,
-        events: Sequence[Mapping[str, Any]],
-        progress: Mapping[str, Any] | None = None,
-        *,
-        lease_seconds: float = 60.0,
-    ) -> bool:
-        more = {"events": list(events), "progress": progress, "lease_seconds": lease_seconds}
-        return bool(_asked(self._calls, "write", claim=claim.values, first=first, **more))
-
-    def finish(self, claim: Claim, ending: Ending) -> None:
-        value = {**vars(ending), "state": ending.state.value}
-        _asked(self._calls, "finish", claim=claim.values, ending=value)
-
-    def requeue(self, claim: Claim, **how: Any) -> None:
-        _asked(self._calls, "requeue", claim=claim.values, how=how)
-
-    def wanted_to_stop(self, owner: str) -> set[tuple[str, int]]:
-        return {(id, attempt) for id, attempt in _asked(self._calls, "wanted_to_stop", owner=owner)}
-
-
-class CarriedRows:
-    """``WorkRows`` over calls to the worker."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def missing(self, job: str, first: int, last: int) -> list[BatchLine]:
-        lines = _asked(self._calls, "missing", job=job, first=first, last=last)
-        return [
-            BatchLine(number, key, digest, None if text is None else _bytes_of(text))
-            for number, key, digest, text in lines
-        ]
-
-    def raw(self, job: str, number: int) -> bytes:
-        return _bytes_of(_asked(self._calls, "raw", job=job, number=number))
-
-    def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
-        values = [asdict(result) for result in results]
-        return bool(_asked(self._calls, "store", claim=claim.values, job=job, results=values, progress=progress))
+def carried_tables(calls: Calls) -> tuple[Table, Table, BatchRows]:
+    """The table for what must last, the one for the rest, and the rows of batches: those of the worker."""
+    table, output, rows = (Carried(calls, name) for name in CARRIED)
+    output.database = CarriedDatabase(calls)  # type: ignore[attr-defined]
+    return cast("Table", table), cast("Table", output), cast("BatchRows", rows)
 
 
 class Carrier:
     """The worker's side: does what its processes ask for. ``table`` for what must last, ``output`` for the rest."""
 
     def __init__(self, table: Table, output: Table) -> None:
-        rows = BatchRows(output.database)
-        self._known: dict[str, Callable[..., Any]] = {
-            "get": lambda id: _as_json(table.get(id)),
-            "finish": lambda claim, ending: table.finish(
-                Claim(**claim), Ending(**{**ending, "state": State(ending["state"])})
-            ),
-            "requeue": lambda claim, how: table.requeue(Claim(**claim), **how),
-            "write": lambda claim, **what: output.write(Claim(**claim), **what),
-            "wanted_to_stop": lambda owner: sorted(output.wanted_to_stop(owner)),
-            "missing": lambda **which: [_as_list(line) for line in rows.missing(**which)],
-            "raw": lambda **which: _text_of(rows.raw(**which)),
-            "store": lambda claim, results, **what: rows.write(
-                Claim(**claim), results=[StoredResult(**each) for each in results], **what
-            ),
-        }
+        self._objects = {"table": table, "output": output, "rows": BatchRows(output.database)}
 
     def reply(self, message: Message) -> Message:
         """Do what the message asks for. Raises nothing: what went wrong is the reply."""
-        number = message["call"]
+        number, given = message["call"], message["arguments"]
+        name, _, method = message["name"].partition(".")
         try:
-            return {"reply": number, "value": self._known[message["name"]](**message["arguments"])}
+            if method not in CARRIED[name]:
+                raise AttributeError(method)
+            options = {option: from_json(each) for option, each in given["options"].items()}
+            value = getattr(self._objects[name], method)(*from_json(given["arguments"]), **options)
+            return {"reply": number, "value": to_json(value)}
         except Fenced:
             return {"reply": number, "fenced": True}
         except LeapError as error:
@@ -210,29 +134,33 @@ class Carrier:
             return {"reply": number, "unexpected": f"{type(error).__name__}: {error}"}
 
 
-def _asked(calls: Calls, name: str, **arguments: Any) -> Any:
-    """The value of a reply. Raises Fenced, and LeapUnavailableError where the server is away."""
-    reply = calls.call(name, arguments)
-    if "fenced" in reply:
-        raise Fenced
-    if "error" in reply:
-        raise LeapUnavailableError(reply["error"], hint=reply["hint"])
-    if "unexpected" in reply:
-        raise RuntimeError(reply["unexpected"])
-    return reply["value"]
+def to_json(value: Any) -> Any:
+    """A value as JSON that says what it is. Mappings hold JSON already."""
+    if isinstance(value, Mapping):
+        return {"mapping": dict(value)}
+    if isinstance(value, bytes):
+        return {"bytes": value.decode("utf-8", "surrogateescape")}
+    if isinstance(value, State):
+        return {"state": value.value}
+    if isinstance(value, (set, frozenset)):
+        return {"set": to_json(sorted(value))}
+    if isinstance(value, (list, tuple)):
+        return [to_json(each) for each in value]
+    if is_dataclass(value):
+        return {"kind": type(value).__name__, "fields": {name: to_json(each) for name, each in vars(value).items()}}
+    return value
 
 
-def _as_json(job: Job | None) -> JsonObject | None:
-    return None if job is None else {**vars(job), "state": job.state.value}
-
-
-def _as_list(line: BatchLine) -> list[object]:
-    return [line.number, line.key, line.digest, None if line.raw is None else _text_of(line.raw)]
-
-
-def _text_of(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _bytes_of(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def from_json(value: Any) -> Any:
+    """What ``to_json`` was given; a list for a tuple, but tuples in a set."""
+    if isinstance(value, list):
+        return [from_json(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if "kind" in value:
+        return KINDS[value["kind"]](**{name: from_json(each) for name, each in value["fields"].items()})
+    if "mapping" in value:
+        return value["mapping"]
+    if "bytes" in value:
+        return value["bytes"].encode("utf-8", "surrogateescape")
+    return State(value["state"]) if "state" in value else set(map(tuple, from_json(value["set"])))

@@ -1,0 +1,43 @@
+"""What a process of a worker asks of the worker's table arrives there, and comes back, as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.table.batch_rows import BatchLine, StoredResult
+from jobs.table.job import Claim, Ending, Fenced, NewJob, State
+from jobs.table.table import Table
+from jobs.worker.work_table import Calls, Carrier, carried_tables, from_json, to_json
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [1, "a", None],
+        b"\xff\x00",
+        {("a", 1), ("b", 2)},
+        {"kind": "Claim", "bytes": 1, "set": []},
+        Claim("a", 1, "me"),
+        Ending(State.FAILED, error={"type": "LeapError", "mapping": {}}),
+        [BatchLine(1, "k", "d", b"{}"), BatchLine(2, "k", "d", None)],
+        StoredResult(1, "k", True, 2, {"text": "kind"}),
+    ],
+)
+def test_a_value_comes_back_equal(value):
+    assert from_json(to_json(value)) == value
+
+
+def test_a_carried_table_does_what_the_table_does(tmp_path):
+    with Table(tmp_path / "jobs.db") as table:
+        carrier = Carrier(table, table)
+        calls = Calls(lambda message: calls.take(carrier.reply(message)))
+        carried, output, _ = carried_tables(calls)
+        (id,) = table.add([NewJob("generate", {"label": "x"})])
+        assert carried.get(id) == table.get(id) and carried.get("none") is None
+        with pytest.raises(Fenced):
+            output.write(Claim(id, 1, "nobody"), 0, [{"a": 1}])
+        with pytest.raises(AttributeError):
+            carried.remove([id])
+        assert carrier.reply({"call": 1, "name": "table.remove", "arguments": to_json({})})["unexpected"]
+        assert output.database.is_shared
