@@ -49,7 +49,7 @@ def imported(*arguments: str) -> set[str]:
         (("-m", "leap_cli", "--version"), HEAVY),
         (("-m", "leap_cli", "generate", "--help"), HEAVY),
         (("-m", "leap_cli", "chat", "--help"), HEAVY),
-        (("-m", "leap_cli", "templates", "list"), HEAVY),
+        (("-m", "leap_cli", "saved", "list"), HEAVY),
         (("-m", "leap_cli", "batch", "--help"), HEAVY),
         (("-m", "leap_cli", "jobs", "list", "--help"), HEAVY),
         (("-m", "leap_cli", "ps"), HEAVY | {"http.client", "subprocess"}),

@@ -124,7 +124,8 @@ def test_what_answers_is_not_taken_away_and_who_waits_has_a_turn(loading: Loadin
         while len(begun) < 2:
             await asyncio.sleep(0.01)
         answers.append(asyncio.create_task(noted("third")))
-        await asyncio.sleep(0.1)
+        while all(model.leaving is None for model in models):
+            await asyncio.sleep(0.01)
         answers.append(asyncio.create_task(noted("first")))
         await asyncio.sleep(0.1)
         is_over["first"].set()

@@ -79,6 +79,6 @@ def test_only_the_categories_that_are_asked_for():
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["1 " * 50_000, "a" * 200_000, "a." * 50_000 + "@", "(" * 50_000, "AA00 " * 30_000])
 def test_time_grows_with_the_text(text: str):
-    began = time.perf_counter()
+    began = time.process_time()
     found_by_pattern(text)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10

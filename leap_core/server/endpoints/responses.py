@@ -308,7 +308,10 @@ class StoredResponses:
 
     async def _found(self, request: Request) -> JsonObject:
         """The response that a path names. Raises Refused (404)."""
-        return await asyncio.to_thread(self._kept.get, request.path_params["id"])
+        record = await asyncio.to_thread(self._kept.get, request.path_params["id"])
+        if "body" not in record and "job" not in record:  # a conversation is kept beside responses
+            raise not_found("response", record["id"])
+        return record
 
     def _reply(self, record: JsonObject, on_message: Callable[[JsonObject], object] = lambda _: None) -> ResponsesReply:
         def complete(_body: JsonObject, message: JsonObject) -> None:
