@@ -22,7 +22,7 @@ from harness import Row, alternate, arguments, options, report, runner, sized, w
 from leap_core.conversation.options import GenerationOptions
 from leap_core.inference.constraints.compiling import compile_constraint
 from leap_core.inference.constraints.token_constraints import TokenConstraint
-from leap_core.inference.engine.request import Finished, Prompt, Request, Tokens
+from leap_core.inference.engine.request import PromptTokens, Request, SequenceEnd, Tokens
 from leap_core.inference.engine.sampler import RUNTIME_DEFAULTS, Sampler
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.runner import InProcessRunner
@@ -97,9 +97,11 @@ def decode_speed(model: InProcessRunner, constraint: TokenConstraint | None) -> 
     """Tokens a second of one sequence, after its first token."""
     asked = options(TOKENS).with_defaults(RUNTIME_DEFAULTS)
     ids = model.model.tokenize(words(PROMPT_TOKENS), parse_special=False)
-    sequence = Request(Prompt((Tokens(tuple(ids)),)), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint)
+    sequence = Request(
+        PromptTokens((Tokens(tuple(ids)),)), Sampler(asked, ids), max_tokens=TOKENS, constraint=constraint
+    )
     model.scheduler.submit(sequence)
-    while not isinstance(event := sequence.events.get(), Finished):
+    while not isinstance(event := sequence.events.get(), SequenceEnd):
         pass
     assert event.error is None and event.stats.completion_tokens == TOKENS, event
     return event.stats.token_per_second

@@ -16,7 +16,7 @@ from harness import Row, alternate, arguments, report, sized
 
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.inference.engine.repetition import PromptLookup
-from leap_core.inference.engine.request import Finished, Prompt, Request, Tokens
+from leap_core.inference.engine.request import PromptTokens, Request, SequenceEnd, Tokens
 from leap_core.inference.engine.sampler import RUNTIME_DEFAULTS, Sampler
 from leap_core.inference.runner import InProcessRunner
 
@@ -70,16 +70,16 @@ def main() -> None:
 
             def speed(runner: InProcessRunner, lookup: bool, answer: list[int] = answer) -> float:
                 request = Request(
-                    Prompt((Tokens(tuple(prompt)),)),
+                    PromptTokens((Tokens(tuple(prompt)),)),
                     Given(answer),
                     max_tokens=TOKENS,
                     lookup=PromptLookup() if lookup else None,
                 )
                 runner.scheduler.submit(request)
                 first = request.events.get()
-                assert not isinstance(first, Finished), first.error
+                assert not isinstance(first, SequenceEnd), first.error
                 start = time.process_time()
-                while not isinstance(request.events.get(), Finished):
+                while not isinstance(request.events.get(), SequenceEnd):
                     pass
                 return (TOKENS - 1) / (time.process_time() - start)
 

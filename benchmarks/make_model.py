@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import SHORT
 
-from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, Encoder, write_random_model
+from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, EncoderShape, write_random_model
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--pooling", choices=("cls", "mean", "none"), help="make it an encoder")
     arguments = parser.parse_args()
-    encoder = None if arguments.pooling is None else Encoder(arguments.pooling)
+    encoder = None if arguments.pooling is None else EncoderShape(arguments.pooling)
     write_random_model(
         arguments.path, TINY_LFM2 if SHORT else LFM2_350M, arguments.type, arguments.seed, encoder=encoder
     )

@@ -34,7 +34,7 @@ import numpy as np
 from harness import SHORT
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
-from leap_core.inference.engine.request import Finished, Frame, Prompt, Request, Speech, Tokens
+from leap_core.inference.engine.request import Frame, PromptTokens, Request, SequenceEnd, SpeechWish, Tokens
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.snapshots import SnapshotStore
@@ -113,14 +113,14 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
     timed = Timed(speaker)
     options = GenerationOptions(temperature=0.0, top_k=1, top_p=1.0, min_p=0.0, repetition_penalty=1.0)
     tokens = frames * (pattern.count("t") + pattern.count("f")) // pattern.count("f")
-    request = Request(Prompt((Tokens(tuple(PROMPT)),)), Sampler(options, PROMPT), max_tokens=tokens)
+    request = Request(PromptTokens((Tokens(tuple(PROMPT)),)), Sampler(options, PROMPT), max_tokens=tokens)
     sound = TimedSound(speaker)
-    request.speech = Speech(timed, Pattern(pattern), CodeSampler(0.8, 64, 1), sound)
+    request.speech = SpeechWish(timed, Pattern(pattern), CodeSampler(0.8, 64, 1), sound)
     listener = Listener(sound)
     computed = 0.0
     scheduler.submit(request)
     made, first = 0, None
-    while not isinstance(event := request.events.get(), Finished):
+    while not isinstance(event := request.events.get(), SequenceEnd):
         if isinstance(event, tuple):
             listener.take_frame(event)
             if first is None:

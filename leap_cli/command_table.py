@@ -6,7 +6,7 @@ import click
 
 from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
 from .framework.environment import Environment
-from .help.guides import Guide
+from .help.guides import GuideOfCommands
 
 ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Tasks", "Search", "Models", "Tools", "Work", "Setup"
 GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
@@ -142,7 +142,7 @@ command_line = CommandTable(
     GROUPS,
     default="generate",
     pointers=POINTERS,
-    guide=Guide(),
+    guide=GuideOfCommands(),
     name="leap",
     callback=_root,
     help=_root.__doc__,

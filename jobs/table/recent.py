@@ -20,7 +20,7 @@ LABEL_CHARACTERS = 400
 """So much of the parameters is read, which begin with the label: pictures may be among the rest."""
 
 
-class Glimpse(NamedTuple):
+class JobGlimpse(NamedTuple):
     """What distinguishes jobs."""
 
     id: str
@@ -29,7 +29,7 @@ class Glimpse(NamedTuple):
     label: str
 
 
-def newest(place: Path | str, states: Sequence[str] = ()) -> list[Glimpse]:
+def newest(place: Path | str, states: Sequence[str] = ()) -> list[JobGlimpse]:
     """The newest jobs in these states, in any when there are none, of the table in a file or at a server's URL. Empty
     where there is none that can be read at once."""
     if isinstance(place, str):
@@ -37,7 +37,7 @@ def newest(place: Path | str, states: Sequence[str] = ()) -> list[Glimpse]:
     return _newest_in_file(place, states)
 
 
-def _newest_on_server(url: str, states: Sequence[str]) -> list[Glimpse]:
+def _newest_on_server(url: str, states: Sequence[str]) -> list[JobGlimpse]:
     """The driver waits two seconds at least for a server that is away, so a thread asks, and is left alone then."""
     rows: list[tuple[str, str, str, str]] = []
     query = f"SELECT id, state, kind, substr(parameters, 1, {LABEL_CHARACTERS}) FROM leap.jobs WHERE parent IS NULL "
@@ -60,7 +60,7 @@ def _newest_on_server(url: str, states: Sequence[str]) -> list[Glimpse]:
     return [] if thread.is_alive() else [_glimpse(*row) for row in rows]
 
 
-def _newest_in_file(table: Path, states: Sequence[str]) -> list[Glimpse]:
+def _newest_in_file(table: Path, states: Sequence[str]) -> list[JobGlimpse]:
     if not table.is_file():
         return []
     among = f"WHERE state IN ({','.join('?' * len(states))})" if states else ""
@@ -74,9 +74,9 @@ def _newest_in_file(table: Path, states: Sequence[str]) -> list[Glimpse]:
     return [_glimpse(*row) for row in rows]
 
 
-def _glimpse(id: str, state: str, kind: str, parameters: str) -> Glimpse:
+def _glimpse(id: str, state: str, kind: str, parameters: str) -> JobGlimpse:
     label = LABEL.search(parameters)
-    return Glimpse(id, state, kind, str(json.loads(label[1])) if label else "")
+    return JobGlimpse(id, state, kind, str(json.loads(label[1])) if label else "")
 
 
 def counts(table: Path) -> dict[str, int]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .work_table import Calls
+from .work_table import WorkerCalls
 
 if TYPE_CHECKING:
     from .model_work import ModelWork
@@ -42,7 +42,7 @@ def main(owner: str) -> None:
         with guard:
             answers.write(json.dumps(value) + "\n")
 
-    calls = Calls(answer)
+    calls = WorkerCalls(answer)
 
     def work(id: str, number: int, model: str | None, is_carried: bool) -> None:
         with starting:
@@ -63,7 +63,7 @@ def main(owner: str) -> None:
     os._exit(0)
 
 
-def _start(owner: str, calls: Calls | None) -> ModelWork:
+def _start(owner: str, calls: WorkerCalls | None) -> ModelWork:
     """Ends the process where it cannot work: the worker sees that."""
     from .worker_log import log_traceback
 

@@ -25,7 +25,7 @@ from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
 from .tasks import OpenModel, batch, generate
-from .work_table import Calls, carried_tables
+from .work_table import WorkerCalls, carried_tables
 from .worker_log import log
 
 
@@ -50,7 +50,7 @@ class ModelWork:
     """The work of ``owner``'s process on the table that its environment leads to, or that the worker carries for it
     by ``calls``. Raises LeapError where that cannot be opened."""
 
-    def __init__(self, owner: str, calls: Calls | None) -> None:
+    def __init__(self, owner: str, calls: WorkerCalls | None) -> None:
         self._configuration = configuration = JobsConfiguration.from_environment()
         self._table, output, self._rows = _opened(configuration) if calls is None else carried_tables(calls)
         self._attempts = Attempts(output, owner, configuration.lease_seconds)

@@ -35,7 +35,7 @@ KINDS = {kind.__name__: kind for kind in (BatchLine, StoredResult, Claim, Ending
 """The dataclasses that are their arguments and results."""
 
 
-class Calls:
+class WorkerCalls:
     """``send`` writes one message. ``on_notice`` gets what the worker says without having been asked."""
 
     def __init__(self, send: Callable[[Message], object]) -> None:
@@ -68,7 +68,7 @@ class Calls:
 class Carried:
     """The worker's object of this name in CARRIED, whose methods are calls to the worker."""
 
-    def __init__(self, calls: Calls, name: str) -> None:
+    def __init__(self, calls: WorkerCalls, name: str) -> None:
         self._calls, self._name = calls, name
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -95,7 +95,7 @@ class CarriedDatabase:
     is_shared = True
     hold_seconds = 0.2
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: WorkerCalls) -> None:
         self._inbox = Inbox()
         calls.on_notice = self._inbox.hear
 
@@ -103,7 +103,7 @@ class CarriedDatabase:
         return self._inbox
 
 
-def carried_tables(calls: Calls) -> tuple[Table, Table, BatchRows]:
+def carried_tables(calls: WorkerCalls) -> tuple[Table, Table, BatchRows]:
     """The table for what must last, the one for the rest, and the rows of batches: those of the worker."""
     table, output, rows = (Carried(calls, name) for name in CARRIED)
     output.database = CarriedDatabase(calls)  # type: ignore[attr-defined]

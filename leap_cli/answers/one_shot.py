@@ -72,7 +72,7 @@ def hearing(
 
 
 @dataclass(frozen=True)
-class Question:
+class OneShot:
     """A ``message`` of the user for a model, with everything that goes with it; text alone is a string."""
 
     output: AnswerOutput

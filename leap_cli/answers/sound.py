@@ -20,7 +20,7 @@ from ..framework.output import Format, Output
 from ..options.answer import SpeechTarget
 
 
-class Sink(Protocol):
+class SoundSink(Protocol):
     """A place for sound."""
 
     def write(self, sample: AudioSample) -> None:
@@ -47,7 +47,7 @@ class SpokenOutput:
         self._output = output
         self._demanded = demanded
         self._path = None if target.file is None else numbered(env.cwd / target.file, number)
-        self._sinks: list[Sink] | None = None
+        self._sinks: list[SoundSink] | None = None
         self._heard = False
         self._end: Complete | None = None
 
@@ -100,7 +100,7 @@ class SpokenOutput:
         if self._heard and not self._target and self._output.format is Format.TEXT:
             self._output.note("the model spoke: --speak FILE keeps its voice, and --play plays it")
 
-    def _open(self) -> list[Sink]:
+    def _open(self) -> list[SoundSink]:
         if self._sinks is None:
             self._sinks = []
             if self._target.is_stdout:

@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.answer import CHAT_ANSWERS, AnswerOutput, Thinking
 from ..options.constraints import SHAPE, Constraint, is_shaped
-from ..options.conversation import GUARD, GuardChoice, Session, session_group, session_model
+from ..options.conversation import GUARD, GuardChoice, SessionChoice, session_group, session_model
 from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.prompt import CHAT_BEGINNING, MEDIA, ChatBeginning, Media
 from ..options.sampling import SAMPLING, Sampling
@@ -51,7 +51,7 @@ def command(
     media: Media,
     tools: Tools,
     guard: GuardChoice,
-    session: Session,
+    session: SessionChoice,
     answers: AnswerOutput,
 ) -> ExitCode:
     """Talk with a model; it remembers what was said. PROMPT is the first message, with what --image and --audio name.

@@ -21,8 +21,8 @@ from ..options.tasks import (
     ASKING,
     QUESTIONS,
     TASK,
-    Asking,
     Questions,
+    TaskAsking,
     TaskInput,
     TaskSettings,
     named_apart,
@@ -55,7 +55,7 @@ def command(
     score: str | None,
     format: str,
     questions: Questions,
-    asking: Asking,
+    asking: TaskAsking,
     settings: TaskSettings,
 ) -> ExitCode:
     """Answer QUESTION about each text by yes or no, a choice or a score, whichever the model finds likeliest; or the

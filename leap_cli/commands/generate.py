@@ -19,7 +19,7 @@ from ..input.prompt import INPUT
 from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
-from ..options.conversation import Session, session_group, session_model
+from ..options.conversation import SessionChoice, session_group, session_model
 from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default, note_builtin
 from ..options.prompt import MEDIA, PROMPT, Media, Prompt, save_template, with_media
 from ..options.sampling import SAMPLING, Sampling
@@ -50,7 +50,7 @@ def command(
     shape: Constraint,
     media: Media,
     tools: Tools,
-    session: Session,
+    session: SessionChoice,
     answer: AnswerOutput,
     background: Background,
 ) -> ExitCode:
@@ -59,7 +59,7 @@ def command(
     The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come. The name
     of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
     """
-    from ..answers.one_shot import Question, hearing
+    from ..answers.one_shot import OneShot, hearing
 
     output = Output(env, answer.format)
     answer.check_tools(tools)
@@ -82,7 +82,7 @@ def command(
         system = prompt.system
         if answer.speech and system is None and recorder.session is None:
             system = CONVERSATION_PROMPT
-        question = Question(answer, prompt.raw, runner, recorder, tools, system, message)
+        question = OneShot(answer, prompt.raw, runner, recorder, tools, system, message)
         if prompt.dry_run:
             question.show_prompt(options, place)
             return ExitCode.DONE

@@ -13,7 +13,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import leaving_on_termination
 from ..framework.output import Output
-from ..options.conversation import TALK, Session, TalkOptions, session_group, session_model
+from ..options.conversation import TALK, SessionChoice, TalkOptions, session_group, session_model
 from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @MODEL
 @click.pass_obj
 def command(
-    env: Environment, /, talking: TalkOptions, sampling: Sampling, session: Session, model: ModelChoice
+    env: Environment, /, talking: TalkOptions, sampling: Sampling, session: SessionChoice, model: ModelChoice
 ) -> ExitCode:
     """Talk with a model that hears and speaks, through microphone and loudspeaker. Needs leap-edge[play].
 

@@ -20,7 +20,7 @@ from ..options.tasks import (
     NO_TEXT,
     STDIN,
     TASK,
-    Asking,
+    TaskAsking,
     TaskInput,
     TaskSettings,
     read_inputs,
@@ -41,7 +41,9 @@ from ..options.tasks import (
     show_default=True,
 )
 @click.pass_obj
-def classify_command(env: Environment, /, labels: str, format: str, asking: Asking, settings: TaskSettings) -> ExitCode:
+def classify_command(
+    env: Environment, /, labels: str, format: str, asking: TaskAsking, settings: TaskSettings
+) -> ExitCode:
     """Give each text one of several labels: the one that the model finds likeliest. All are scored; the probabilities
     (--format json) compare them with each other and are not calibrated."""
     from ..answers.task_answers import do_task, submit_task

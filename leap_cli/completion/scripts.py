@@ -127,7 +127,7 @@ FILE_NAMES = {"bash": "leap.bash", "zsh": "_leap", "fish": "leap.fish", "powersh
 
 
 @dataclass(frozen=True)
-class Place:
+class ScriptPlace:
     """``script``: the file of the script. ``start_file``: the file with which the shell begins, which has to have
     ``line``; None where the shell finds the script by itself."""
 
@@ -136,21 +136,21 @@ class Place:
     line: str = ""
 
 
-def place_of(shell: str, env: Environment) -> Place:
+def place_of(shell: str, env: Environment) -> ScriptPlace:
     """Where the script of this shell belongs for this user."""
     home = Path(env.variables.get("HOME") or env.variables.get("USERPROFILE") or Path.home())
     if shell == "fish":
         config = Path(env.variables.get("XDG_CONFIG_HOME") or home / ".config")
-        return Place(config / "fish" / "completions" / FILE_NAMES["fish"])
+        return ScriptPlace(config / "fish" / "completions" / FILE_NAMES["fish"])
     script = env.directories.data / "completions" / FILE_NAMES[shell]
     if shell == "powershell":
-        return Place(script, _powershell_profile(env, home), f'. "{script}"')
+        return ScriptPlace(script, _powershell_profile(env, home), f'. "{script}"')
     quoted = "'" + str(script).replace("'", "'\\''") + "'"
     start = home / ".bashrc" if shell == "bash" else Path(env.variables.get("ZDOTDIR") or home) / ".zshrc"
-    return Place(script, start, f"[ -r {quoted} ] && . {quoted}  # completion of leap")
+    return ScriptPlace(script, start, f"[ -r {quoted} ] && . {quoted}  # completion of leap")
 
 
-def is_installed(place: Place) -> bool:
+def is_installed(place: ScriptPlace) -> bool:
     """Whether the script is there, and the line that loads it."""
     try:
         return place.script.is_file() and (
@@ -160,7 +160,7 @@ def is_installed(place: Place) -> bool:
         return False
 
 
-def install(place: Place, shell: str) -> bool:
+def install(place: ScriptPlace, shell: str) -> bool:
     """Write the script, and the line that loads it unless it is there. Whether the start file was changed.
 
     Raises LeapError where something cannot be written.

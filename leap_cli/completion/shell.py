@@ -37,7 +37,7 @@ class Typed(NamedTuple):
     quote: str
 
 
-class Candidate(NamedTuple):
+class Proposal(NamedTuple):
     """A possible word (kind ``plain``), or where paths are wanted (``file``, ``dir``) what is before them."""
 
     kind: str
@@ -62,7 +62,7 @@ def answer(root: CommandTable, env: Environment) -> int:
     return 0
 
 
-def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Candidate]:
+def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Proposal]:
     """What may stand at the cursor, best first."""
     try:
         words = root.with_default(typed.words)
@@ -75,7 +75,7 @@ def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[C
     for item in items:
         value = str(item.value) if item.type == "plain" else ""
         if (before + value).isprintable():
-            yield Candidate(item.type, before + value, _one_line(item.help))
+            yield Proposal(item.type, before + value, _one_line(item.help))
 
 
 def _command_of(root: CommandTable, words: list[str]) -> click.Command:

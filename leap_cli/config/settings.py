@@ -116,7 +116,7 @@ def _change(path: Path, change: Callable[[TOMLDocument], None]) -> None:
 DEFAULT, MISSING = "default", object()
 
 
-class Text(click.ParamType[str]):
+class TextType(click.ParamType[str]):
     """A text that is not empty."""
 
     name = "text"
@@ -127,7 +127,7 @@ class Text(click.ParamType[str]):
         return value
 
 
-class Url(Text):
+class UrlType(TextType):
     """An address with one of these schemes; what is behind it is not looked at, and a password not shown."""
 
     def __init__(self, schemes: Sequence[str]) -> None:
@@ -141,7 +141,7 @@ class Url(Text):
         return url
 
 
-class LengthOfTime(Text):
+class LengthOfTime(TextType):
     """A length of time, kept as it was written."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -150,7 +150,7 @@ class LengthOfTime(Text):
 
 
 @dataclass(frozen=True)
-class Setting:
+class KnownSetting:
     """``key`` in dots; ``variable`` None where there is none; ``many``: a list of values; ``option`` if it is one."""
 
     key: str
@@ -210,14 +210,14 @@ class Setting:
 class Effective:
     """What a setting is now. ``origin``: a variable's name, the configuration file's path, or ``default``."""
 
-    setting: Setting
+    setting: KnownSetting
     value: Any
     origin: str
 
     @property
     def without_password(self) -> Any:
         """The value for people to see."""
-        if not isinstance(self.setting.type, Url) or self.value is None:
+        if not isinstance(self.setting.type, UrlType) or self.value is None:
             return self.value
         return masked(str(self.value))
 
@@ -243,18 +243,18 @@ def _type_of(setting: configuration.Setting) -> click.ParamType[Any]:
         return click.FloatRange(setting.low, setting.high, min_open=setting.above)
     if setting.choices:
         return click.Choice(setting.choices)
-    return Url(setting.schemes) if setting.schemes else LengthOfTime() if setting.is_time else Text()
+    return UrlType(setting.schemes) if setting.schemes else LengthOfTime() if setting.is_time else TextType()
 
 
-def _of(setting: configuration.Setting) -> Setting:
-    return Setting(setting.key, setting.meaning, _type_of(setting), setting.default, setting.variable)
+def _of(setting: configuration.Setting) -> KnownSetting:
+    return KnownSetting(setting.key, setting.meaning, _type_of(setting), setting.default, setting.variable)
 
 
 GENERAL = tuple(map(_of, configuration.SETTINGS))
 OF_A_TOOL = tuple(map(_of, configuration.TOOL_SETTINGS))
 
 
-def find(key: str) -> Setting:
+def find(key: str) -> KnownSetting:
     """The setting with this key. Raises UsageError with the keys that were probably meant."""
     parts = key.split(".")
     for setting in GENERAL:
@@ -263,10 +263,10 @@ def find(key: str) -> Setting:
     if len(parts) == 3 and parts[0] == "tools" and parts[1]:
         for setting in OF_A_TOOL:
             if setting.key == parts[2]:
-                return Setting(key, setting.meaning, setting.type)
+                return KnownSetting(key, setting.meaning, setting.type)
     canonical = key.replace("-", "_")
     if parts[0] == "aliases" and len(parts) > 1:
-        return Setting(key, "The model that this name stands for.", Text())
+        return KnownSetting(key, "The model that this name stands for.", TextType())
     options = list(option_settings()) if parts[0] == TABLE or len(parts) > 1 else []
     for setting in options:
         if setting.key.replace("-", "_") == canonical:
@@ -276,19 +276,19 @@ def find(key: str) -> Setting:
             if setting.key.rpartition(".")[2] == parts[1].replace("-", "_"):
                 meaning = f"{setting.meaning} For every command that has --{parts[1].replace('_', '-')}."
                 name = f"{TABLE}.{parts[1].replace('-', '_')}"
-                return Setting(name, meaning, setting.type, None, None, setting.many, setting.option)
+                return KnownSetting(name, meaning, setting.type, None, None, setting.many, setting.option)
     keys = [setting.key for setting in (*GENERAL, *options)]
     near = [each for each in keys if each.endswith(f".{canonical}")] or get_close_matches(key, keys, 3, 0.6)
     advice = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
     raise click.UsageError(f"there is no setting {key!r}{advice}")
 
 
-def option_settings() -> Iterator[Setting]:
+def option_settings() -> Iterator[KnownSetting]:
     """Every option of every command."""
     for path, command in commands():
         for option in options_of(command):
             default = option.default if isinstance(option.default, (bool, int, float, str)) else None
-            yield Setting(
+            yield KnownSetting(
                 option_key(path, option),
                 option.help or "",
                 click.BOOL if option.is_flag else option.type,
@@ -317,7 +317,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     return walk(command_line, "")
 
 
-def effective(setting: Setting, env: Environment, table: Mapping[str, Any]) -> Effective:
+def effective(setting: KnownSetting, env: Environment, table: Mapping[str, Any]) -> Effective:
     """Its value now: the variable's, else the file's, else the default. Raises UsageError for one that cannot be."""
     origin = origin_of(setting, env, table)
     if origin == DEFAULT:
@@ -329,7 +329,7 @@ def effective(setting: Setting, env: Environment, table: Mapping[str, Any]) -> E
     return Effective(setting, setting.from_toml(look_up(table, setting.key), f"{origin}: {setting.key}"), origin)
 
 
-def origin_of(setting: Setting, env: Environment, table: Mapping[str, Any]) -> str:
+def origin_of(setting: KnownSetting, env: Environment, table: Mapping[str, Any]) -> str:
     """Where its value is, as ``Effective.origin`` says it."""
     if setting.variable and env.variables.get(setting.variable):
         return setting.variable

@@ -207,7 +207,7 @@ TOPIC_OF = {
 """The guide of a command whose name is no guide's."""
 
 
-class Guide:
+class GuideOfCommands:
     """What the command line's classes ask when help is shown."""
 
     def examples(self, path: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from ..framework.help_text import meaning, metavar, text_of
 from ..framework.option_defaults import option_variable, options_of
 from ..framework.options import OPTIONS, under_headings
 from .examples import EXAMPLES
-from .guides import TOPICS, Guide
+from .guides import TOPICS, GuideOfCommands
 
 
 def man_directory(variables: Mapping[str, str]) -> Path:
@@ -184,7 +184,7 @@ def _command_page(name: str, summary: str, command: click.Command) -> Iterator[s
             yield from (f".SS {quoted(f'leap {path}')}", *_paragraphs(text_of(verb)))
             yield from _options(path, verb, inner, "")
         yield from _examples(".SH", tuple(path for path, _, _ in _leaves(name, command, context)))
-    topic = Guide().topic(name)
+    topic = GuideOfCommands().topic(name)
     yield from (".SH SEE ALSO", f"{bold('leap')}(1); {prose(f'`leap help {topic}` prints the guide.')}")
 
 

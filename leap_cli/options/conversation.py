@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionChoice:
     """The conversation that is continued or kept. ``name``: by which it is continued. ``save``: whether it is kept,
     None as the command does, which ``saves`` conversations by default or does not."""
 
@@ -72,7 +72,7 @@ class Session:
         return recorder
 
 
-def session_group(*, saves: bool) -> OptionGroup[Session]:
+def session_group(*, saves: bool) -> OptionGroup[SessionChoice]:
     """The group of a command that keeps conversations by default, or does not."""
     keeps = "session (default), or not" if saves else "session, or not; with -c and --session it is kept by default"
     return OptionGroup(
@@ -91,9 +91,9 @@ def session_group(*, saves: bool) -> OptionGroup[Session]:
     )
 
 
-def _build(arguments: Arguments, *, saves: bool) -> Session:
+def _build(arguments: Arguments, *, saves: bool) -> SessionChoice:
     """One option of the command line overrides another from the configuration."""
-    session = Session(arguments["continue_last"], arguments["session"], arguments["save"], saves)
+    session = SessionChoice(arguments["continue_last"], arguments["session"], arguments["save"], saves)
     if not session.continue_last or session.name is None:
         return session
     typed = [name for name in ("continue_last", "session") if arguments.is_typed(name)]

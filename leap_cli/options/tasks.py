@@ -211,7 +211,7 @@ YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Asking:
+class TaskAsking:
     """``readout`` and ``orders`` as fields of a task."""
 
     readout: str | None
@@ -234,8 +234,8 @@ class Questions:
     fit: str | None
 
 
-def _build_asking(arguments: Arguments) -> Asking:
-    return Asking(arguments["readout"], arguments["orders"])
+def _build_asking(arguments: Arguments) -> TaskAsking:
+    return TaskAsking(arguments["readout"], arguments["orders"])
 
 
 def _build_questions(arguments: Arguments) -> Questions:

@@ -112,7 +112,7 @@ SPARE_DISK = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Offer:
+class ModelOffer:
     """A model. ``size`` of its file and ``memory`` that it takes, in bytes and about; ``obstacle``: why it does not fit
     here, or None; ``installed``: whether it is here already."""
 
@@ -129,7 +129,7 @@ class Offer:
         return {**values, "fits": self.obstacle is None, "obstacle": self.obstacle, "about": self.about}
 
 
-def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) -> list[Offer]:
+def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) -> list[ModelOffer]:
     """The models to choose from: those of the names ``installed``, then the catalogue's, small to large. Raises
     LeapSerializationError for the user's catalogue.json."""
     from leap_core.models.catalogue import Catalogue
@@ -142,7 +142,9 @@ def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) ->
     own = [_installed(model, machine) for model in models if model.model.lower() not in known]
     entries = [entry for name in OFFERED if (entry := catalogue.exact(name)) is not None and entry.runs]
     return own + [
-        Offer(entry.name, size, memory, entry.about, is_here, obstacle_to(size, memory, machine, installed=is_here))
+        ModelOffer(
+            entry.name, size, memory, entry.about, is_here, obstacle_to(size, memory, machine, installed=is_here)
+        )
         for entry in entries
         if (size := entry.bytes_in()) is not None
         for memory in [memory_of_entry(entry, size, entry.default or "", CONTEXT, SLOTS).needed]
@@ -150,10 +152,10 @@ def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) ->
     ]
 
 
-def _installed(model: InstalledModel, machine: Machine) -> Offer:
+def _installed(model: InstalledModel, machine: Machine) -> ModelOffer:
     """A model of this machine that is none of those that are offered to everybody."""
     size = model.size_bytes
-    return Offer(model.name, size, size, "installed", True, obstacle_to(size, size, machine, installed=True))
+    return ModelOffer(model.name, size, size, "installed", True, obstacle_to(size, size, machine, installed=True))
 
 
 def memory_of_entry(entry: CatalogueEntry, size: int, quantization: str, context_size: int, slots: int) -> Memory:
@@ -173,7 +175,7 @@ def obstacle_to(size: int, memory: int, machine: Machine, *, installed: bool) ->
     return None
 
 
-def suggestion(models: list[Offer]) -> Offer | None:
+def suggestion(models: list[ModelOffer]) -> ModelOffer | None:
     """An installed model, else the first of ``SUGGESTED`` that fits: what is here needs no download."""
     fitting = {model.name: model for model in models if model.obstacle is None}
     here = [name for name in (*SUGGESTED, *fitting) if name in fitting and fitting[name].installed]

@@ -12,7 +12,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import raising_on_interrupt
 from ..framework.options import in_bytes, seconds_of
 from ..framework.output import Output
-from .machine import Machine, Offer
+from .machine import Machine, ModelOffer
 
 NONE = "none"
 """The answer that leaves something as it is."""
@@ -65,7 +65,7 @@ USUAL_TIME = "10m"
 
 
 def ask(
-    env: Environment, *, given: dict[str, str | None], suggested: Answers, models: list[Offer], machine: Machine
+    env: Environment, *, given: dict[str, str | None], suggested: Answers, models: list[ModelOffer], machine: Machine
 ) -> Answers:
     """Ask for what is not in ``given``, by the names of Answers' fields; an empty line takes what is suggested. Raises
     EOFError for Ctrl-D and KeyboardInterrupt for Ctrl-C."""
@@ -94,7 +94,7 @@ def describe(env: Environment, machine: Machine, there: SetUp) -> None:
     output.note(f"set up already: {'; '.join(filter(None, known)) or 'nothing'}")
 
 
-def _ask_model(env: Environment, models: list[Offer], machine: Machine, suggested: str) -> str:
+def _ask_model(env: Environment, models: list[ModelOffer], machine: Machine, suggested: str) -> str:
     rows = [
         {
             "": number,

@@ -17,7 +17,7 @@ from leap_core.conversation.talk.talk import Talk
 from leap_core.errors import LeapError, LeapNotFoundError
 from leap_core.inference.speech.spoken_file import SpokenFile
 
-from ..answers.sound import Sink, sound_library
+from ..answers.sound import SoundSink, sound_library
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -27,7 +27,7 @@ MOST_APART = PLAYED // 4
 """Samples by which one side may be ahead before the other is filled with silence: a device has stopped."""
 
 
-class Recording:
+class DeviceRecording:
     """A WAV at 24 kHz, written while it comes. ``heard`` is called by one thread, ``played`` by any."""
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +123,7 @@ class SoundDevices:
         talk: Talk,
         microphone: Device,
         loudspeaker: Device,
-        recording: Recording | None,
+        recording: DeviceRecording | None,
         on_lost: Callable[[], object],
     ) -> None:
         self._library = sound_library("there is nothing to hear and to speak with", INSTEAD)
@@ -299,7 +299,13 @@ class SoundFiles:
     hears as fast as answers are made if ``fast``, else in real time."""
 
     def __init__(
-        self, talk: Talk, samples: NDArray[float32], sink: Sink | None, recording: Recording | None, *, fast: bool
+        self,
+        talk: Talk,
+        samples: NDArray[float32],
+        sink: SoundSink | None,
+        recording: DeviceRecording | None,
+        *,
+        fast: bool,
     ) -> None:
         self._talk, self._samples, self._sink, self._recording = talk, samples, sink, recording
         self._play = talk.play_all if fast else talk.play

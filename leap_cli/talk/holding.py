@@ -17,7 +17,7 @@ from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.inference.speech.spoken_file import SpokenFile
 from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 
-from ..answers.sound import Sink, StandardOutput
+from ..answers.sound import SoundSink, StandardOutput
 from ..chat.dialogue import Dialogue, FullContext
 from ..chat.terminal import HISTORY_FILE, note_saved, talk_at_terminal
 from ..framework.environment import Environment
@@ -25,9 +25,9 @@ from ..framework.output import Output
 from ..input.files import read_bytes, source_name
 from ..options.conversation import TalkOptions
 from ..options.tools import Tools
-from .devices import INSTEAD, Recording, SoundDevices, SoundFiles
+from .devices import INSTEAD, DeviceRecording, SoundDevices, SoundFiles
 from .devices import list_devices as found_devices
-from .keyboard import Shown, SpokenDialogue
+from .keyboard import ShownLine, SpokenDialogue
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -108,7 +108,7 @@ class HeldTalk:
             from .keyboard import pushing_while_answering
 
             answering = partial(pushing_while_answering, talk)
-        shown = Shown(talk, output, talking.voice, stats=talking.stats, answering=answering)
+        shown = ShownLine(talk, output, talking.voice, stats=talking.stats, answering=answering)
         conversation = recorder.conversation(runner, system)
         full = FullContext(env, Overflow.OLDEST)
         dialogue = Dialogue(conversation, options, Tools(), recorder, shown, full)
@@ -145,7 +145,7 @@ class HeldTalk:
         self._wake = editor.wake
         talk_at_terminal(dialogue, env, self._output, load_model, typing=editor)
 
-    def _speak(self, spoken: SpokenDialogue, shown: Shown) -> None:
+    def _speak(self, spoken: SpokenDialogue, shown: ShownLine) -> None:
         """Answer what is said. An error ends a talk over files; with devices it is shown, and the talk goes on."""
         while (utterance := self._talk.next_utterance()) is not None:
             try:
@@ -157,9 +157,9 @@ class HeldTalk:
             if shown.was_stopped:
                 raise KeyboardInterrupt
 
-    def _open_files(self) -> tuple[Recording | None, Sink | None]:
+    def _open_files(self) -> tuple[DeviceRecording | None, SoundSink | None]:
         talking, cwd = self._options, self._env.cwd
-        recording = None if talking.recording.file is None else Recording(cwd / talking.recording.file)
+        recording = None if talking.recording.file is None else DeviceRecording(cwd / talking.recording.file)
         if talking.answers.is_stdout:
             return recording, StandardOutput(self._env)
         return recording, None if talking.answers.file is None else SpokenFile(cwd / talking.answers.file)

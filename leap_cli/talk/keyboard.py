@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..chat.dialogue import Dialogue
 
 
-class Shown:
+class ShownLine:
     """Shows one answer after the other, and lets it be heard. ``voice``: the one that reads it aloud, None for the
     conversation's own. ``answering``: what is done around each answer."""
 

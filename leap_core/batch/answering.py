@@ -25,7 +25,7 @@ from ..protocols.openai.replies import with_one_call
 from ..protocols.openai.requests import options_of_choice
 from ..tasks.task import RecipeTask
 from .input.line_index import InputChangedError, LineIndex, read_again
-from .input.lines import EmbeddingLine, Request, RequestReader
+from .input.lines import EmbeddingLine, LineRequest, RequestReader
 from .journal.line_result import Embedded
 
 TEXTS_AT_ONCE = 32
@@ -220,7 +220,7 @@ class AnsweringThreads:
                 n, lines = line
                 try:
                     custom_id, request = read_again(self._reader, lines, n)
-                    assert isinstance(request, Request), "a line for vectors"
+                    assert isinstance(request, LineRequest), "a line for vectors"
                     self._reader.check_model(request.model)
                     answers = self._answers_to(request, custom_id)
                 except LeapError as error:
@@ -235,7 +235,7 @@ class AnsweringThreads:
         finally:
             self._outcomes.put(None)
 
-    def _answers_to(self, request: Request, custom_id: str) -> Answers | None:
+    def _answers_to(self, request: LineRequest, custom_id: str) -> Answers | None:
         """The replies to one line, one after the other, so that the others restore the prompt of the first; None when
         it was stopped on the way."""
         if request.task is not None:
@@ -251,7 +251,7 @@ class AnsweringThreads:
             answers.append(with_one_call(answer) if request.single_call else answer)
         return answers
 
-    def _do_task(self, request: Request, task: RecipeTask, custom_id: str) -> Answers | None:
+    def _do_task(self, request: LineRequest, task: RecipeTask, custom_id: str) -> Answers | None:
         """The reply of a task, which may ask the model several times; None when it was stopped on the way."""
         (message,) = request.messages
 

@@ -12,7 +12,7 @@ from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from .answering import Pace
 from .escalation import When
-from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, Problem, check_lines
+from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, LineProblem, check_lines
 from .input.lines import RequestReader
 from .input.rows import JSONL, InputRows
 from .journal.journal import Journal
@@ -37,7 +37,7 @@ class CheckedBatch:
     settings: BatchSettings
     reader: RequestReader
     lines: LineIndex
-    problems: list[Problem]
+    problems: list[LineProblem]
     problem_count: int
     model: str
     named_model: bool

@@ -17,7 +17,7 @@ from ..conversation.generator import require_voice
 from ..errors import LeapError
 from ..protocols.openai.replies import error_record
 from .answering import Answer, Pace, Runner, answering
-from .input.line_index import LineIndex, Problem
+from .input.line_index import LineIndex, LineProblem
 from .input.lines import RequestReader, key_of, parse_line
 from .input.rows import DELIMITERS
 from .journal.journal import NOWHERE, Journal, JournalView
@@ -99,7 +99,7 @@ class BatchDefinition:
     failures: Sink | None = None
     spoken: SpokenLines = SpokenLines()
     header: str | None = None
-    problems: Sequence[Problem] = ()
+    problems: Sequence[LineProblem] = ()
     pace: Pace | None = None
 
     def key(self, n: int) -> str:

@@ -62,7 +62,7 @@ READER_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Reader:
+class ResponseReader:
     """Who iterates a stream: a thread, and the asyncio task that runs in it (None outside of tasks). ``blocks``: while
     it waits for a response, nothing else runs in its thread."""
 
@@ -71,16 +71,16 @@ class Reader:
     blocks: bool
 
     @staticmethod
-    def current(*, blocks: bool) -> Reader:
+    def current(*, blocks: bool) -> ResponseReader:
         """The reader that calls this."""
         task = None
         if (asyncio := sys.modules.get("asyncio")) is not None:
             with suppress(RuntimeError):  # no event loop runs in this thread
                 task = asyncio.current_task()
         # A strong reference would close a circle: a task holds the streams that it reads.
-        return Reader(threading.get_ident(), None if task is None else weakref.ref(task), blocks)
+        return ResponseReader(threading.get_ident(), None if task is None else weakref.ref(task), blocks)
 
-    def waits_for_itself(self, holder: Reader) -> bool:
+    def waits_for_itself(self, holder: ResponseReader) -> bool:
         """Whether this reader keeps ``holder``, whose end it waits for, from going on."""
         if self.blocks or holder.task is None:
             return self.thread == holder.thread
@@ -113,7 +113,7 @@ class ResponseStream:
         self._is_gone: Callable[[], bool] = lambda: False
         self._generating: threading.Thread | None = None
         """Generates for an asynchronous reader."""
-        self.reader: Reader | None = None
+        self.reader: ResponseReader | None = None
         """Who took the last response."""
         self.stopped = False
         """True once ``stop()`` was called."""
@@ -166,12 +166,12 @@ class ResponseStream:
 
     def _iterate(self) -> Iterator[MessageResponse]:
         is_asynchronous = self.reader is not None
-        reader = self.reader = self.reader or Reader.current(blocks=True)
+        reader = self.reader = self.reader or ResponseReader.current(blocks=True)
         try:
             for response in self._run(self):
                 # A stream may be handed from thread to thread, and from task to task.
                 if not is_asynchronous and (reader.thread != threading.get_ident() or "asyncio" in sys.modules):
-                    reader = self.reader = Reader.current(blocks=True)
+                    reader = self.reader = ResponseReader.current(blocks=True)
                 yield response
         except GeneratorExit:
             self._abandon()
@@ -211,7 +211,7 @@ class ResponseStream:
 
         loop = asyncio.get_running_loop()
         received: asyncio.Queue[MessageResponse | BaseException | None] = asyncio.Queue()
-        self.reader = Reader.current(blocks=False)
+        self.reader = ResponseReader.current(blocks=False)
         responses = iter(self)
         self._is_gone = loop.is_closed
 

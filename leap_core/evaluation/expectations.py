@@ -72,7 +72,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JudgedAnswer:
     """What a model made of a case. ``calls``: names and arguments; ``shares``: the probabilities of the choices of each
     expectation that has some, by its number; ``asked``: the numbers that other models gave, in the same way;
     ``tools``: what the case declared; ``variables``: the case's own; ``directory``: where the names of files begin."""
@@ -95,7 +95,7 @@ class Kind:
     verdict on the answer of an expectation, which has this number in its case."""
 
     read: Callable[[Any, JsonObject, str], Any]
-    check: Callable[[Expectation, Answer, int], Verdict]
+    check: Callable[[Expectation, JudgedAnswer, int], Verdict]
 
 
 def read_expectations(value: Any, path: str, kinds: Mapping[str, Kind]) -> tuple[Expectation, ...]:
@@ -126,7 +126,7 @@ def read_expectations(value: Any, path: str, kinds: Mapping[str, Kind]) -> tuple
     return tuple(found)
 
 
-def verdict_on(expectation: Expectation, answer: Answer, number: int, kinds: Mapping[str, Kind]) -> Verdict:
+def verdict_on(expectation: Expectation, answer: JudgedAnswer, number: int, kinds: Mapping[str, Kind]) -> Verdict:
     """Whether the answer is as expected; ``number``: the expectation's place in its case."""
     verdict = kinds[expectation.kind].check(expectation, answer, number)
     return verdict.negated(expectation.kind) if expectation.negated else verdict
@@ -153,7 +153,7 @@ def read_program(value: Any, _settings: JsonObject, path: str) -> tuple[str, str
     return file, name
 
 
-def check_program(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def check_program(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     """What the function says of the answer's text: it is called with that and an object of what else is known, and
     gives true or false, a number from 0 to 1, or an object with ``pass``, ``score`` and ``reason``. What it raises is
     a failure."""
@@ -270,7 +270,7 @@ def options_of(expectation: Expectation) -> list[str]:
 def _by_text(compare: Callable[[str, str], bool], says: str, *, every: bool) -> Callable[..., Verdict]:
     """A check of the answer's text against texts, of which every one must do, or any."""
 
-    def check(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+    def check(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
         def plain(text: str) -> str:
             return text.casefold() if expectation.settings.get("ignore_case") else text
 
@@ -282,7 +282,7 @@ def _by_text(compare: Callable[[str, str], bool], says: str, *, every: bool) -> 
     return check
 
 
-def _regex(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _regex(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     try:
         found = matches(expectation.value, answer.text)
     except CheckTakesTooLong as error:
@@ -298,7 +298,7 @@ def _parsed(text: str) -> Any:
     return json.loads(stripped)
 
 
-def _json(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _json(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     settings = {
         name: expectation.settings[name] for name in ("ignore_order", "tolerance") if name in expectation.settings
     }
@@ -308,7 +308,7 @@ def _json(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
         return Verdict.of(f"not JSON: {error}")
 
 
-def _is_json(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _is_json(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     try:
         _parsed(answer.text)
     except (ValueError, RecursionError) as error:
@@ -316,7 +316,7 @@ def _is_json(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
     return Verdict.of(None)
 
 
-def _fits_schema(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _fits_schema(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     try:
         problems = expectation.value.problems_of(_parsed(answer.text))
     except (ValueError, RecursionError) as error:
@@ -324,7 +324,7 @@ def _fits_schema(expectation: Expectation, answer: Answer, _number: int) -> Verd
     return Verdict.of(problems[0] if problems else None)
 
 
-def _called(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _called(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     if expectation.value == ANY:
         return Verdict.of(None if answer.calls else "no function was called")
     ordered = expectation.settings.get("ordered", False)
@@ -341,7 +341,7 @@ def _types(tools: Any) -> Mapping[str, Mapping[str, Any]]:
     return types
 
 
-def _chosen(expectation: Expectation, answer: Answer, number: int) -> Verdict:
+def _chosen(expectation: Expectation, answer: JudgedAnswer, number: int) -> Verdict:
     shares = answer.shares.get(number)
     if shares is None:
         return Verdict.of("the options were not scored")
@@ -351,18 +351,18 @@ def _chosen(expectation: Expectation, answer: Answer, number: int) -> Verdict:
     return Verdict.of(None if right else f"{_shown(best)} is likelier; {_shown(expectation.value)} has {share:.2f}")
 
 
-def _short(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _short(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     more = answer.tokens > expectation.value
     return Verdict.of(f"{answer.tokens} tokens, more than {expectation.value}" if more else None)
 
 
-def _finished(expectation: Expectation, answer: Answer, _number: int) -> Verdict:
+def _finished(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verdict:
     same = answer.finish == expectation.value
     return Verdict.of(None if same else f"ended by {answer.finish} instead of {expectation.value}")
 
 
 def _by_number(default: float, what: str) -> Callable[..., Verdict]:
-    def check(expectation: Expectation, answer: Answer, number: int) -> Verdict:
+    def check(expectation: Expectation, answer: JudgedAnswer, number: int) -> Verdict:
         value = answer.asked.get(number)
         if value is None:
             return Verdict.of(f"the {what} is not known")

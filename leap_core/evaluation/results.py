@@ -21,7 +21,7 @@ from ..batch.checking import CheckedBatch
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
 from ..system.files import replace_text
-from .expectations import Answer, Verdict
+from .expectations import JudgedAnswer, Verdict
 
 RESULTS, FACTS = "results.jsonl", "evaluation.json"
 
@@ -53,7 +53,7 @@ class CaseResult:
         return replace(self, error=error)
 
     def answered(
-        self, answer: Answer, verdicts: Sequence[tuple[str, float, Verdict]], stats: Mapping[str, Any]
+        self, answer: JudgedAnswer, verdicts: Sequence[tuple[str, float, Verdict]], stats: Mapping[str, Any]
     ) -> CaseResult:
         """The same with an answer and what was found of it; ``verdicts``: name, weight and verdict."""
         passed = all(verdict.passed for _, _, verdict in verdicts)

@@ -25,7 +25,7 @@ from ..system.files import replace_text
 from ..system.processes import resident_bytes
 from ..tasks.decisions.answers import shares
 from .cases import Case, CaseFile
-from .expectations import KINDS, Answer, Verdict, options_of, verdict_on
+from .expectations import KINDS, JudgedAnswer, Verdict, options_of, verdict_on
 from .results import CaseResult, ColumnFacts
 
 REPEAT, OPTION = "#", "?"
@@ -191,12 +191,12 @@ class Evaluation:
             return result.failed(str(error.get("message", "no answer")))
         answer = _answer(body, case, self.file.directory)
         told = {n: each for n, each in shares.items() if each is not None}
-        answer = Answer(**{**vars(answer), "shares": told, "asked": asked})
+        answer = JudgedAnswer(**{**vars(answer), "shares": told, "asked": asked})
         verdicts = [verdict_on(each, answer, n, KINDS) for n, each in enumerate(case.expectations)]
         leap = body.get("leap") or {}
         if len(told) == len(case.expectations):
             text = ", ".join(f"{option} {share:.2f}" for each in told.values() for option, share in each.items())
-            answer, leap = Answer(**{**vars(answer), "text": text, "tokens": 0}), {}
+            answer, leap = JudgedAnswer(**{**vars(answer), "text": text, "tokens": 0}), {}
         return result.answered(answer, _named(case, verdicts), leap.get("stats") or {})
 
     def _asked_of_others(
@@ -326,7 +326,7 @@ def _body(record: JsonObject | None) -> JsonObject | None:
     return None if response is None else response["body"]
 
 
-def _answer(body: JsonObject, case: Case, directory: Path) -> Answer:
+def _answer(body: JsonObject, case: Case, directory: Path) -> JudgedAnswer:
     choice = body["choices"][0]
     message = choice["message"]
     calls = []
@@ -336,7 +336,7 @@ def _answer(body: JsonObject, case: Case, directory: Path) -> Answer:
         except ValueError:
             arguments = {}
         calls.append((each["function"]["name"], arguments if isinstance(arguments, dict) else {}))
-    return Answer(
+    return JudgedAnswer(
         message.get("content") or "",
         calls,
         choice["finish_reason"],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..batch.checking import check_batch
 from ..batch.input.line_index import read_again
-from ..batch.input.lines import Line, Request, RequestReader, identifier_of, key_of
+from ..batch.input.lines import Line, LineRequest, RequestReader, identifier_of, key_of
 from ..batch.journal.journal import NOWHERE, JournalView, journal_path
 from ..batch.settings import BatchSettings
 from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
@@ -374,7 +374,7 @@ def of_files(lines: Path, results: Path, wanted: Wanted = ALL) -> Iterator[Readi
 
 def _reading(line: Line, answer: ChatMessage, finish: str, wanted: Wanted) -> Reading:
     def read() -> TrainingConversation:
-        if not isinstance(line, Request) or line.task is not None:
+        if not isinstance(line, LineRequest) or line.task is not None:
             raise UnfitError("the line asks for no answer to a conversation")
         return of_answer(line.messages, line.options, answer, Mark(finish), wanted, line.functions)
 

@@ -23,7 +23,7 @@ from ..errors import (
     LeapOptionsError,
 )
 from ..schemas.grammar_matcher import REASONING_TAGS
-from .engine.request import Embeddings, Prompt, Segment, Tokens, boundaries_of
+from .engine.request import Embeddings, PromptTokens, Segment, Tokens, boundaries_of
 from .llama.model import LlamaModel
 from .media import MediaSegments, ReadsMedia, check_count
 from .template.chat_template import ChatTemplate
@@ -40,7 +40,7 @@ class MadePrompt:
     them, and what the engine makes of them. ``media`` are the segments by key; ``warnings`` are for the user."""
 
     pieces: tuple[Piece, ...]
-    prompt: Prompt
+    prompt: PromptTokens
     media: Mapping[bytes, MediaSegments] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -117,7 +117,7 @@ class PromptMaker:
         self._model.check_tokens(text)
         ids = tuple(text)
         ends = boundaries_of(ids, self._model.eog_tokens, self._model.control_tokens)
-        return MadePrompt((), Prompt((Tokens(ids),), tuple(sorted(set(ends)))))
+        return MadePrompt((), PromptTokens((Tokens(ids),), tuple(sorted(set(ends)))))
 
     def text_of(self, made: MadePrompt) -> str:
         """The whole text of a prompt, special tokens spelled out; a medium is shown by what it costs."""
@@ -176,7 +176,7 @@ class PromptMaker:
         warnings = tuple(dict.fromkeys(warning for medium in media.values() for warning in medium.warnings))
         return MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
 
-    def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> Prompt:
+    def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> PromptTokens:
         model = self._model
         start, rest = self._replies.beginning(pieces)
         run = _Run()
@@ -188,13 +188,13 @@ class PromptMaker:
                 run.add_medium(media[piece])
             else:
                 run.add_tokens(model.tokenize(piece, parse_special=True))
-        prompt = Prompt(run.segments())
+        prompt = PromptTokens(run.segments())
         if model.bos_token is not None and prompt.keys[:1] != [model.bos_token]:
             run.open_with(model.bos_token)
-            prompt = Prompt(run.segments())
+            prompt = PromptTokens(run.segments())
         ends = boundaries_of(prompt.keys, model.eog_tokens, model.control_tokens)
         boundaries = sorted({*ends, *(end for end in run.media_ends if end < len(prompt))})
-        return Prompt(prompt.segments, tuple(boundaries))
+        return PromptTokens(prompt.segments, tuple(boundaries))
 
     def _with_schema(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> Sequence[ChatMessage]:
         """The messages as the model sees them: with the schema of its answer, unless the options keep it out."""

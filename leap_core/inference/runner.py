@@ -37,7 +37,7 @@ from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
 from .constraints.compiling import FinishingConstraint
 from .engine.repetition import PromptLookup, RepetitionWatch
-from .engine.request import Finished, Request
+from .engine.request import Request, SequenceEnd
 from .engine.sampler import RUNTIME_DEFAULTS, Sampler, ScoreRecorder
 from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
@@ -82,7 +82,7 @@ class InProcessGeneration(Generation):
 
     def _receive(self) -> None:
         event = self._sequence.events.get()
-        if isinstance(event, Finished):
+        if isinstance(event, SequenceEnd):
             self._ended = True
             if event.error is not None:
                 raise event.error
@@ -113,7 +113,7 @@ class InProcessGeneration(Generation):
         recorder = self._sequence.prompt_recorder
         return self._sequence.scores, recorder.scores if recorder is not None else ()
 
-    def _reason(self, event: Finished) -> GenerationFinishReason:
+    def _reason(self, event: SequenceEnd) -> GenerationFinishReason:
         if self._met_stop_string:
             return GenerationFinishReason.STOP
         if self._stopped:
@@ -137,7 +137,7 @@ class InProcessGeneration(Generation):
     def close(self) -> None:
         self._sequence.cancel()
         while not self._ended:  # nothing goes on behind the caller's back
-            self._ended = isinstance(self._sequence.events.get(), Finished)
+            self._ended = isinstance(self._sequence.events.get(), SequenceEnd)
         self._ready.clear()
         if self._listener is not None:
             self._listener.close()

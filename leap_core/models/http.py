@@ -129,7 +129,7 @@ PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which trying again may help."""
 
 
-class Answer(NamedTuple):
+class WebAnswer(NamedTuple):
     """An answer whose body has not been read yet; ``headers`` are the last hop's, ``first`` the first hop's."""
 
     response: httpx.Response
@@ -191,7 +191,7 @@ class Web:
             client.close()
 
     @contextmanager
-    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[WebAnswer]:
         """GET, following redirects. Raises Retryable for what may pass, within the block too, and
         LeapModelDownloadError for what will not."""
         import httpx
@@ -209,7 +209,7 @@ class Web:
                     if response.status_code not in (301, 302, 303, 307, 308) or "location" not in response.headers:
                         if response.status_code in PASSING:
                             raise Retryable(_status_line(response), retry_after(response.headers))
-                        yield Answer(response, response.headers, first)
+                        yield WebAnswer(response, response.headers, first)
                         return
                     url = self._next(url, response.headers["location"])
                 finally:
@@ -267,7 +267,7 @@ class Web:
                     raise LeapModelDownloadError(f"{what} at {_host(url)} is larger than {LARGEST_DOCUMENT} bytes")
             return bytes(body), answer.headers
 
-    def refusal(self, answer: Answer, url: str, what: str) -> LeapModelDownloadError:
+    def refusal(self, answer: WebAnswer, url: str, what: str) -> LeapModelDownloadError:
         """The error for a status that trying again does not change, with what to do about it."""
         code = answer.first.get("x-error-code", "")
         if answer.status == 404:

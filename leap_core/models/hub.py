@@ -44,7 +44,7 @@ class RepositoryListing:
 
 
 @dataclass(frozen=True)
-class Found:
+class HubSearchResult:
     """A repository of GGUF files that a search found. ``architecture``, ``parameters`` and ``context`` are of the file
     that the hub has read, None where it does not say; ``downloads`` in the last month."""
 
@@ -83,7 +83,7 @@ class Hub:
                 files[path] = RemoteFile(path, self.file_url(repo, commit, path), size, sha256)
         return RepositoryListing(repo, commit, files)
 
-    def search(self, words: str, most: int = 100) -> list[Found]:
+    def search(self, words: str, most: int = 100) -> list[HubSearchResult]:
         """The repositories of GGUF files that answer to these words, the most downloaded first. Raises
         LeapModelDownloadError."""
         parts = [("search", words), ("filter", "gguf"), ("sort", "downloads"), ("direction", "-1"), ("limit", most)]
@@ -142,7 +142,7 @@ def strong_etag(headers: Mapping[str, str]) -> str | None:
     return etag if len(etag) > 2 and etag.startswith('"') and etag.endswith('"') else None
 
 
-def _found(entry: Any) -> Found | None:
+def _found(entry: Any) -> HubSearchResult | None:
     """None for what names no repository."""
     repo = entry.get("id") if isinstance(entry, dict) else None
     if not isinstance(repo, str):
@@ -150,7 +150,7 @@ def _found(entry: Any) -> Found | None:
     gguf = entry.get("gguf")
     gguf = gguf if isinstance(gguf, dict) else {}
     architecture = gguf.get("architecture")
-    return Found(
+    return HubSearchResult(
         repo,
         architecture if isinstance(architecture, str) else None,
         _count(gguf.get("total")),

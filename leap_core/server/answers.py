@@ -204,7 +204,7 @@ class ReplyWriter(Protocol):
         ...
 
 
-class Answer:
+class ServedAnswer:
     """What comes of one request, with its counts measured and its end noted in the log."""
 
     def __init__(
@@ -319,7 +319,7 @@ class Answer:
 class EventStream(Response):
     """Server-sent events as they come. When the reader leaves, the generation ends. ``using`` is closed at the end."""
 
-    def __init__(self, answer: Answer, using: ExitStack) -> None:
+    def __init__(self, answer: ServedAnswer, using: ExitStack) -> None:
         super().__init__()
         self._answer = answer
         self._using = using
@@ -355,7 +355,7 @@ async def _send(send: Send, data: bytes) -> None:
         await asyncio.wait_for(send({"type": "http.response.body", "body": data, "more_body": True}), WRITE_SECONDS)
 
 
-BeginNext = Callable[[int], Awaitable[Answer]]
+BeginNext = Callable[[int], Awaitable[ServedAnswer]]
 """Starts the answer of this number. Raises LeapError where it is refused."""
 MOST_UNSENT = 64
 """Pieces that wait for a slow reader; then the answers are read on more slowly."""
@@ -366,7 +366,7 @@ class SeveralAnswers(Response):
     index. When the reader leaves, all end. ``using`` is closed at the end. ``prompts``: as many were given."""
 
     def __init__(
-        self, reply: OpenAIReply, first: Answer, begin_next: BeginNext, using: ExitStack, *, prompts: int = 1
+        self, reply: OpenAIReply, first: ServedAnswer, begin_next: BeginNext, using: ExitStack, *, prompts: int = 1
     ) -> None:
         super().__init__()
         self._reply, self._answers, self._begin_next, self._using = reply, [first], begin_next, using
@@ -423,7 +423,7 @@ class SeveralAnswers(Response):
             await unsent.put(self._reply.failed(error))
         await unsent.put(None)
 
-    async def _pass_on(self, answer: Answer, n: int, unsent: asyncio.Queue[bytes | None]) -> Complete:
+    async def _pass_on(self, answer: ServedAnswer, n: int, unsent: asyncio.Queue[bytes | None]) -> Complete:
         reply = self._reply.of_choice(n)
         await unsent.put(reply.begin())
         async for batch in answer.bridge.batches():
@@ -436,7 +436,7 @@ class SeveralAnswers(Response):
                 await unsent.put(b"".join(reply.pieces(item)))
         raise answer.given_up()
 
-    async def _each(self, take: Callable[[Answer, int], Awaitable[Complete]]) -> list[Complete]:
+    async def _each(self, take: Callable[[ServedAnswer, int], Awaitable[Complete]]) -> list[Complete]:
         """What ``take`` makes of each answer; one that fails ends them all."""
         first = self._answers[0]
         tasks = [asyncio.ensure_future(take(first, 0))]

@@ -73,7 +73,7 @@ STATE, RANK = 16, 32
 
 
 @dataclass(frozen=True)
-class Encoder:
+class EncoderShape:
     """What makes a model one for embeddings. ``pooling``: none, mean, cls or last. ``causal``: tokens see only those
     before them. ``projection``: width of a last matrix over the vectors, as ColBERT models have it. ``markers``: the
     vocabulary has ColBERT's tokens for queries and documents. ``prefixes``: of queries and documents, in the header."""
@@ -134,7 +134,7 @@ def write_random_model(
     shape: Shape = TINY_LFM2,
     quantization: str = "f16",
     seed: int = 7,
-    encoder: Encoder | None = None,
+    encoder: EncoderShape | None = None,
     decisions: Decisions | None = None,
 ) -> Path:
     """Write a model of this shape; ``quantization`` is f32, f16, q8_0 or q4_0 (row lengths multiples of 32)."""
@@ -190,7 +190,7 @@ def _write_hyperparameters(writer: Any, shape: Shape) -> None:
         writer.add_shortconv_l_cache(KERNEL)
 
 
-def _write_encoder(writer: Any, encoder: Encoder) -> None:
+def _write_encoder(writer: Any, encoder: EncoderShape) -> None:
     import gguf
 
     writer.add_pooling_type(gguf.PoolingType[encoder.pooling.upper()])

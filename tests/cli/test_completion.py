@@ -16,7 +16,7 @@ import pytest
 from leap_cli.command_table import COMMANDS, command_line
 from leap_cli.completion.candidates import OWN_TOOLS
 from leap_cli.completion.scripts import SCRIPTS, place_of
-from leap_cli.completion.shell import Candidate, Typed, answer, for_readline, split
+from leap_cli.completion.shell import Proposal, Typed, answer, for_readline, split
 from leap_cli.framework.environment import Environment
 from leap_cli.options.tools import known_tools
 from leap_core.conversation.messages import ChatMessage
@@ -32,11 +32,11 @@ import make_completions  # noqa: E402
 def complete(leap, leap_home):
     """The candidates for a line, as the shell receives them."""
 
-    def ask(line: str, shell: str = "zsh", breaks: str = "") -> list[Candidate]:
+    def ask(line: str, shell: str = "zsh", breaks: str = "") -> list[Proposal]:
         env = leap.environment(b"", terminal=False, stdin_terminal=False)
         env.variables = {**env.variables, "_LEAP_COMPLETE": shell, "_LEAP_LINE": line, "_LEAP_BREAKS": breaks}
         assert answer(command_line, env) == 0
-        return [Candidate(*row.split("\t")) for row in env.stdout.getvalue().splitlines()]
+        return [Proposal(*row.split("\t")) for row in env.stdout.getvalue().splitlines()]
 
     return ask
 
@@ -92,8 +92,8 @@ def test_bash_gets_the_part_that_it_replaces_quoted(value, line, breaks, inserte
 
 
 def test_commands_come_with_their_summaries(complete):
-    assert complete("leap ") == [Candidate("plain", name, entry.summary) for name, entry in COMMANDS.items()]
-    assert complete("leap CHA") == [Candidate("plain", "chat", COMMANDS["chat"].summary)]
+    assert complete("leap ") == [Proposal("plain", name, entry.summary) for name, entry in COMMANDS.items()]
+    assert complete("leap CHA") == [Proposal("plain", "chat", COMMANDS["chat"].summary)]
 
 
 def test_options_come_with_their_help(complete):
@@ -170,7 +170,7 @@ def test_quantizations_that_are_here_come_first(words, leap_home):
     ],
 )
 def test_paths_are_left_to_the_shell(complete, line, kind, before):
-    assert complete(line) == [Candidate(kind, before, "")]
+    assert complete(line) == [Proposal(kind, before, "")]
 
 
 def test_tools(words, leap, leap_home, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leap_cli.main import main
-from leap_cli.setup.machine import SPARE_DISK, Machine, Offer, memory, obstacle_to, offers, suggestion
+from leap_cli.setup.machine import SPARE_DISK, Machine, ModelOffer, memory, obstacle_to, offers, suggestion
 from leap_core.models.builtin import model_path
 from leap_core.testing import FakeHub
 
@@ -168,7 +168,7 @@ def test_an_obstacle_is_named():
     assert obstacle_to(5 * GB, 6 * GB, Machine(4 * GB, None, 1), installed=False) == "takes 6.0 GB of memory"
     assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=False) == "takes 5.0 GB of disk"
     assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=True) is None
-    record = Offer("m", GB, 2 * GB, "", False, "takes 5.0 GB of disk").record()
+    record = ModelOffer("m", GB, 2 * GB, "", False, "takes 5.0 GB of disk").record()
     assert record["fits"] is False and record["memory"] == 2 * GB
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.evaluation.equality import difference_of_calls, first_difference, read_calls
-from leap_core.evaluation.expectations import KINDS, Answer, read_expectations, verdict_on
+from leap_core.evaluation.expectations import KINDS, JudgedAnswer, read_expectations, verdict_on
 
 
 def verdict(expect, text="", **answer):
     (expectation,) = read_expectations(expect, "expect", KINDS)
-    return verdict_on(expectation, Answer(text, **answer), 0, KINDS)
+    return verdict_on(expectation, JudgedAnswer(text, **answer), 0, KINDS)
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOpt
 from leap_core.inference.llama.library import library
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.vectors import InProcessEmbeddingRunner
-from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, Encoder, write_random_model
+from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, write_random_model
 
 TEXTS = ["hello world", "the quick brown fox jumps over the lazy dog. " * 3, "été 你好 🙂", "", "a", "x, y; z! (w)"]
 KINDS = {
-    "lfm2 cls": (TINY_LFM2, Encoder("cls")),
-    "lfm2 mean": (TINY_LFM2, Encoder("mean")),
-    "llama last": (TINY_LLAMA, Encoder("last", causal=True)),
-    "colbert": (TINY_LFM2, Encoder("none", projection=16, markers=True)),
+    "lfm2 cls": (TINY_LFM2, EncoderShape("cls")),
+    "lfm2 mean": (TINY_LFM2, EncoderShape("mean")),
+    "llama last": (TINY_LLAMA, EncoderShape("last", causal=True)),
+    "colbert": (TINY_LFM2, EncoderShape("none", projection=16, markers=True)),
 }
 
 
@@ -123,8 +123,8 @@ def test_late_interaction_equals_an_oracle(make):
 
 def test_prefixes_come_from_the_file_its_name_or_the_caller(tmp_path):
     options = ModelLoadingOptions(cpu_threads=1)
-    said = write_random_model(tmp_path / "a.gguf", encoder=Encoder("cls", prefixes=("Q> ", "D> ")))
-    known = write_random_model(tmp_path / "LFM2.5-Embedding-350M-Q4_0.gguf", encoder=Encoder("cls"))
+    said = write_random_model(tmp_path / "a.gguf", encoder=EncoderShape("cls", prefixes=("Q> ", "D> ")))
+    known = write_random_model(tmp_path / "LFM2.5-Embedding-350M-Q4_0.gguf", encoder=EncoderShape("cls"))
     for path, query, document in [(said, "Q> ", "D> "), (known, "query: ", "document: ")]:
         with InProcessEmbeddingRunner(path, "m", options) as runner:
             plain = runner.embed([f"{query}hi", f"{document}hi", "hi"], prefix="")
@@ -173,7 +173,7 @@ def test_a_model_for_embeddings_answers_no_prompt(make):
 
 @pytest.mark.slow
 def test_cancelled_and_unloaded_work_ends_soon(tmp_path):
-    path = write_random_model(tmp_path / "m.gguf", replace(TINY_LFM2, width=128, layers=6), encoder=Encoder("cls"))
+    path = write_random_model(tmp_path / "m.gguf", replace(TINY_LFM2, width=128, layers=6), encoder=EncoderShape("cls"))
     runner = InProcessEmbeddingRunner(path, "m", ModelLoadingOptions(cpu_threads=1))
     many, cancelled, done = ["word " * 90] * 3000, threading.Event(), []
 

@@ -7,7 +7,7 @@ import pytest
 from jobs.table.batch_rows import BatchLine, StoredResult
 from jobs.table.job import Claim, Ending, Fenced, NewJob, State
 from jobs.table.table import Table
-from jobs.worker.work_table import Calls, Carrier, carried_tables, from_json, to_json
+from jobs.worker.work_table import Carrier, WorkerCalls, carried_tables, from_json, to_json
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_value_comes_back_equal(value):
 def test_a_carried_table_does_what_the_table_does(tmp_path):
     with Table(tmp_path / "jobs.db") as table:
         carrier = Carrier(table, table)
-        calls = Calls(lambda message: calls.take(carrier.reply(message)))
+        calls = WorkerCalls(lambda message: calls.take(carrier.reply(message)))
         carried, output, _ = carried_tables(calls)
         (id,) = table.add([NewJob("generate", {"label": "x"})])
         assert carried.get(id) == table.get(id) and carried.get("none") is None

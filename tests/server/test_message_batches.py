@@ -14,7 +14,7 @@ import anthropic
 import pytest
 
 from leap_core import Complete
-from leap_core.batch.input.lines import Request
+from leap_core.batch.input.lines import LineRequest
 from leap_core.batch.journal.line_result import Result, Row
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.calls import LeapFunctionCall
@@ -56,10 +56,10 @@ class Queue:
     def jobs(self, limit: int, only: object = None) -> list[dict[str, Any]]:
         return []
 
-    def requests(self, job: int) -> list[Request]:
+    def requests(self, job: int) -> list[LineRequest]:
         lines = Path(self.settings[job].source).read_bytes().splitlines()
         requests = [self.settings[job].reader().read(line) for line in lines]
-        return [request for request in requests if isinstance(request, Request)]
+        return [request for request in requests if isinstance(request, LineRequest)]
 
     def answer(self, job: int, most: int, state: str = "succeeded") -> None:
         """Write the results of the first lines, the second a failure, and end the job."""

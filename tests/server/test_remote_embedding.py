@@ -18,7 +18,7 @@ from leap_core.opening import open_embedding_runner, open_runner
 from leap_core.protocols.host.lookup import keep_warm, warm_runner
 from leap_core.protocols.host.runner import RemoteEmbeddingRunner
 from leap_core.tasks.search.searching import rank
-from leap_core.testing.random_models import TINY_LFM2, Encoder, write_random_model
+from leap_core.testing.random_models import TINY_LFM2, EncoderShape, write_random_model
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ ROUNDING = 5e-5
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Random models of three kinds."""
     folder = tmp_path_factory.mktemp("models")
-    encoders = {"cls": Encoder("cls"), "colbert": Encoder("none", projection=16, markers=True), "text": None}
+    encoders = {"cls": EncoderShape("cls"), "colbert": EncoderShape("none", projection=16, markers=True), "text": None}
     return {
         name: write_random_model(folder / f"{name}.gguf", TINY_LFM2, "f32", encoder=encoder)
         for name, encoder in encoders.items()

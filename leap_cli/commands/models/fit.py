@@ -26,7 +26,7 @@ LARGEST_DEFAULT_CONTEXT = 8192
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FittingModel:
     """A model in one quantization. ``takes``: memory by context size and slots; ``trained``: its largest
     context."""
 
@@ -83,7 +83,7 @@ def fit(
         output.note(f"{usable} of {in_bytes(machine.memory)} of memory for a model")
 
 
-def record_of(candidate: Candidate, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
+def record_of(candidate: FittingModel, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
     """What a model takes, and whether the machine has it, as JSON has it."""
     from leap_core.inference.gguf.memory import largest_context
 
@@ -109,7 +109,7 @@ def record_of(candidate: Candidate, machine: Machine, context_size: int | None, 
     }
 
 
-def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[Candidate]:
+def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[FittingModel]:
     """Raises LeapError for a name of which nothing is known."""
     from leap_core.errors import LeapModelNotFoundError
     from leap_core.models.catalogue import Catalogue
@@ -140,12 +140,12 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[Candidate]
             yield from known
 
 
-def _of_file(local: LocalModel) -> Candidate:
+def _of_file(local: LocalModel) -> FittingModel:
     from leap_core.inference.gguf.header import read_gguf_header
     from leap_core.inference.gguf.memory import memory_of
 
     header = read_gguf_header(local.path)
-    return Candidate(
+    return FittingModel(
         local.model_id,
         header.quantization,
         header.size_bytes,
@@ -155,11 +155,11 @@ def _of_file(local: LocalModel) -> Candidate:
     )
 
 
-def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[Candidate]:
+def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[FittingModel]:
     for each in entry.quantizations:
         size = entry.bytes_in(each)
         if size is not None and quantization.lower() in ("", each.lower()):
-            yield Candidate(
+            yield FittingModel(
                 entry.name,
                 each,
                 size,
@@ -236,7 +236,7 @@ def _counted(model: FoundModel, quantization: str, machine: Machine) -> dict[str
     size = model.sizes[quantization]
     millions = (model.parameters or 2 * size) // 10**6  # four bits a parameter where the hub does not say
     trained = model.context or LARGEST_DEFAULT_CONTEXT
-    candidate = Candidate(
+    candidate = FittingModel(
         model.repo,
         quantization,
         size,

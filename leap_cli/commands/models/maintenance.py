@@ -21,7 +21,7 @@ from ...framework.output import Format, Output, confirm_meant, removal_flags
 from ...options.loading import note_default_gone
 
 if TYPE_CHECKING:
-    from leap_core.inference.trial.child import Verdict
+    from leap_core.inference.trial.child import TrialVerdict
     from leap_core.models.store import InstalledModel, Store
 
 TABLE = "aliases"
@@ -295,7 +295,7 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     return [installed_model(name, store, variables=env.variables, cwd=env.cwd) for name in names]
 
 
-def _tried(name: str, path: Path, verdict: Verdict) -> dict[str, Any]:
+def _tried(name: str, path: Path, verdict: TrialVerdict) -> dict[str, Any]:
     facts = verdict.facts
     memory = facts.get("memory_bytes")
     return {

@@ -18,7 +18,7 @@ from ...schemas.shorthand import schema_from_shorthand
 from ..answering import Answers, answering
 from ..input.line_index import GivenLines
 from ..input.line_parts import MEDIA_FIELDS, LineTemplate
-from ..input.lines import Request, RequestReader
+from ..input.lines import LineRequest, RequestReader
 from ..journal.line_result import NO_STATS
 from .line_answerer import runner_of_process
 
@@ -164,7 +164,7 @@ class Mapper:
             try:
                 raw = json.dumps({"custom_id": name, **self._line(row)}, ensure_ascii=False).encode()
                 request = reader.read(raw)
-                if not isinstance(request, Request):
+                if not isinstance(request, LineRequest):
                     raise LeapSerializationError("a row asks for an answer, not for vectors")
                 lines.give(n + 1, raw, request.digest(name))
                 places.append(n)

@@ -18,7 +18,7 @@ MOST_PROBLEMS = 1000
 
 
 @dataclass(frozen=True)
-class Problem:
+class LineProblem:
     """A line that cannot be used, and why."""
 
     number: int
@@ -128,7 +128,7 @@ class CheckedLines:
     that the sound ones name (None: none), and whether they ask for vectors (``embeds``: the answers that there are)."""
 
     index: LineIndex
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[LineProblem] = field(default_factory=list)
     problem_count: int = 0
     models: set[str | None] = field(default_factory=set)
     embeds: set[bool] = field(default_factory=set)
@@ -138,7 +138,7 @@ class CheckedLines:
         """Note a line that cannot be used."""
         self.problem_count += 1
         if len(self.problems) < self.most_problems:
-            self.problems.append(Problem(number, message))
+            self.problems.append(LineProblem(number, message))
 
 
 def check_lines(rows: InputRows, reader: RequestReader, most_problems: int = MOST_PROBLEMS) -> CheckedLines:

@@ -34,7 +34,7 @@ from ...conversation.media.fetching import UrlAccess
 from ...conversation.messages import ChatMessage, ChatMessageRole
 from ...conversation.options import GenerationOptions
 from ...errors import LeapModelNotFoundError, LeapSerializationError
-from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingRequest, read_embedding_request
+from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingBody, read_embedding_request
 from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
 from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
 from ...schemas.json_values import JsonObject
@@ -66,7 +66,7 @@ class EmbeddingLine:
     """``custom_id`` is None when the line has none."""
 
     custom_id: str | None
-    request: EmbeddingRequest
+    request: EmbeddingBody
 
     @property
     def model(self) -> str | None:
@@ -99,7 +99,7 @@ URLS = (CHAT_URL, EMBEDDINGS_URL)
 
 
 @dataclass(frozen=True)
-class Request:
+class LineRequest:
     """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names;
     ``single_call``: keep one function call at most; ``choices``: how many answers are wanted;
     ``task``: what is to be done to the one message."""
@@ -133,7 +133,7 @@ class Request:
         return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}{task}'
 
 
-Line = Request | EmbeddingLine
+Line = LineRequest | EmbeddingLine
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class RequestReader:
         known = {*ID_FIELDS, *EMBEDDING_FIELDS} if asks_for_vectors(value) else {*OWN_FIELDS, *KNOWN_FIELDS}
         return {name: item for name, item in value.items() if name not in known}
 
-    def _of_variables(self, value: JsonObject, template: LineTemplate) -> Request:
+    def _of_variables(self, value: JsonObject, template: LineTemplate) -> LineRequest:
         prompt = template.fill(value)
         media = {name: value[name] for name in self.media_names(value)}
         body = {"messages": [{"role": "user", "content": self._with_media(media, prompt)}]}
@@ -219,7 +219,7 @@ class RequestReader:
             embedded = {**embedded, "body": body} if "body" in embedded else body
         return raw if embedded == value else json.dumps(embedded).encode()
 
-    def _of_task(self, value: JsonObject) -> Request:
+    def _of_task(self, value: JsonObject) -> LineRequest:
         custom_id = identifier_of(value)
         task, names = read_task(value, self.recipes)
         inputs = [name for name in TASK_INPUTS if name in names]
@@ -243,7 +243,7 @@ class RequestReader:
         read = self._chat(body, GenerationOptions())
         options = self.options.to_json() | read.options.to_json()
         winning = GenerationOptions.from_json({name: options[name] for name in options if name in OVERRIDES})
-        return Request(custom_id, read.messages, [], winning, read.model, task=task)
+        return LineRequest(custom_id, read.messages, [], winning, read.model, task=task)
 
     def _of_openai(self, value: JsonObject) -> Line:
         for name in value:
@@ -266,7 +266,7 @@ class RequestReader:
                 raise LeapSerializationError("there is no such field", path=f"body.{name}")
         return self._of_fields(dict(body), identifier_of(value))
 
-    def _of_fields(self, fields: JsonObject, custom_id: str | None) -> Request:
+    def _of_fields(self, fields: JsonObject, custom_id: str | None) -> LineRequest:
         if "prompt" in fields and "messages" in fields:
             raise LeapSerializationError("a line has either messages or a prompt", path="prompt")
         for name in ID_FIELDS:
@@ -302,7 +302,7 @@ class RequestReader:
             refuse_adapters(chat_request.options.adapters)
         return chat_request
 
-    def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> Request:
+    def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> LineRequest:
         chat_request = self._chat(body, self.options, self.functions)
         if chat_request.stream:
             raise LeapSerializationError("true is not supported: results are written whole", path="stream")
@@ -311,7 +311,7 @@ class RequestReader:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
         if chat_request.options.json_schema_constraint is not None:
             _check_schema(chat_request.options.json_schema_constraint)
-        return Request(
+        return LineRequest(
             custom_id,
             messages,
             chat_request.functions,

@@ -13,7 +13,7 @@ from ...schemas.json_values import JsonObject
 from .lines import (
     CHAT_URL,
     ENVELOPE,
-    Request,
+    LineRequest,
     RequestReader,
     canonical,
     digest_of,
@@ -58,8 +58,8 @@ class LineChecker:
                 text = f'{{"custom_id":{quoted(custom_id)},"messages":{messages},{settings_json[0]}}}'
                 return CheckedLine(custom_id, digest_of(text), settings_json[1])
         request = self._reader.read_value(value)
-        embeds = not isinstance(request, Request)
-        if isinstance(request, Request) and quick is not None and len(self._known) < MOST_PARAMETERS:
+        embeds = not isinstance(request, LineRequest)
+        if isinstance(request, LineRequest) and quick is not None and len(self._known) < MOST_PARAMETERS:
             self._known[quick[2]] = request.parameters, request.model
         custom_id = request.custom_id or f"line-{number}"
         return CheckedLine(custom_id, request.digest(custom_id), request.model, embeds)

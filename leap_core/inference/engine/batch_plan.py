@@ -62,7 +62,7 @@ FEW = 16
 """Positions that count as decoding: the next token, and those that a constraint forced before it."""
 
 
-class Output(Enum):
+class StepOutput(Enum):
     """What is read after the last position of a run."""
 
     NOTHING = "nothing"
@@ -71,7 +71,7 @@ class Output(Enum):
 
 
 @dataclass(eq=False)
-class Part:
+class StepPart:
     """A run of positions of one request within a step: ``target[start : start + count]``, all tokens or all
     embeddings.
 
@@ -83,7 +83,7 @@ class Part:
     request: Request
     start: int
     count: int
-    output: Output
+    output: StepOutput
     index: int | None = None
     first_scored: int | None = None
     scores: bool = False
@@ -93,7 +93,7 @@ class Part:
 
     def add_to(self, context: LlamaContext) -> None:
         """Append the run to the context's batch."""
-        slot, has_output = self.slot.index, self.output is not Output.NOTHING
+        slot, has_output = self.slot.index, self.output is not StepOutput.NOTHING
         rows = self._rows() if self.request.prompt.embedding_ranges or self.request.speech else None
         if rows is None:
             tokens = self.request.target[self.start : self.start + self.count]
@@ -108,7 +108,7 @@ class Part:
     @property
     def group(self) -> tuple[bool, bool, bytes]:
         """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state, adapters)."""
-        return _is_embeddings(self.request, self.start), self.output is Output.HIDDEN, self.request.variant
+        return _is_embeddings(self.request, self.start), self.output is StepOutput.HIDDEN, self.request.variant
 
     def _rows(self) -> NDArray[float32] | None:
         """The run's embeddings, shape [count, width]; None for tokens."""
@@ -127,7 +127,7 @@ class Part:
         return rows
 
 
-def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[list[Part]]:
+def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[list[StepPart]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
     ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
     computes all with the same adapters."""
@@ -140,7 +140,7 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
         stop = _next_stop(request, len(slot.keys)) if has_stops else None
         few = len(request.target) - len(slot.keys) <= FEW and not stop
         (answering if few else reading).append((slot, stop))
-    parts: list[Part] = []
+    parts: list[StepPart] = []
     room = batch_size
     for slot, stop in answering:
         room -= _append(parts, slot, stop, room)
@@ -150,13 +150,13 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
         room -= _append(parts, slot, stop, room)
     if len(parts) == 1:
         return [parts]
-    groups: dict[tuple[bool, bool, bytes], list[Part]] = {}
+    groups: dict[tuple[bool, bool, bytes], list[StepPart]] = {}
     for part in parts:
         groups.setdefault(part.group, []).append(part)
     return list(groups.values())
 
 
-def _append(parts: list[Part], slot: Slot, stop: int | None, room: int) -> int:
+def _append(parts: list[StepPart], slot: Slot, stop: int | None, room: int) -> int:
     """Add the next run of a slot, up to its next ``stop`` and the room that is left; returns its length."""
     request = slot.request
     assert request is not None
@@ -166,10 +166,10 @@ def _append(parts: list[Part], slot: Slot, stop: int | None, room: int) -> int:
         room = min(room, SCORED_AT_ONCE)
     end = min(stop or len(request.target), start + room)
     if end > start:
-        output = Output.NOTHING
+        output = StepOutput.NOTHING
         if end == len(request.target):
-            output = Output.HIDDEN if request.wants_frame else Output.LOGITS
-        parts.append(Part(slot, request, start, end - start, output, scores=scores))
+            output = StepOutput.HIDDEN if request.wants_frame else StepOutput.LOGITS
+        parts.append(StepPart(slot, request, start, end - start, output, scores=scores))
     return max(0, end - start)
 
 

@@ -83,7 +83,7 @@ Segment = Tokens | Embeddings
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTokens:
     """Segments in order, and ``boundaries``: positions that a later prompt is likely to share up to (the ends of its
     messages), in increasing order, each above 0 and below the length."""
 
@@ -193,7 +193,7 @@ class FrameSound(Protocol):
 
 
 @dataclass(eq=False)
-class Speech:
+class SpeechWish:
     """What a request speaks with. ``rows``: the frames that it made, by their positions in the target."""
 
     source: FrameSource
@@ -243,7 +243,7 @@ def variant_of(adapters: Adapters) -> bytes:
 
 
 @dataclass(frozen=True)
-class Finished:
+class SequenceEnd:
     """The last event of a request. ``error`` is set exactly when ``reason`` is ERROR."""
 
     reason: GenerationFinishReason
@@ -256,13 +256,13 @@ class Request:
 
     def __init__(
         self,
-        prompt: Prompt,
+        prompt: PromptTokens,
         sampler: Sampler,
         *,
         max_tokens: int | None = None,
         constraint: TokenConstraint | None = None,
         adapters: Adapters = (),
-        speech: Speech | None = None,
+        speech: SpeechWish | None = None,
         prompt_recorder: ScoreRecorder | None = None,
         lookup: PromptLookup | None = None,
         watch: RepetitionWatch | None = None,
@@ -280,7 +280,7 @@ class Request:
         self.lookup = lookup
         self.watch = watch
         """Ends the answer when it goes in circles."""
-        self.events: queue.SimpleQueue[int | Frame | Finished] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[int | Frame | SequenceEnd] = queue.SimpleQueue()
         """Token ids and frames in order, then one Finished."""
         self.target = list(prompt.keys)
         """All that must be in memory before the next token can be sampled: the prompt, then what was generated."""
@@ -357,7 +357,7 @@ class Request:
         """Deliver the end; only the first counts."""
         if not self.ended:
             self.ended = True
-            self.events.put(Finished(reason, self._stats(), error))
+            self.events.put(SequenceEnd(reason, self._stats(), error))
 
     def _stats(self) -> GenerationStats:
         prompt = max(0, self.read - self.cached)

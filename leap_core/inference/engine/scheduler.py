@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import LONG_STEP, Output, Part, PromptPace, plan_step
+from .batch_plan import LONG_STEP, PromptPace, StepOutput, StepPart, plan_step
 from .compute_loop import FORKED, compute_loop
 from .repetition import PromptLookup
 from .request import Request, common_prefix
@@ -239,7 +239,7 @@ class Scheduler:
                 return  # the other decodes were planned for a memory that is different now
             size = sum(part.count + len(part.draft) for part in parts)
             seconds = time.perf_counter() - started
-            hidden = parts[0].output is Output.HIDDEN  # then all of them: see ``plan_step``
+            hidden = parts[0].output is StepOutput.HIDDEN  # then all of them: see ``plan_step``
             if size > LONG_STEP:
                 self._pace.observe(size, seconds)
             elif not hidden:
@@ -257,11 +257,11 @@ class Scheduler:
 
         return Encoder(self._governor.threads_for_long_step)
 
-    def _draft(self, parts: list[Part], lookup: PromptLookup) -> None:
+    def _draft(self, parts: list[StepPart], lookup: PromptLookup) -> None:
         """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
         more; and llama.cpp cuts a batch of unequal runs into several, of which it can take back only the last."""
         part = parts[0]
-        if part.count != 1 or part.output is not Output.LOGITS or len(self._running()) > 1:
+        if part.count != 1 or part.output is not StepOutput.LOGITS or len(self._running()) > 1:
             return
         request = part.request
         left = self.context_size - len(request.target)
@@ -277,7 +277,7 @@ class Scheduler:
             if slot.request and slot.request.cancelled:
                 self._finish(slot, Reason.INTERRUPTED)
 
-    def _decode(self, parts: list[Part]) -> bool:
+    def _decode(self, parts: list[StepPart]) -> bool:
         """Run a planned step. False when it did not happen and must be planned anew."""
         self._context.clear()
         for part in parts:
@@ -285,7 +285,7 @@ class Scheduler:
         prefilling = [part for part in parts if part.count > LONG_STEP]
         governor = self._governor
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
-        hidden = parts[0].output is Output.HIDDEN
+        hidden = parts[0].output is StepOutput.HIDDEN
         self._context.set_adapters(parts[0].request.adapters)
         if not prefilling:
             code = self._context.decode(hidden=hidden)
@@ -303,7 +303,7 @@ class Scheduler:
                 self._context.abort(bool(self._closing))
         return self._settle(code, parts, states)
 
-    def _settle(self, code: int, parts: list[Part], states: dict[Slot, bytes | None]) -> bool:
+    def _settle(self, code: int, parts: list[StepPart], states: dict[Slot, bytes | None]) -> bool:
         """Whether the step happened; where it did not, the memory is ready for another plan."""
         if code == ABORTED:
             for part in parts:  # some of the batch may have run: bring every request back to before it
@@ -314,7 +314,7 @@ class Scheduler:
             return False
         return True
 
-    def _make_room(self, parts: list[Part]) -> None:
+    def _make_room(self, parts: list[StepPart]) -> None:
         """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the
         last one left has met the end of the context."""
         idle = [slot for slot in self._memory.slots if slot.request is None and slot.keys]
@@ -333,7 +333,7 @@ class Scheduler:
         self._waiting.appendleft(request)
         self._admissions_held = True  # until a request ends, or it would be sent back again at once
 
-    def _advance(self, part: Part) -> None:
+    def _advance(self, part: StepPart) -> None:
         slot, request = part.slot, part.request
         if part.first_scored is not None:
             for n in range(part.count):
@@ -345,7 +345,7 @@ class Scheduler:
             self._memory.checkpoint(slot)
             if self._snapshots.on_disk and len(slot.keys) in disk_places(request.prompt):
                 self._keep_on_disk(slot)
-        if part.output is not Output.LOGITS or part.index is None:
+        if part.output is not StepOutput.LOGITS or part.index is None:
             return
         try:
             self._sample(part, part.index)
@@ -353,7 +353,7 @@ class Scheduler:
             failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
             self._fail(slot, failure)
 
-    def _sample(self, part: Part, index: int) -> None:
+    def _sample(self, part: StepPart, index: int) -> None:
         """Sample the next token, and as long as a draft has foretold it, the one after."""
         slot, request, lookup = part.slot, part.request, part.request.lookup
         for n in range(len(part.draft) + 1):
@@ -404,9 +404,9 @@ class Scheduler:
                 recorder.forced(token)
         return tokens
 
-    def _speak(self, parts: list[Part]) -> None:
+    def _speak(self, parts: list[StepPart]) -> None:
         """Make the next frames of requests from their hidden states, as many at once as share a source."""
-        by_source: dict[int, list[Part]] = {}
+        by_source: dict[int, list[StepPart]] = {}
         for part in parts:
             assert part.request.speech is not None
             by_source.setdefault(id(part.request.speech.source), []).append(part)
@@ -419,7 +419,7 @@ class Scheduler:
                     if part.slot.request is part.request:
                         self._fail(part.slot, failure)
 
-    def _make_frames(self, parts: list[Part]) -> None:
+    def _make_frames(self, parts: list[StepPart]) -> None:
         import numpy as np
 
         speeches = [part.request.speech for part in parts if part.request.speech is not None]

@@ -14,7 +14,7 @@ from collections.abc import Sequence as Keys
 from typing import TYPE_CHECKING
 
 from ..llama.context import LlamaContext
-from .request import Prompt, Request, common_prefix
+from .request import PromptTokens, Request, common_prefix
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -131,7 +131,7 @@ class SlotMemory:
         return True
 
 
-def checkpoints_for(prompt: Prompt, start: int) -> list[int]:
+def checkpoints_for(prompt: PromptTokens, start: int) -> list[int]:
     """Where after ``start`` to keep checkpoints of a prompt: at ends of its messages, and in long ones at places that
     depend on nothing but the position, so that another question about the same text finds them."""
     boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
@@ -144,7 +144,7 @@ def checkpoints_for(prompt: Prompt, start: int) -> list[int]:
     return sorted(place for place in kept if place > start)
 
 
-def disk_places(prompt: Prompt) -> list[int]:
+def disk_places(prompt: PromptTokens) -> list[int]:
     """Where a prompt is kept for other processes: after its first message, at a place before a question that may end
     it, and at its end but for the last position, which is always computed."""
     before = (len(prompt) - 1 - SHORT_QUESTION) // PLACE_SPACING * PLACE_SPACING

@@ -50,7 +50,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Shape:
+class MemoryShape:
     """What of a model decides how much its context and computing take. ``keys``, ``values``: elements that all layers
     keep of one position; ``states``: of one sequence; ``widest``: the intermediate values of one position."""
 
@@ -84,7 +84,7 @@ def memory_about(size: int, quantization: str, parameters: int, *, context_size:
     found = next((rest for most, *rest in _FAMILY if parameters <= most), _LARGEST)
     layers, width, between = found
     kept = layers * _HEADS_KEPT * _HEAD
-    shape = Shape(width, kept, kept, 2 * width * _CONVOLUTIONS, 2 * between, _VOCABULARY)
+    shape = MemoryShape(width, kept, kept, 2 * width * _CONVOLUTIONS, 2 * between, _VOCABULARY)
     repacked = size if quantization.removesuffix("_M").removesuffix("_S") in _repacking() else 0
     return _memory(shape, (size, repacked), context_size, slots, ("bf16", "f16"))
 
@@ -100,7 +100,9 @@ def largest_context(fits: Callable[[int], bool], most: int) -> int | None:
     return low * CELLS_PADDED_TO or None
 
 
-def _memory(shape: Shape, weights: tuple[int, int], context_size: int, slots: int, kv_types: tuple[str, str]) -> Memory:
+def _memory(
+    shape: MemoryShape, weights: tuple[int, int], context_size: int, slots: int, kv_types: tuple[str, str]
+) -> Memory:
     cells = max(context_size, slots * min(CELLS_PER_SLOT, context_size))
     cells = -(-cells // CELLS_PADDED_TO) * CELLS_PADDED_TO
     kept = VALUE_BYTES[kv_types[0]] * shape.keys + VALUE_BYTES[kv_types[1]] * shape.values
@@ -114,7 +116,7 @@ def _memory(shape: Shape, weights: tuple[int, int], context_size: int, slots: in
     )
 
 
-def shape_of(header: GGUFHeader) -> Shape:
+def shape_of(header: GGUFHeader) -> MemoryShape:
     """The shape that a header describes; zero for what it does not say."""
 
     def number(key: str, otherwise: int = 0) -> int:
@@ -125,7 +127,7 @@ def shape_of(header: GGUFHeader) -> Shape:
     kept = _numbers(header.metadata.get(f"{header.architecture}.attention.head_count_kv"), layers) or [heads] * layers
     head = width // heads
     experts = number("expert_used_count") * number("expert_feed_forward_length")
-    return Shape(
+    return MemoryShape(
         width=width,
         keys=sum(kept) * number("attention.key_length", head),
         values=sum(kept) * number("attention.value_length", head),

@@ -84,7 +84,7 @@ MOST_KEPT = 4000
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialVerdict:
     """``outcome``: one of those above. ``stage``: what was being done when it ended, such as "computing".
     ``message``: the reason, for a person; empty for a sound file. ``template``: what is wrong with the model's chat
     template, which takes nothing from the model but its chat; None when it renders, or there is none. ``facts``: what
@@ -107,13 +107,13 @@ class Verdicts:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def get(self, key: str) -> Verdict | None:
+    def get(self, key: str) -> TrialVerdict | None:
         """The verdict under this key, or None."""
         with suppress(OSError, ValueError, TypeError):
-            return Verdict(**json.loads(self._file(key).read_bytes()))
+            return TrialVerdict(**json.loads(self._file(key).read_bytes()))
         return None
 
-    def put(self, keys: tuple[str, ...], verdict: Verdict) -> None:
+    def put(self, keys: tuple[str, ...], verdict: TrialVerdict) -> None:
         """Keep a verdict under each of the keys; one that may change is not kept, and an older one is forgotten."""
         with suppress(OSError):
             if verdict.outcome not in KEPT:
@@ -150,7 +150,7 @@ SOURCE_PATH = re.compile(r"^/\S*/(?=[^/\s]+:\d+: )")
 
 def run_child(
     subject: Subject, limits: Limits, variables: Mapping[str, str] | None, stop: threading.Event | None = None
-) -> Verdict:
+) -> TrialVerdict:
     """Try the file. ``stop``: set to end early, which counts as refused. Raises OSError when no process can start."""
     request = {
         "kind": subject.kind,
@@ -180,7 +180,7 @@ def run_child(
                 with suppress(OSError):
                     process.stdin.close()
         if stop is not None and stop.is_set() and not in_time:
-            return Verdict(REFUSED, message="the trial was stopped")
+            return TrialVerdict(REFUSED, message="the trial was stopped")
         answers.seek(0)
         words.seek(max(0, words.seek(0, os.SEEK_END) - LAST_WORDS))
         last_words = words.read().decode("utf-8", "replace")
@@ -203,7 +203,7 @@ def _wait(process: subprocess.Popen[bytes], request: bytes, seconds: float, stop
     return False
 
 
-def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) -> Verdict:
+def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) -> TrialVerdict:
     stage, facts, error, finished = "", dict[str, Any](), None, False
     for line in answers.splitlines():
         with suppress(ValueError):
@@ -214,15 +214,15 @@ def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) 
             finished = finished or answer.get("finished", False)
     template = facts.pop("template_problem", None)
     if code == 0 and finished:
-        return Verdict(SOUND, stage, template=template, facts=facts)
+        return TrialVerdict(SOUND, stage, template=template, facts=facts)
     if error is not None:
-        return Verdict(MEMORY if error.get("memory") else REFUSED, stage, error["message"], facts=facts)
+        return TrialVerdict(MEMORY if error.get("memory") else REFUSED, stage, error["message"], facts=facts)
     outcome, reason = _end(code, last_words, limits)
     if not stage:  # this says nothing of the file
-        return Verdict(REFUSED, stage, f"cannot try it: {reason}", facts=facts)
+        return TrialVerdict(REFUSED, stage, f"cannot try it: {reason}", facts=facts)
     if stage == TEMPLATE_STAGE:  # the model itself has run
-        return Verdict(SOUND, stage, template=reason, facts=facts)
-    return Verdict(outcome, stage, reason, facts=facts)
+        return TrialVerdict(SOUND, stage, template=reason, facts=facts)
+    return TrialVerdict(outcome, stage, reason, facts=facts)
 
 
 def _end(code: int | None, last_words: str, limits: Limits) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from ...system.directories import Directories, packages_directory
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..gguf.tensor_types import check_architecture, check_decisions
 from ..llama.library import engine_version
-from .child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, Verdict, Verdicts, run_child
+from .child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, TrialVerdict, Verdicts, run_child
 
 TRIAL = 1
 """Counted up when a trial looks at more than before; verdicts of older ones are forgotten."""
@@ -66,7 +66,7 @@ SWITCH = "LEAP_TRY_MODELS"
 
 def require_sound(
     subject: Subject, *, own_template: bool = False, variables: Mapping[str, str] | None = None
-) -> Verdict | None:
+) -> TrialVerdict | None:
     """Make sure that llama.cpp survives the file: by a kept verdict, else by a trial. None when trials are turned off.
 
     ``own_template``: the chat template is not the file's, so that one's problems do not matter. Raises
@@ -85,12 +85,12 @@ def require_sound(
     return verdict
 
 
-def new_verdict_on(subject: Subject, *, variables: Mapping[str, str] | None = None) -> Verdict:
+def new_verdict_on(subject: Subject, *, variables: Mapping[str, str] | None = None) -> TrialVerdict:
     """The verdict of a new trial in any case; a header that is damaged is refused by one too."""
     try:
         verdict = verdict_on(subject, again=True, variables=variables)
     except LeapModelLoadingError as error:
-        return Verdict(REFUSED, "reading its header", error.message)
+        return TrialVerdict(REFUSED, "reading its header", error.message)
     assert verdict is not None, "only a kept verdict may be None"
     return verdict
 
@@ -101,7 +101,7 @@ def verdict_on(
     again: bool = False,
     variables: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
-) -> Verdict | None:
+) -> TrialVerdict | None:
     """The verdict on a file, kept or new; ``again``: new in any case. None for what came with leap, and, after a look
     at the header, where trials are turned off.
 
@@ -144,7 +144,7 @@ def _is_own(path: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(packages_directory() / "leap_core")
 
 
-def _try(subject: Subject, variables: Mapping[str, str], stop: threading.Event | None) -> Verdict:
+def _try(subject: Subject, variables: Mapping[str, str], stop: threading.Event | None) -> TrialVerdict:
     size = sum(path.stat().st_size for path in subject.files())
     return run_child(subject, Limits.of(size), variables, stop)
 
@@ -165,7 +165,7 @@ def problem_after_fetching(
     return error_of(subject, verdict).message
 
 
-def error_of(subject: Subject, verdict: Verdict) -> LeapModelLoadingError:
+def error_of(subject: Subject, verdict: TrialVerdict) -> LeapModelLoadingError:
     """The error for a file that is not sound."""
     if verdict.outcome == REFUSED:
         return LeapModelLoadingError(verdict.message)

@@ -17,7 +17,7 @@ LOOKS_SPECIAL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class CheckpointVocabulary:
     """``pre``: llama.cpp's name of how text is cut before merging."""
 
     tokens: list[str]
@@ -25,7 +25,7 @@ class Vocabulary:
     pre: str
 
 
-def read_vocabulary(family: Family) -> Vocabulary:
+def read_vocabulary(family: Family) -> CheckpointVocabulary:
     """Raises LeapModelLoadingError for a tokenizer that is damaged, or that is no byte-level BPE of a known cut."""
     path = family.directory / "tokenizer.json"
     if not path.exists():
@@ -54,7 +54,7 @@ def read_vocabulary(family: Family) -> Vocabulary:
             token = token.replace("\u2581", " ")
         tokens.append(token)
         types.append(CONTROL if special else USER_DEFINED if number in added else NORMAL)
-    return Vocabulary(tokens, types, _cut(family, value))
+    return CheckpointVocabulary(tokens, types, _cut(family, value))
 
 
 def _added(family: Family, value: dict[str, Any], size: int) -> dict[int, dict[str, Any]]:
@@ -104,7 +104,7 @@ def _cut(family: Family, value: dict[str, Any]) -> str:
     raise family.refused(f"{where} cuts text in a way that leap does not know for a {family.hf_name}")
 
 
-def check_special(family: Family, vocabulary: Vocabulary, numbers: dict[str, int]) -> None:
+def check_special(family: Family, vocabulary: CheckpointVocabulary, numbers: dict[str, int]) -> None:
     """Raises LeapModelLoadingError for special tokens beyond the vocabulary."""
     for kind, number in numbers.items():
         if not 0 <= number < len(vocabulary.tokens):

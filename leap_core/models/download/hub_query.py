@@ -13,7 +13,7 @@ from ...inference.gguf.file_names import REPOSITORY, by_quantization, parts_of, 
 from ...inference.gguf.tensor_types import DRAFTS, KNOWN
 from ..catalogue import Catalogue
 from ..http import RetryPolicy, Web
-from ..hub import Found, Hub
+from ..hub import Hub, HubSearchResult
 from ..hub_settings import HubSettings
 
 RETRIES = 2
@@ -62,14 +62,14 @@ def search_hub(words: str, variables: Mapping[str, str], catalogue: Catalogue, m
     return HubSearch(models, len(found) - len(fitting))
 
 
-def _runs(found: Found, catalogue: Catalogue) -> bool:
+def _runs(found: HubSearchResult, catalogue: Catalogue) -> bool:
     if not REPOSITORY.fullmatch(found.repo):
         return False
     entry = catalogue.of_repository(found.repo)
     return found.architecture in KNOWN - NO_MODELS and (entry is None or entry.runs)
 
 
-def _described(hub: Hub, found: Found, catalogue: Catalogue) -> FoundModel | None:
+def _described(hub: Hub, found: HubSearchResult, catalogue: Catalogue) -> FoundModel | None:
     """None for a repository that has no model, or that is gone by now."""
     try:
         files = hub.listing(found.repo).files

@@ -27,7 +27,7 @@ from typing import Any
 
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from ...system.files import BINARY, read_at, replacing, sync_directory, write_at
-from ..http import Answer, DownloadStopped, Retryable, RetryPolicy, Web
+from ..http import DownloadStopped, Retryable, RetryPolicy, Web, WebAnswer
 from ..hub import RemoteFile, strong_etag
 from ..store import PART, STATE
 
@@ -422,7 +422,7 @@ class Transfer:
                     self._sockets.discard(connection)
         raise Retryable("the server ended the file early")
 
-    def _beginning(self, answer: Answer, segment: Segment) -> int:
+    def _beginning(self, answer: WebAnswer, segment: Segment) -> int:
         """The position of the answer's first byte. Raises for every answer that is not this file's."""
         if answer.headers.get("content-encoding", "identity") != "identity":
             raise LeapModelDownloadError(f"{self.remote.url} is sent compressed, although that was not asked for")
@@ -438,7 +438,7 @@ class Transfer:
             raise RemoteChanged(f"{self.remote.name} has {length} bytes instead of {self.remote.size}")
         return 0  # the server does not do ranges: what is here already is skipped
 
-    def _range_start(self, answer: Answer, segment: Segment) -> int:
+    def _range_start(self, answer: WebAnswer, segment: Segment) -> int:
         text = answer.headers.get("content-range", "")
         match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", text)
         if match is None or int(match[1]) != segment.position:
@@ -447,7 +447,7 @@ class Transfer:
             raise RemoteChanged(f"{self.remote.name} has changed on the server")
         return segment.position
 
-    def _has_other_etag(self, answer: Answer) -> bool:
+    def _has_other_etag(self, answer: WebAnswer) -> bool:
         """Whether the ETag shows that this is another file. Where the hash is known that decides at the end instead:
         the hosts of one network may give one file several ETags."""
         new_etag = strong_etag(answer.headers)
@@ -478,7 +478,7 @@ class Transfer:
             self._retry_policy.progressed()
         return after
 
-    def _listen_to(self, answer: Answer) -> Any:
+    def _listen_to(self, answer: WebAnswer) -> Any:
         """Note the connection's socket, to wake its reader when it is time to end."""
         stream = answer.response.extensions.get("network_stream")
         connection = stream.get_extra_info("socket") if stream is not None else None

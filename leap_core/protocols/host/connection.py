@@ -32,7 +32,7 @@ from ...system.directories import Directories, private_directory
 from ...system.files import replacing
 from ...system.locks import Busy, is_locked, locked
 from ...system.processes import open_log, start_detached
-from .http import Answer, send
+from .http import HostAnswer, send
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -317,7 +317,7 @@ class ModelHost:
         except OSError:
             raise self.lost(LeapUnavailableError) from None
 
-    def open(self, method: str, path: str, value: object = None, *, timeout: float | None) -> Answer:
+    def open(self, method: str, path: str, value: object = None, *, timeout: float | None) -> HostAnswer:
         """A request whose answer is read as it comes. Raises the error with which it was refused."""
         try:
             answer = send(self.state.port, method, path, self._token, value, timeout=timeout)

@@ -15,7 +15,7 @@ CONNECT_SECONDS = 5.0
 LONGEST_LINE = 64 * 1024 * 1024
 
 
-class Answer:
+class HostAnswer:
     """A status, headers (names in lower case), and a body that is read as it comes. Close it, or use it as a context.
 
     ``shut`` may be called from any thread, everything else from one.
@@ -61,14 +61,14 @@ class Answer:
             self._file.close()
         self._socket.close()
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> HostAnswer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def send(port: int, method: str, path: str, token: str, value: object = None, *, timeout: float | None) -> Answer:
+def send(port: int, method: str, path: str, token: str, value: object = None, *, timeout: float | None) -> HostAnswer:
     """Send a request, with ``value`` as JSON, and read the answer's head. Raises OSError when there is none within
     ``timeout`` seconds (None waits for ever)."""
     body = b"" if value is None else json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -88,4 +88,4 @@ def send(port: int, method: str, path: str, token: str, value: object = None, *,
     except BaseException:
         connection.close()
         raise
-    return Answer(connection)
+    return HostAnswer(connection)

@@ -122,7 +122,7 @@ def keep_warm(
 
 
 @dataclass(frozen=True)
-class Ending:
+class HostEnding:
     """What ended with a host: the names of its ``models``. ``forced_because``: what was wrong with a host whose process
     had to be ended by signals."""
 
@@ -130,14 +130,14 @@ class Ending:
     forced_because: str | None = None
 
 
-def end_host(variables: Mapping[str, str] | None = None) -> Ending:
+def end_host(variables: Mapping[str, str] | None = None) -> HostEnding:
     """Unload every model and end the host; one that cannot be reached is ended by force. Raises LeapUnavailableError
     when that fails too."""
     try:
         host = ModelHost.running(variables)
-        return Ending() if host is None else Ending(host.unload(None))
+        return HostEnding() if host is None else HostEnding(host.unload(None))
     except LeapUnavailableError as error:
-        return Ending(forced_because=error.message if ModelHost.end_by_force(variables) else None)
+        return HostEnding(forced_because=error.message if ModelHost.end_by_force(variables) else None)
 
 
 def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost:

@@ -24,7 +24,7 @@ from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, Le
 from ...schemas.json_values import JsonObject, error_from_json
 from ..openai.embeddings import decoded
 from .connection import ModelHost
-from .http import Answer
+from .http import HostAnswer
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -41,7 +41,7 @@ class HeldModel:
         self._load_again = load_again
         self._guard = threading.Lock()
 
-    def open(self, path: str, request: JsonObject, *, timeout: float | None) -> Answer:
+    def open(self, path: str, request: JsonObject, *, timeout: float | None) -> HostAnswer:
         """A request to this model. Raises what the host answers, LeapGenerationError when it cannot be loaded again."""
         try:
             return self._open(path, request, timeout)
@@ -49,7 +49,7 @@ class HeldModel:
             self._revive()
         return self._open(path, request, timeout)
 
-    def _open(self, path: str, request: JsonObject, timeout: float | None) -> Answer:
+    def _open(self, path: str, request: JsonObject, timeout: float | None) -> HostAnswer:
         return self.host.open("POST", path, {"model": self.description["key"], **request}, timeout=timeout)
 
     def _revive(self) -> None:
@@ -189,7 +189,7 @@ def _extension(options: MaybeOptions) -> JsonObject:
 class RemoteGeneration(Generation):
     """The events of one stream. Closing its connection gives the generation up."""
 
-    def __init__(self, host: ModelHost, answer: Answer) -> None:
+    def __init__(self, host: ModelHost, answer: HostAnswer) -> None:
         self._host = host
         self._answer = answer
         self._id = answer.headers.get("x-leap-generation", "")
@@ -351,7 +351,7 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
             finally:
                 done.set()
 
-    def _watch(self, answer: Answer, done: threading.Event, cancelled: threading.Event | None) -> None:
+    def _watch(self, answer: HostAnswer, done: threading.Event, cancelled: threading.Event | None) -> None:
         """End the connection when the answer is not wanted any more."""
         while not done.wait(LOOK_SECONDS):
             if self._unloaded.is_set() or (cancelled is not None and cancelled.is_set()):

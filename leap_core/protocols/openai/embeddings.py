@@ -28,7 +28,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True)
-class EmbeddingRequest:
+class EmbeddingBody:
     """``kind``: query or document (``input_type`` in the body). ``pooling``, ``prefix`` and ``too_long`` are leap's own
     fields; see ``EmbeddingRunner.embed``."""
 
@@ -61,14 +61,14 @@ class RerankRequest:
     keep_alive: float | None = None
 
 
-def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingRequest:
+def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingBody:
     """Raises LeapSerializationError naming the field."""
     body = BodyFields(value)
     model = body.text("model")
     if model == "":
         raise LeapSerializationError("expected a model's name", path="model")
     texts = body.take("input")
-    request = EmbeddingRequest(
+    request = EmbeddingBody(
         model,
         _texts([texts] if isinstance(texts, str) else texts, "input"),
         _one_of(body, "encoding_format", ("float", "base64")) == "base64",

@@ -31,10 +31,10 @@ from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import (
     GENERATION_HEADER,
-    Answer,
     EventStream,
     GenerationBridge,
     ReplyWriter,
+    ServedAnswer,
     SeveralAnswers,
     reserved,
     start_bridge,
@@ -208,7 +208,7 @@ class GenerationEndpoints:
                 reply.prompt_tokens = bridge.prompt_tokens
             self.running[reply.id] = bridge
             using.callback(self.running.pop, reply.id, None)
-            answer = Answer(first, reply, bridge, model, self.metrics)
+            answer = ServedAnswer(first, reply, bridge, model, self.metrics)
             if len(prompts) * first.choices > 1:
                 for _ in range(1, len(prompts) * first.choices):
                     using.enter_context(model.in_use())
@@ -234,26 +234,26 @@ class GenerationEndpoints:
     def _next(
         self,
         request: Request,
-        first: Answer,
+        first: ServedAnswer,
         prompts: Sequence[GenerationRequest],
         model: LoadedModel,
         runner: ModelRunner,
-    ) -> Callable[[int], Awaitable[Answer]]:
+    ) -> Callable[[int], Awaitable[ServedAnswer]]:
         """Starts further answers to the request of ``first``, which asked for ``prompts``."""
 
-        async def begin(n: int) -> Answer:
+        async def begin(n: int) -> ServedAnswer:
             prompt, choice = divmod(n, first.request.choices)
             generation_request = prompts[prompt]
             varied = replace(generation_request, options=options_of_choice(generation_request.options, choice))
             bridge = GenerationBridge(_beginning(runner, varied))
             if not await start_bridge(bridge, request.receive):
                 raise first.given_up()
-            return Answer(generation_request, first.reply, bridge, model, self.metrics)
+            return ServedAnswer(generation_request, first.reply, bridge, model, self.metrics)
 
         return begin
 
 
-async def _whole(request: Request, answer: Answer) -> Complete:
+async def _whole(request: Request, answer: ServedAnswer) -> Complete:
     try:
         with client_watch(request.receive, answer.bridge.stop):
             return await answer.complete()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.json_schema import pointer
-from .values import NO_PLACE, NOT_IN_TEXT, Candidate, Source, candidates, folded
+from .values import NO_PLACE, NOT_IN_TEXT, Candidate, TextSource, candidates, folded
 
 ValuePath = tuple[str | int, ...]
 NEAR = 48
@@ -91,7 +91,7 @@ def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mappi
 
 def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
     """The place of each value of a document in a text."""
-    finder = _Finder(Source(text))
+    finder = _Finder(TextSource(text))
     all_leaves = list(leaves(document, schema))
     elements: dict[ValuePath, list[Leaf]] = {}
     for leaf in all_leaves:
@@ -108,7 +108,7 @@ def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
 class _Finder:
     """Gives places out, each once."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TextSource) -> None:
         self._source = source
         self._found: dict[tuple[type, Any], list[Candidate]] = {}
         self._places: dict[ValuePath, Candidate] = {}

@@ -251,7 +251,7 @@ class Candidate:
     how: str
 
 
-class Source(SourceText):
+class TextSource(SourceText):
     """A text, with its numbers and dates read."""
 
     @cached_property
@@ -281,7 +281,7 @@ class Source(SourceText):
         return "".join(folded(char)[:1] or char for char in self.text).translate(LOOKALIKES)
 
 
-def candidates(source: Source, value: Any) -> list[Candidate]:
+def candidates(source: TextSource, value: Any) -> list[Candidate]:
     """Where a value may stand, by the best way that finds it at all."""
     if isinstance(value, (int, float)):
         return _numbers(source, float(value))
@@ -299,7 +299,7 @@ def candidates(source: Source, value: Any) -> list[Candidate]:
     return found or _lookalikes(source, value) or _nearly(source, value) or _parts(source, words)
 
 
-def _numbers(source: Source, value: float) -> list[Candidate]:
+def _numbers(source: TextSource, value: float) -> list[Candidate]:
     ranked: dict[int, list[Spelled]] = {}
     for each in source.numbers:
         for rank, reading in enumerate(each.values):
@@ -313,12 +313,12 @@ def _numbers(source: Source, value: float) -> list[Candidate]:
     return [Candidate(start, end, EXACT) for start, end in source.runs(digits)] or _lookalikes(source, "".join(digits))
 
 
-def _dates(source: Source, day: date) -> list[Candidate]:
+def _dates(source: TextSource, day: date) -> list[Candidate]:
     ranked = [[each for each in source.dates if each.values[n : n + 1] == (day,)] for n in (0, 1)]
     return [Candidate(each.start, each.end, EXACT) for each in ranked[0] or ranked[1]]
 
 
-def _lookalikes(source: Source, value: str) -> list[Candidate]:
+def _lookalikes(source: TextSource, value: str) -> list[Candidate]:
     """Where the value is written in other characters that look the same, between the edges of words."""
     wanted = " ".join(folded(value).split()).translate(LOOKALIKES)
     if len(wanted) < 2:
@@ -328,7 +328,7 @@ def _lookalikes(source: Source, value: str) -> list[Candidate]:
     return [Candidate(match.start(), match.end(), FUZZY) for match in found]
 
 
-def _parts(source: Source, words: list[str]) -> list[Candidate]:
+def _parts(source: TextSource, words: list[str]) -> list[Candidate]:
     """The longest run of the value's words that is in the text, where that is most of them."""
     size = sum(map(len, words))
     for count in range(len(words) - 1, 0, -1):
@@ -342,7 +342,7 @@ def _parts(source: Source, words: list[str]) -> list[Candidate]:
     return []
 
 
-def _nearly(source: Source, value: str) -> list[Candidate]:
+def _nearly(source: TextSource, value: str) -> list[Candidate]:
     """The one place that is nearest to the value by letters that differ, where those are few. Digits may not differ."""
     wanted = folded(" ".join(value.split()))
     errors = len(wanted) // LETTERS_AN_ERROR

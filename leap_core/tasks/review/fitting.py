@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class ReviewedValue:
     """A value that a person decided about, and whether it was wrong."""
 
     entry: Mapping[str, Any]
@@ -72,7 +72,7 @@ NOTHING = Figures(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedThresholds:
     """Fitted thresholds. ``documents``: of the fitted and of the held-back half; ``fitted``: its figures with them;
     ``before`` and ``after``: those of the held-back half."""
 
@@ -89,7 +89,7 @@ class Fit:
         return {"thresholds": self.thresholds.to_json(), "fitted": half, "held_back": held}
 
 
-def fit_thresholds(reviews: Sequence[ReviewedDocument]) -> Fit:
+def fit_thresholds(reviews: Sequence[ReviewedDocument]) -> FittedThresholds:
     """The thresholds with the best F1 of finding wrong values in one half. Raises LeapError where too little was
     decided."""
     halves = _halves([(review, found) for review in reviews if (found := cases_of(review))])
@@ -103,25 +103,29 @@ def fit_thresholds(reviews: Sequence[ReviewedDocument]) -> Fit:
         )
     after = _fitted(first)
     documents = (len(halves[0]), len(halves[1]))
-    return Fit(after, documents, figures(first, after), figures(second, Thresholds()), figures(second, after))
+    return FittedThresholds(
+        after, documents, figures(first, after), figures(second, Thresholds()), figures(second, after)
+    )
 
 
-def cases_of(review: ReviewedDocument) -> list[Case]:
+def cases_of(review: ReviewedDocument) -> list[ReviewedValue]:
     """The document's values that a person decided about; a correction to the same value says that it was right."""
     return [
-        Case(each, each["decision"] == REJECT or each["decision"] == CORRECT and each["corrected"] != each["value"])
+        ReviewedValue(
+            each, each["decision"] == REJECT or each["decision"] == CORRECT and each["corrected"] != each["value"]
+        )
         for each in review.evidence
         if "decision" in each and each["how"] != ABSENT
     ]
 
 
-def figures(cases: Sequence[Case], below: float | Thresholds) -> Figures:
+def figures(cases: Sequence[ReviewedValue], below: float | Thresholds) -> Figures:
     """How well these thresholds flag the wrong values of the cases."""
     flagged = [case.wrong for case in cases if is_doubtful(case.entry, below)]
     return Figures(len(cases), sum(case.wrong for case in cases), len(flagged), sum(flagged))
 
 
-Decided = tuple[ReviewedDocument, list[Case]]
+Decided = tuple[ReviewedDocument, list[ReviewedValue]]
 
 
 def _halves(decided: Sequence[Decided]) -> tuple[list[Decided], list[Decided]]:
@@ -137,11 +141,11 @@ def _halves(decided: Sequence[Decided]) -> tuple[list[Decided], list[Decided]]:
     return first, second
 
 
-def _fitted(cases: Sequence[Case]) -> Thresholds:
+def _fitted(cases: Sequence[ReviewedValue]) -> Thresholds:
     """The common threshold that is best where all fields have it, and then, field by field, the one that is best while
     the others stay as they are."""
     common = _best(cases, NOTHING, Thresholds().common)
-    by_field: dict[str, list[Case]] = defaultdict(list)
+    by_field: dict[str, list[ReviewedValue]] = defaultdict(list)
     for case in cases:
         by_field[field_of(case.entry["pointer"])].append(case)
     own = dict.fromkeys(sorted(name for name, some in by_field.items() if len(some) >= OWN_VALUES), common)
@@ -154,7 +158,7 @@ def _fitted(cases: Sequence[Case]) -> Thresholds:
     return Thresholds(common, {name: each for name, each in own.items() if each != common})
 
 
-def _best(cases: Sequence[Case], others: Figures, default: float) -> float:
+def _best(cases: Sequence[ReviewedValue], others: Figures, default: float) -> float:
     """The threshold of these cases with which they and the others have the best F1: the default, or the lowest that
     does better, of 0 and those half-way between two values' least probabilities."""
     score, threshold = (others + figures(cases, default)).score, default

@@ -26,7 +26,7 @@ Counter = Callable[[Sequence[str]], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Chunk:
+class TextChunk:
     """A passage. ``heading``: the titles above it, joined by " > ". ``first``, ``last``: line (or page) numbers."""
 
     heading: str
@@ -60,10 +60,10 @@ def cut(
     count: Counter = count_words,
     tokens: int = CHUNK_TOKENS,
     overlap: int = OVERLAP_TOKENS,
-) -> list[Chunk]:
+) -> list[TextChunk]:
     """The chunks of a document, none with more than ``tokens`` tokens as ``count`` counts its lines."""
     pieces = _pieces(kind, _short_lines(lines, count, tokens), count)
-    chunks: list[Chunk] = []
+    chunks: list[TextChunk] = []
     current: list[_Piece] = []
     size = 0
     for piece in pieces:
@@ -154,10 +154,10 @@ def _tail(pieces: list[_Piece], overlap: int) -> list[_Piece]:
     return pieces[start:] if start else []
 
 
-def _chunk(pieces: list[_Piece]) -> list[Chunk]:
+def _chunk(pieces: list[_Piece]) -> list[TextChunk]:
     words = [number for number, piece in enumerate(pieces) if piece.line.text.strip()]
     if not words:
         return []
     pieces = pieces[words[0] : words[-1] + 1]
     text = "\n".join(piece.line.text for piece in pieces)
-    return [Chunk(pieces[0].heading, text, pieces[0].line.number, pieces[-1].line.number)]
+    return [TextChunk(pieces[0].heading, text, pieces[0].line.number, pieces[-1].line.number)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapOptionsError
 from ...system.sqlite import Schema, connect, transaction, wrap_sqlite_errors
-from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, Chunk
+from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, TextChunk
 
 if TYPE_CHECKING:
     from numpy import float16
@@ -150,7 +150,7 @@ class IndexFile:
         """The indexed files by path."""
         return {row["path"]: IndexedFile(**row) for row in self._rows("SELECT * FROM files ORDER BY id")}
 
-    def put_file(self, file: IndexedFile, chunks: Sequence[tuple[Chunk, bytes]]) -> None:
+    def put_file(self, file: IndexedFile, chunks: Sequence[tuple[TextChunk, bytes]]) -> None:
         """Add or replace a file with its chunks and their digests; a chunk that was there before keeps its vector, also
         one in another file: it may have been moved. ``file.id`` is not looked at."""
         with self.changing():
@@ -198,7 +198,7 @@ class IndexFile:
         query = """SELECT c.id, w.heading, w.text FROM chunks c JOIN words w ON w.rowid = c.id
                    WHERE c.vector IS NULL ORDER BY c.id LIMIT ?"""
         rows = self._rows(query, (most,))
-        return [(row["id"], Chunk(row["heading"], row["text"], 0, 0).embedded) for row in rows]
+        return [(row["id"], TextChunk(row["heading"], row["text"], 0, 0).embedded) for row in rows]
 
     def put_vectors(self, ids: Sequence[int], vectors: NDArray[float16]) -> None:
         with self.changing():

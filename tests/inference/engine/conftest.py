@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
-from leap_core.inference.engine.request import Finished, Request
+from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.snapshots import SnapshotStore
@@ -75,9 +75,9 @@ def request(ids: list[int], max_tokens: int | None = 16, boundaries: tuple[int, 
     return Request(prompt_of(ids, boundaries), Sampler(options, ids), max_tokens=max_tokens)
 
 
-def finish(sequence: Request) -> tuple[list[int], Finished]:
+def finish(sequence: Request) -> tuple[list[int], SequenceEnd]:
     """All tokens of a submitted request, and how it ended."""
     tokens: list[int] = []
-    while not isinstance(event := sequence.events.get(timeout=60), Finished):
+    while not isinstance(event := sequence.events.get(timeout=60), SequenceEnd):
         tokens.append(event)
     return tokens, event

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from leap_core.inference.engine.request import Embeddings, GivenRows, Prompt, Tokens
+from leap_core.inference.engine.request import Embeddings, GivenRows, PromptTokens, Tokens
 
 
-def prompt_of(ids: Sequence[int], boundaries: Iterable[int] = ()) -> Prompt:
+def prompt_of(ids: Sequence[int], boundaries: Iterable[int] = ()) -> PromptTokens:
     """A prompt of text alone."""
-    return Prompt((Tokens(tuple(ids)),), tuple(boundaries))
+    return PromptTokens((Tokens(tuple(ids)),), tuple(boundaries))
 
 
 def embeddings_of(rows: Any, content_key: bytes) -> Embeddings:

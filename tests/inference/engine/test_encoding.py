@@ -9,7 +9,7 @@ import numpy as np
 
 from leap_core.errors import LeapGenerationError
 from leap_core.inference.engine.batch_plan import Encoder
-from leap_core.inference.engine.request import Embeddings, Prompt, Tokens
+from leap_core.inference.engine.request import Embeddings, PromptTokens, Tokens
 from leap_core.inference.engine.slots import CachedRows, MediaCache
 
 from .prompts import prompt_of
@@ -23,18 +23,18 @@ class Clock:
         return self.now
 
 
-def slot(prompt: Prompt, *, at: int = 0, used: int = 0) -> Any:
+def slot(prompt: PromptTokens, *, at: int = 0, used: int = 0) -> Any:
     return SimpleNamespace(request=SimpleNamespace(prompt=prompt), keys=prompt.keys[:at], last_used=used)
 
 
-def picture(cache: MediaCache, key: bytes, clock: Clock, seconds: float = 1.0, rows: int = 4) -> Prompt:
+def picture(cache: MediaCache, key: bytes, clock: Clock, seconds: float = 1.0, rows: int = 4) -> PromptTokens:
     def encode(threads: int) -> Any:
         clock.now += seconds
         if key == b"broken":
             raise LeapGenerationError("no such pixels")
         return np.full((rows, 2), threads, np.float32)
 
-    return Prompt((Embeddings(rows, key, CachedRows(cache, key, encode)), Tokens((1, 2))))
+    return PromptTokens((Embeddings(rows, key, CachedRows(cache, key, encode)), Tokens((1, 2))))
 
 
 def test_one_is_encoded_and_the_others_get_their_turn() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
-from leap_core.inference.engine.request import Prompt, Tokens, boundaries_of, common_prefix
+from leap_core.inference.engine.request import PromptTokens, Tokens, boundaries_of, common_prefix
 from leap_core.inference.engine.slots import checkpoints_for
 from leap_core.inference.runner import InProcessRunner
 
@@ -56,7 +56,7 @@ def test_rows_of_embeddings_have_keys_of_their_own() -> None:
     one, same, other = (embeddings_of(rows, key).position_keys() for key in (b"a", b"a", b"b"))
     assert one == same and not set(one) & set(other)
     assert all(key < 0 for key in one) and len(set(one)) == 4
-    prompt = Prompt((Tokens((1, 2)), embeddings_of(rows, b"a"), Tokens((3,))))
+    prompt = PromptTokens((Tokens((1, 2)), embeddings_of(rows, b"a"), Tokens((3,))))
     assert len(prompt) == 7 and prompt.embedding_ranges[0][:2] == (2, 6)
 
 

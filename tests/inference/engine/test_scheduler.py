@@ -11,7 +11,7 @@ import pytest
 
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
-from leap_core.inference.engine.request import Prompt, Request, Tokens
+from leap_core.inference.engine.request import PromptTokens, Request, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.model import LlamaModel
 
@@ -243,15 +243,15 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     ids = words(60)
     segments = (Tokens(tuple(ids[:20])), embeddings_of(table[ids[20:50]], b"picture"), Tokens(tuple(ids[50:])))
     sequence = request(ids, max_tokens=8)
-    mixed = Request(Prompt(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
+    mixed = Request(PromptTokens(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
     scheduler = make_scheduler()
     tokens, computed, cached = run(scheduler, mixed)
     assert computed == 60
     assert tokens == run(make_scheduler(), request(ids, max_tokens=8))[0]
-    again = Request(Prompt(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
+    again = Request(PromptTokens(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
     assert run(scheduler, again)[0] == tokens and again.cached >= 35
     other = Request(
-        Prompt((segments[0], embeddings_of(table[ids[20:50]], b"another"), segments[2])),
+        PromptTokens((segments[0], embeddings_of(table[ids[20:50]], b"another"), segments[2])),
         request(ids).sampler,
         max_tokens=1,
     )

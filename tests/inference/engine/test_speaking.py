@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError
-from leap_core.inference.engine.request import Finished, Frame, FrameRows, Prompt, Request, Speech, Tokens, frame_key
+from leap_core.inference.engine.request import (
+    Frame,
+    FrameRows,
+    PromptTokens,
+    Request,
+    SequenceEnd,
+    SpeechWish,
+    Tokens,
+    frame_key,
+)
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.threads import ThreadGovernor
 
@@ -91,11 +100,11 @@ SOURCE = Source()
 
 def speaking(ids: list[int], pattern: str = "ttffft", max_tokens: int = 24, **given: Any) -> Request:
     made = request(ids, max_tokens, **given)
-    made.speech = Speech(SOURCE, Turn(pattern), None, Sound())  # type: ignore[arg-type]
+    made.speech = SpeechWish(SOURCE, Turn(pattern), None, Sound())  # type: ignore[arg-type]
     return made
 
 
-def events(made: Request) -> tuple[list[Event], Finished]:
+def events(made: Request) -> tuple[list[Event], SequenceEnd]:
     return finish(made)  # type: ignore[return-value]
 
 
@@ -115,7 +124,7 @@ def test_sound_is_told_of_each_frame_and_which_is_the_last_before_a_token(
     made = speaking(TEXT, "ttffft", 12)
     make_scheduler().submit(made)
     events(made)
-    assert isinstance(made.speech, Speech) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
+    assert isinstance(made.speech, SpeechWish) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
 
 
 def test_the_choice_of_threads_hears_of_frames_with_all_that_they_take(
@@ -186,7 +195,7 @@ def test_the_next_turn_finds_its_frames_in_memory(make_scheduler: Callable[..., 
     for item in items:
         segments.append(Tokens((item,)) if isinstance(item, int) else FrameRows.of([item], SOURCE))
     segments.append(Tokens((350, 351, 352)))
-    prompt = Prompt(tuple(segments))
+    prompt = PromptTokens(tuple(segments))
     assert prompt.keys[: len(first.target)] == first.target
 
     def second() -> Request:
@@ -248,7 +257,7 @@ def test_a_source_that_fails_takes_its_own_requests_down_alone(
 
     scheduler = make_scheduler()
     broken, text, spoken = speaking(TEXT, "tf"), request(TEXT[:20], 40), speaking(TEXT[:30], "tf")
-    broken.speech = Speech(Broken(), Turn("tf"), None, Sound())  # type: ignore[arg-type]
+    broken.speech = SpeechWish(Broken(), Turn("tf"), None, Sound())  # type: ignore[arg-type]
     for made in (broken, text, spoken):
         scheduler.submit(made)
     _, end = events(broken)
