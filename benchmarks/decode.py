@@ -9,6 +9,7 @@ Each side has a process of its own: two pools of OpenMP threads in one process s
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -64,11 +65,18 @@ def in_a_process(serve: Callable[[Connection, Path, int], None], path: Path, thr
     """Start a side; the function that is returned sends it a text and returns its speed."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    context.Process(target=serve, args=(there, path, threads), daemon=True).start()
+    process = context.Process(target=serve, args=(there, path, threads), daemon=True)
+    process.start()
+    there.close()  # or its end would never be seen
 
     def measure(text: str) -> float:
-        here.send(text)
-        return float(here.recv())
+        try:
+            here.send(text)
+            return float(here.recv())
+        except (EOFError, OSError):
+            process.join()
+            name = serve.__name__.removeprefix("serve_")
+            sys.exit(f"decode.py: the side {name} ended with exit code {process.exitcode}")
 
     measure("warm up")
     return measure

@@ -98,6 +98,14 @@ def test_it_runs_on_a_model_with_a_system_prompt_of_its_own(name, tmp_path):
     assert "| ratio |" in run(name, f"{model} {more}", tmp_path)
 
 
+def test_a_side_that_dies_ends_the_benchmark_in_one_line(tmp_path):
+    code = "import decode; decode.in_a_process(decode.serve_leap, decode.Path('missing.gguf'), 1)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 1 and "decode.py: the side leap ended with exit code 1" in done.stderr
+
+
 def test_a_model_of_the_benchmarks_own_is_made(tmp_path):
     run("make_model", "tiny.gguf", tmp_path)
     assert (tmp_path / "tiny.gguf").stat().st_size < 10_000_000
