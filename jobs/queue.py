@@ -16,16 +16,10 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from huey import Huey, PriorityRedisHuey, SqliteHuey
-from huey.api import TaskWrapper
-from huey.registry import Message
-from huey.serializer import Serializer
-from huey.storage import PostgresStorage, SqliteStorage
 
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.system.addresses import masked, without_secrets_of
@@ -33,6 +27,27 @@ from leap_core.system.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQL
 from leap_core.system.sqlite import Cause, cause_of
 
 from .table.job import KINDS
+
+
+@contextmanager
+def _passing_over(name: str) -> Iterator[None]:
+    """Let nobody import this module, unless it has been imported."""
+    absent = name not in sys.modules
+    if absent:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if absent:
+            del sys.modules[name]
+
+
+with _passing_over("psycopg"):  # huey's storages import it where it is, and it takes a third of a worker's start
+    from huey import Huey, PriorityRedisHuey, SqliteHuey
+    from huey.api import TaskWrapper
+    from huey.registry import Message
+    from huey.serializer import Serializer
+    from huey.storage import PostgresStorage, SqliteStorage
 
 WITHOUT_BELL_SECONDS = 0.05
 """Where there are no named pipes, the queue is looked at this often."""
@@ -288,8 +303,10 @@ def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:
         if url.startswith(REDIS):
             return PriorityRedisHuey(url=url, read_timeout=LISTEN_SECONDS, **settings)
         if url.startswith(POSTGRESQL):
-            from huey import PostgresHuey
+            import psycopg
+            from huey import PostgresHuey, storage
 
+            storage.psycopg = psycopg
             settings |= {"create_tables": False, "connect_timeout": CONNECT_SECONDS, "application_name": "leap queue"}
             return PostgresHuey(dsn=url, read_timeout=POSTGRES_LISTEN_SECONDS, **settings)
     except LeapUnavailableError:

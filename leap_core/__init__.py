@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, cast
 
 from .system import __version__ as __version__
 
@@ -101,15 +101,17 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Door(MetaPathFinder, Loader):
-    """Finds a module of ``_DOORS`` under its other name. It is one module under both."""
+class _Door:
+    """Finds and loads a module of ``_DOORS`` under its other name. It is one module under both. Its bases of
+    ``importlib.abc`` would take a third of the import of this package."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")
         door = next((door for door in sorted(_DOORS, reverse=True) if f"{name}.".startswith(f"{door}.")), None)
         if package != __name__ or door is None:
             return None
-        return ModuleSpec(fullname, self, origin=f"{__name__}.{_DOORS[door]}{name[len(door) :]}", is_package=True)
+        place = f"{__name__}.{_DOORS[door]}{name[len(door) :]}"
+        return ModuleSpec(fullname, cast(Any, self), origin=place, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = import_module(str(spec.origin))

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from leap_core.errors import LeapError
 from leap_core.schemas.json_values import JsonObject
 
 DOWNLOAD, GENERATE, BATCH, QUANTIZE = "download", "generate", "batch", "quantize"
@@ -178,6 +179,12 @@ class Ending:
     state: State
     result: JsonObject | None = None
     error: JsonObject | None = None
+
+
+def error_of(error: LeapError) -> JsonObject:
+    """An error as the table keeps it."""
+    value: JsonObject = {"type": type(error).__name__, "message": error.message}
+    return {**value, "hint": error.hint} if error.hint else value
 
 
 class Fenced(Exception):

@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
-from leap_core.models.digests import ModelDigests
-from leap_core.models.download.downloading import fetch_by_digest
-from leap_core.models.http import DownloadStopped
 from leap_core.system.addresses import without_secrets_of
 from leap_core.system.processes import child_environment, module_command
 
@@ -313,6 +310,9 @@ class ModelFetching:
         self._stop.set()
 
     def _run(self, digest: str, origin: str) -> None:
+        from leap_core.models.download.downloading import fetch_by_digest
+        from leap_core.models.http import DownloadStopped
+
         self._not_before[digest] = time.monotonic() + AGAIN_SECONDS
         try:
             fetch_by_digest(digest, origin, os.environ, stop=self._stop, on_begin=_log_beginning)
@@ -335,6 +335,8 @@ class ModelsAtHand:
     """``names``: the models by SHA-256, as references of this machine. ``origins``: where they came from."""
 
     def __init__(self, configuration: JobsConfiguration) -> None:
+        from leap_core.models.digests import ModelDigests  # here, because few workers share a server
+
         self._digests = ModelDigests(configuration.directories)
         self.names: dict[str, str] = {}
         self.origins: dict[str, str] = {}

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leap_core.batch.answering import Runner
 from leap_core.conversation.logged_runner import logged
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
@@ -24,9 +23,12 @@ from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
-from .tasks import OpenModel, batch, generate
+from .tasks import OpenModel, generate
 from .work_table import WorkerCalls, carried_tables
 from .worker_log import log
+
+if TYPE_CHECKING:
+    from leap_core.batch.answering import Runner
 
 
 class Models:
@@ -79,13 +81,13 @@ class ModelWork:
         opening: Callable[..., Runner] = partial(_open_logged, host=host, variables=variables, kind=job.kind)
         if job.parameters.get("embeds"):
             opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
-        if job.kind == SHARD:
-            from .tasks import shard
+        if job.kind in (BATCH, SHARD):
+            from .batch_tasks import batch, shard  # here, because every process of a model would pay for it
 
+            if job.kind == BATCH:
+                return partial(batch, open_model=opening)
             load = partial(self._models.lend, open_model=opening)
             return partial(shard, rows=self._rows, load=load)
-        if job.kind == BATCH:
-            return partial(batch, open_model=opening)
         return partial(generate, load=partial(self._models.lend, open_model=opening))
 
 

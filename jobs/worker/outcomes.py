@@ -11,11 +11,10 @@ from leap_core import errors
 from leap_core.schemas.json_values import JsonObject
 
 from ..table.claims import LONGEST_BACK_OFF_SECONDS
-from ..table.job import Claim, Ending, Fenced, Job, State
+from ..table.job import Claim, Ending, Fenced, Job, State, error_of
 from ..table.table import Table
 from .attempt import Attempt
 from .model_processes import ProcessEnd
-from .tasks import error_of
 from .worker_log import log_traceback
 
 FIRST_BACK_OFF_SECONDS = 1.0

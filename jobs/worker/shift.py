@@ -25,7 +25,6 @@ from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .model_processes import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
-from .tasks import download, quantize
 from .work_table import Carrier
 from .worker_log import bound_log, log
 
@@ -424,12 +423,15 @@ class Shift:
             self._table.requeue(Claim(job.id, job.attempt, self._owner), interrupted=True)
 
     def _work(self, job: Job) -> None:
+        if job.kind in (GENERATE, BATCH, SHARD):
+            self._run_in_process(job)
+            return
+        from .tasks import download, quantize  # here, because every worker's start would pay for it
+
         if job.kind == DOWNLOAD:
             self._run_here(job, partial(download, configuration=self._configuration))
         elif job.kind == QUANTIZE:
             self._run_here(job, quantize)
-        elif job.kind in (GENERATE, BATCH, SHARD):
-            self._run_in_process(job)
 
     def _run_here(self, job: Job, task: Callable[[Attempt], Ending]) -> None:
         attempt = self._attempts.begin(job)

@@ -1,4 +1,4 @@
-"""What the kinds of jobs do: a few lines each around leap_core.
+"""What the kinds of jobs do, batches aside: a few lines each around leap_core.
 
 A task works on one attempt and returns how it ended, or raises. It stops soon after ``attempt.stop`` is set, and keeps
 what there is by then.
@@ -6,48 +6,38 @@ what there is by then.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_core.batch.answering import answering
-from leap_core.batch.input.line_index import LineIndex
-from leap_core.batch.journal.line_result import Result
-from leap_core.batch.run import result_of
-from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.generator import require_voice
 from leap_core.conversation.messages import ChatMessage, Speech, messages_from_json
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.conversation.runner import ModelRunner
-from leap_core.errors import LeapError, LeapJobError, LeapUnsupportedMediaError
+from leap_core.errors import LeapUnsupportedMediaError
 from leap_core.inference.speech.spoken_file import SpokenFile
-from leap_core.models.conversion.child import Stopped
-from leap_core.models.conversion.quantizing import Making, Quantized, QuantizeWork
-from leap_core.models.http import DownloadStopped
 from leap_core.schemas.json_values import JsonObject
-from leap_core.system.addresses import shown
-from leap_core.tasks.transcription import Transcribed
 
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
-from ..table.batch_rows import BatchLine, BatchRows, StoredResult
-from ..table.job import Ending, Fenced, State
+from ..table.job import Ending, State
 from .attempt import Attempt
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
-    from leap_core.batch.checking import CheckedBatch
+    from leap_core.models.conversion.quantizing import Quantized
+    from leap_core.tasks.transcription import Transcribed
 
 
 def quantize(attempt: Attempt) -> Ending:
     """Make all types. An attempt begins anew what another one left, but for types that are whole."""
+    from leap_core.models.conversion.child import Stopped
+    from leap_core.models.conversion.quantizing import Making, QuantizeWork
 
     def on_step(what: str, unit: str, done: int, total: int) -> None:
         attempt.progress({"done": done, "total": total, "unit": f"{unit} ({what})"})
@@ -130,6 +120,7 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
         Planned,
         Progress,
     )
+    from leap_core.models.http import DownloadStopped
 
     parameters = confined(attempt.job, configuration).parameters
     variables = variables_of(parameters)
@@ -226,210 +217,3 @@ def _transcribe(attempt: Attempt, load: Load) -> Ending:
 
 def _of_pieces(done: int, total: int) -> JsonObject:
     return {"done": done, "total": total, "unit": "pieces"}
-
-
-def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
-    """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
-    from leap_core.batch.checking import check_batch
-    from leap_core.batch.settings import BatchSettings
-
-    parameters = attempt.job.parameters
-    settings = BatchSettings.from_json(parameters["batch"])
-    variables = variables_of(parameters)
-    checked = check_batch(
-        settings,
-        default_model=parameters.get("default_model"),
-        variables=variables,
-        cwd=Path(parameters["cwd"]),
-    )
-    with checked:
-        load = partial(_opened, attempt, checked, settings, variables, open_model)
-        return _run_batch(attempt, settings, checked, load)
-
-
-class _StoppedError(Exception):
-    """The attempt was to stop while it waited."""
-
-
-def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, load: Callable[[], Runner]) -> Ending:
-    from leap_core.batch.run import Progress
-
-    for problem in checked.problems:
-        attempt.note(f"{problem}; left out")
-    last = 0.0
-    waits = False
-
-    def wait() -> None:
-        nonlocal waits
-        if not waits:
-            attempt.note(f"waiting for another batch that writes to {shown(settings.output)}")
-        waits = True
-        if attempt.stop.is_set():
-            raise _StoppedError
-
-    def take(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PROGRESS_SECONDS or progress.finished == progress.total:
-            last = now
-            attempt.progress(_of_batch(progress))
-
-    journal = None
-    try:
-        journal = settings.open_journal(wait)
-        prepared = checked.open(journal, print, take, run_id=attempt.job.id, while_waiting=wait)
-        ended = prepared.run(load, attempt.stop)
-    except _StoppedError:
-        return Ending(State.CANCELLED)
-    except OSError as error:
-        message = f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}"
-        raise LeapError(message, hint=f"make room, then: leap jobs retry {attempt.job.id}") from None
-    finally:
-        if journal is not None:
-            journal.close()
-    kept = "kept_output" in attempt.job.parameters
-    result = {"output": None if kept else settings.output, **_of_batch(ended), "skipped": checked.problem_count}
-    attempt.progress(_of_batch(ended))
-    place = (
-        f"leap jobs output {attempt.job.id} prints the results"
-        if kept
-        else f"the results are in {shown(settings.output)}"
-    )
-    attempt.note(
-        f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
-        f"{place}"
-    )
-    if ended.remark:
-        attempt.note(ended.remark)
-    if ended.stopped:
-        return Ending(State.CANCELLED, result)
-    if ended.failed:
-        again = f"leap jobs retry {attempt.job.id} tries them again"
-        failure = LeapJobError(f"{ended.failed} of {ended.total} lines failed", hint=again)
-        return Ending(State.FAILED, result, error_of(failure))
-    return Ending(State.SUCCEEDED, result)
-
-
-def _opened(
-    attempt: Attempt,
-    checked: CheckedBatch,
-    settings: BatchSettings,
-    variables: Mapping[str, str],
-    open_model: OpenModel,
-) -> Runner:
-    if settings.escalate_to is not None:
-        from leap_core.batch.escalation import EscalatingRunner, When
-
-        near = open_model(checked.model, settings.loading_options())
-        far = open_model(settings.escalate_to, ModelLoadingOptions())
-        assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
-        name = settings.escalate_to
-        when = When.parse(settings.when, settings.check)
-        return EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
-    if settings.on is None:
-        return open_model(checked.model, settings.loading_options())
-    from leap_core.batch.clusters.opening import open_on_cluster
-
-    return open_on_cluster(checked, settings, variables=variables)
-
-
-def error_of(error: LeapError) -> JsonObject:
-    """An error as the table keeps it."""
-    value: JsonObject = {"type": type(error).__name__, "message": error.message}
-    return {**value, "hint": error.hint} if error.hint else value
-
-
-def _of_batch(progress: object) -> Mapping[str, object]:
-    from leap_core.batch.run import Progress
-
-    assert isinstance(progress, Progress)
-    return {
-        "done": progress.finished,
-        "total": progress.total,
-        "unit": "lines",
-        "succeeded": progress.succeeded,
-        "failed": progress.failed,
-        "reused": progress.reused,
-        "lines_per_second": round(progress.lines_per_second, 2),
-        "tokens_per_second": round(progress.tokens_per_second, 1),
-        "eta": progress.eta,
-    }
-
-
-WRITE_SECONDS = 0.25
-"""How long a result may wait for others before it is stored."""
-
-
-class StoredLines(LineIndex):
-    """Lines that came from rows, as the threads that answer them read lines."""
-
-    def __init__(self, lines: list[BatchLine], rows: BatchRows, batch: str) -> None:
-        self._lines = lines  # there is no file, and so nothing of what the base class holds
-        self._rows, self._batch = rows, batch
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def raw(self, n: int) -> bytes:
-        raw = self._lines[n].raw
-        return self._rows.raw(self._batch, self._lines[n].number) if raw is None else raw
-
-    def number(self, n: int) -> int:
-        return self._lines[n].number
-
-    def digest(self, n: int) -> str:
-        return self._lines[n].digest
-
-
-class ShardResults:
-    """Stores the results of one shard, several in one transaction."""
-
-    def __init__(self, attempt: Attempt, rows: BatchRows, batch: str, total: int, answered: int) -> None:
-        self._attempt, self._rows, self._batch = attempt, rows, batch
-        self._progress = {"done": answered, "total": total, "unit": "lines"}
-        self._held: list[StoredResult] = []
-        self._written = time.monotonic()
-
-    def add(self, line: BatchLine, result: Result) -> None:
-        """Store a result a moment later. Raises Fenced."""
-        tokens = result.completion_tokens
-        self._held.append(StoredResult(line.number, line.key, result.succeeded, tokens, result.to_json()))
-        self._progress["done"] = int(str(self._progress["done"])) + 1
-        if time.monotonic() - self._written >= WRITE_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Store what is held back. Raises Fenced."""
-        if not self._held:
-            return
-        try:
-            cancelled = self._rows.write(self._attempt.claim, self._batch, self._held, dict(self._progress))
-        except Fenced:
-            self._attempt.end(lost=True)
-            raise
-        self._held = []
-        self._written = time.monotonic()
-        if cancelled:
-            self._attempt.end(cancelled=True)
-
-
-def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
-    """Answer the lines of the shard that have no result yet."""
-    parameters = attempt.job.parameters
-    batch = str(attempt.job.parent)
-    first, last = int(parameters["first"]), int(parameters["last"])
-    settings = BatchSettings.from_json({**parameters["batch"], "source": "-"})
-    lines = rows.missing(batch, first, last)
-    if not lines:
-        return Ending(State.SUCCEEDED)
-    stored = StoredLines(lines, rows, batch)
-    results = ShardResults(attempt, rows, batch, int(parameters["count"]), int(parameters["count"]) - len(lines))
-    with load(parameters["model"], settings.loading_options()) as runner:
-        work = ((n, stored) for n in range(len(lines)))
-        answered = 0
-        with answering(runner, settings.reader(), settings.concurrency, attempt.stop) as answers:
-            for n, custom_id, outcome in answers.answers(work, len(lines)):
-                results.add(lines[n], result_of(outcome, lines[n].key, custom_id, runner.model_id))
-                answered += 1
-        results.flush()
-    return Ending(State.SUCCEEDED if answered == len(lines) else State.CANCELLED)

@@ -50,9 +50,9 @@ def _of_sessions(env: Environment, names: Sequence[str]) -> Iterator[dict[str, A
 
 
 def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    from leap_core.conversation.logged_runner import log_file
     from leap_core.conversation.prompt_log import PromptLog
     from leap_core.evaluation.cases import case_of_entry
+    from leap_core.system.configuration import log_file
 
     path = log_file(env.directories)
     if not path.exists():

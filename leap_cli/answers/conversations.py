@@ -182,9 +182,9 @@ def _of_sessions(env: Environment, training: Training, functions: Sequence[LeapF
 
 
 def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
-    from leap_core.conversation.logged_runner import log_file
     from leap_core.conversation.prompt_log import PromptLog
     from leap_core.evaluation.training import of_entry
+    from leap_core.system.configuration import log_file
 
     if log_file(env.directories).is_file():
         with PromptLog(log_file(env.directories)) as log:

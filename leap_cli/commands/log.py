@@ -201,7 +201,7 @@ def search(
 @click.pass_obj
 def status(env: Environment, /, format: str) -> ExitCode:
     """Tell whether prompts are logged, in which file, and how many are there."""
-    from leap_core.conversation.logged_runner import log_file, log_is_on
+    from leap_core.system.configuration import log_file, log_is_on
 
     output = Output(env, format)
     file = log_file(env.directories)
@@ -261,8 +261,8 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
 
 def _log(env: Environment) -> PromptLog | None:
     """The log; None where nothing was ever logged."""
-    from leap_core.conversation.logged_runner import log_file
     from leap_core.conversation.prompt_log import PromptLog
+    from leap_core.system.configuration import log_file
 
     file = log_file(env.directories)
     return PromptLog(file) if file.is_file() else None
@@ -282,7 +282,7 @@ def _entry(env: Environment, id: int | None) -> Entry:
 
 
 def _nothing(env: Environment, whole: int) -> str:
-    from leap_core.conversation.logged_runner import log_is_on
+    from leap_core.system.configuration import log_is_on
 
     if whole:
         return "nothing that was logged is of this kind"
@@ -292,7 +292,7 @@ def _nothing(env: Environment, whole: int) -> str:
 
 
 def _turn(env: Environment, *, on: bool) -> ExitCode:
-    from leap_core.conversation.logged_runner import log_file
+    from leap_core.system.configuration import log_file
 
     from ..config.settings import set_value
 

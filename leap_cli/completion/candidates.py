@@ -305,7 +305,7 @@ def _aliases(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.reference import read_aliases
+    from leap_core.models.endpoints import read_aliases
 
     return read_aliases(env.directories.config_file)
 

@@ -21,10 +21,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +90,16 @@ class NamedFiles:
 
     def unknown(self, env: Environment, name: str) -> click.UsageError:
         """What to say of a name that no file has."""
+        from difflib import get_close_matches
+
         near = get_close_matches(name, self.names(env), 1)
         meant = f"did you mean {near[0]}?" if near else f"{self.command} list shows those there are"
         return click.UsageError(f"there is no {self.kind} {name!r}; {meant}")
 
     def is_misspelt(self, env: Environment, name: str) -> bool:
         """Whether a word is nearly the name of a file."""
+        from difflib import get_close_matches
+
         return bool(get_close_matches(name, self.names(env), 1, 0.75))
 
     def _is_name(self, name: str) -> bool:
@@ -143,6 +145,8 @@ class PromptTemplate:
         known = (*self.declared, *self.undeclared)
         for name in values:
             if name not in known:
+                from difflib import get_close_matches
+
                 near = get_close_matches(name, known, 1)
                 there = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
                 raise click.UsageError(f"the template {self.name} has no variable {name!r}; {there}")
@@ -283,6 +287,8 @@ def edit_file(env: Environment, file: Path, check: Callable[[str, str], object],
     before = file.read_text("utf-8", "replace") if file.is_file() else beginning
     draft = file.with_name(f".{file.stem}-{os.getpid()}{file.suffix}")
     replace_text(draft, before)
+    import subprocess  # here, because every prompt would pay for it
+
     editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
     try:
         code = subprocess.run([*shlex.split(editor), str(draft)], check=False).returncode

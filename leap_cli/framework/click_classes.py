@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -372,6 +371,8 @@ class CommandTable(LeapGroup):
 
     def _looks_like_no_command(self, word: str) -> bool:
         """Whether a word is neither a mistyped command nor another program's verb: beside an option it is a prompt."""
+        from difflib import get_close_matches  # here, because every start would pay for it
+
         return word not in self.pointers.get("", {}) and not get_close_matches(word.lower(), self.table, cutoff=0.75)
 
     def _check_first_word(self, args: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -126,6 +125,8 @@ def _system_message(failure: OSError) -> str:
 def _keep_traceback(failure: BaseException, env: Environment) -> str:
     text = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
     name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    import tempfile
+
     places = [Path(tempfile.gettempdir())]
     with suppress(errors.LeapError):
         places.insert(0, env.directories.logs)

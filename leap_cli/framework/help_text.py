@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +35,8 @@ class HelpFormatter(click.HelpFormatter):
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
         if width is None:
+            import shutil  # here, because every start would pay for it
+
             width = max(min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2, NARROWEST)
         super().__init__(indent_increment, width, max_width)
 

@@ -5,8 +5,6 @@ Four formats: text for people, json (one document), jsonl (one object a line), q
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -25,9 +23,7 @@ DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that turn the direction of others, so that a text looks like another one."""
 
-CONTROLS = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160), *DIRECTIONS) if chr(code) not in "\n\t"
-}
+CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160), *DIRECTIONS) if chr(code) not in "\n\t"}
 """What a model's text must not do to a terminal: move its cursor, change its title, hide what is written."""
 
 
@@ -182,7 +178,7 @@ def table_lines(
 
 def one_line(text: str) -> str:
     """The text on one line, without control characters that a file name may have carried in."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 def printable(text: str) -> str:
@@ -204,6 +200,8 @@ def _cell(value: object) -> str:
 
 def _json(value: object, *, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
     """A line or lines of JSON, without characters that control a terminal."""
+    import json  # here, because help would pay for it
+
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return text.translate(ESCAPED_CONTROLS) + "\n"
 
@@ -259,6 +257,7 @@ def page_opener(env: Environment) -> Iterator[Callable[[str], None]]:
     program is started with can be read by others."""
 
     def open_page(address: str) -> None:
+        import tempfile  # here, because every start would pay for it
         import webbrowser
 
         private = using.enter_context(tempfile.TemporaryDirectory(dir=env.directories.run, prefix="page-"))

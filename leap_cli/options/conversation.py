@@ -51,7 +51,6 @@ class SessionChoice:
         """The session that is continued or begun. Raises LeapSessionError where there is none to continue, and
         LeapError when the file of sessions cannot be used although it was asked for."""
         from leap_core.conversation.recorder import SessionRecorder
-        from leap_core.system.sqlite import has_tables
 
         required = self.continues or bool(self.save)
         recorder = SessionRecorder(env.directories.sessions_file, Output(env).warning, self.name, required)
@@ -62,6 +61,8 @@ class SessionChoice:
             if self.continues:
                 recorder.resume(last=self.continue_last)
         except LeapError as error:
+            from leap_core.system.sqlite import has_tables
+
             recorder.close()
             # Without any session to continue, the answer is worth more than its being kept.
             if required and (self.continue_last or has_tables(recorder.file)):

@@ -478,8 +478,10 @@ def configured_model(env: Environment) -> str | None:
 
 def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
     """The runner, with what is asked of it in the log where the user wants that."""
-    from leap_core.conversation.logged_runner import log_is_on, logged
+    from leap_core.system.configuration import log_is_on
 
     if not log_is_on(env.directories, env.variables):
         return runner
+    from leap_core.conversation.logged_runner import logged
+
     return logged(runner, command, env.directories, env.variables, Output(env).warning)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from ..conversation.calls import LeapFunction
 from ..conversation.embedding import EmbeddingRunner
-from ..conversation.generator import Generation
+from ..conversation.generator import Generation, wanting_whole
 from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, GenerationFinishReason
@@ -306,7 +306,8 @@ class AnsweringThreads:
             if not self._pace.wait(self._leaving) or self._ending():
                 return None
             try:
-                return self._runner.start(messages, functions, options)
+                with wanting_whole():
+                    return self._runner.start(messages, functions, options)
             except LeapQueueFullError:
                 if self._leaving.wait(QUEUE_SECONDS) or self._ending():
                     return None

@@ -223,6 +223,25 @@ def check_wanted() -> None:
         raise LeapGenerationError("the request was given up")
 
 
+_is_whole: ContextVar[bool] = ContextVar("is_whole", default=False)
+
+
+@contextmanager
+def wanting_whole() -> Iterator[None]:
+    """Within the block answers are started whose reader waits for their end: a model elsewhere sends such a one in one
+    piece."""
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
+
+def is_whole_wanted() -> bool:
+    """Whether the reader of an answer that is started now waits for its end alone."""
+    return _is_whole.get()
+
+
 @dataclass(frozen=True, eq=False)
 class HiddenStates:
     """The output of a model's last layer for each token of a text, normalised as the model does before its vocabulary.

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import LeapError, LeapGenerationError, LeapSerializationError
-from ..system.configuration import read_table
+from ..errors import LeapError, LeapGenerationError
+from ..system.configuration import log_file, log_is_on
 from ..system.directories import Directories
 from .generator import Functions, Generation, MaybeOptions, Messages
 from .prompt_log import Entry, entry_of, made_by, text_entry
@@ -158,25 +158,6 @@ class _LoggedGeneration(Generation):
         entry, self._entry = self._entry, None
         if entry is not None:
             self._log.add(entry)
-
-
-FILE = "log.db"
-TRUE = ("true", "1", "yes", "on", "t", "y")
-
-
-def log_file(directories: Directories) -> Path:
-    """Where the log is, if there is one."""
-    return directories.data / FILE
-
-
-def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
-    """Whether prompts are logged now; not where the configuration cannot be read."""
-    if variables.get("LEAP_LOG"):
-        return variables["LEAP_LOG"].strip().lower() in TRUE
-    try:
-        return read_table(directories.config_file).get("log") is True
-    except LeapSerializationError:
-        return False
 
 
 def logged(

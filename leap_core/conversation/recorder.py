@@ -19,13 +19,12 @@ from ..errors import (
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse
-from .sessions import UNMARKED, Mark
 from .streams import PassingStream
 
 if TYPE_CHECKING:
     from .conversation import Conversation
     from .runner import ModelRunner
-    from .sessions import Session, SessionStore
+    from .sessions import Mark, Session, SessionStore
     from .streams import Stream
 
 SHORTEST_OF_ID = 4
@@ -212,6 +211,8 @@ class SessionRecorder:
         ``finish``: why the model ended the new answers; None where it is not known to have written them."""
         if self._store is None:
             return
+        from .sessions import UNMARKED, Mark  # here, because most answers are kept in no session
+
         mark = UNMARKED if finish is None else Mark(finish.value)
         try:
             if list(history[: len(self._kept)]) != self._kept:
@@ -244,7 +245,7 @@ class SessionRecorder:
             raise LeapSessionError("there is no answer yet that could be rated")
         self._store.rate(self._id, rating)
 
-    def _append(self, store: SessionStore, message: ChatMessage, mark: Mark = UNMARKED) -> None:
+    def _append(self, store: SessionStore, message: ChatMessage, mark: Mark | None = None) -> None:
         store.append(self._begun(store), message, mark)
         self._written += 1
 

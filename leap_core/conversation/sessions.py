@@ -284,8 +284,9 @@ class SessionStore:
                 self.check_name(name)
             return session or self._insert(model, name)
 
-    def append(self, id: str, message: ChatMessage, mark: Mark = UNMARKED) -> None:
+    def append(self, id: str, message: ChatMessage, mark: Mark | None = None) -> None:
         """Add a message at the end."""
+        mark = mark or UNMARKED
         with self._transaction():
             self._existing(id)
             rows = self._rows("SELECT COALESCE(MAX(number) + 1, 0) AS next FROM messages WHERE session=?", (id,))

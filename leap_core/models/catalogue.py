@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ class Catalogue:
     @staticmethod
     def load(config: Path | None = None) -> Catalogue:
         """The shipped catalogue and the user's, ``config/catalogue.json``. Raises LeapSerializationError for that."""
-        shipped = files(__package__).joinpath("catalogue.json").read_bytes()
+        shipped = Path(__file__).with_name("catalogue.json").read_bytes()
         entries = parse_catalogue(shipped, "catalogue.json")
         own = config / "catalogue.json" if config else None
         if own is not None and own.is_file():

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
-from leap_core.models.reference import BUILTINS, origin_of
+from leap_core.models.endpoints import BUILTINS
+from leap_core.models.reference import origin_of
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import InstalledModel, Store
 from leap_core.system.directories import Directories

@@ -1,4 +1,4 @@
-"""How a model is named: the grammar of references, and the user's own names.
+"""How a model is named: the grammar of references.
 
 builtin  builtin-vl  builtin-audio  …        the small models that leap brings along
     ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
@@ -10,9 +10,6 @@ builtin  builtin-vl  builtin-audio  …        the small models that leap brings
     https://… or file://…                        a GGUF or a manifest by URL
 
 Knows names only; whether they exist is asked elsewhere.
-
-[aliases]
-coder = "LFM2.5-1.2B-Instruct:Q8_0"
 """
 
 from __future__ import annotations
@@ -21,51 +18,16 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
 from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
-from ..system.configuration import read_table
 from .catalogue import Catalogue, CatalogueEntry
+from .endpoints import BUILTINS, expand
 from .manifest import path_of_file_url
 from .store import InstalledModel
-
-NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")
-ENDINGS = (".gguf", ".json", ".bundle")
-BUILTINS = ("builtin", "builtin-vl", "builtin-audio", "builtin-embed")
-"""The models that leap brings along: one that reads, one that sees, one that hears, one that embeds."""
-
-
-def read_aliases(file: Path) -> dict[str, str]:
-    """The aliases in config.toml, by their names in lower case. What is no alias, or no file, gives none: those who
-    change the file hear what is wrong with it."""
-    with suppress(LeapSerializationError):
-        table = read_table(file).get("aliases")
-        if isinstance(table, dict):
-            return {name.lower(): model for name, model in table.items() if isinstance(model, str) and model}
-    return {}
-
-
-def check_alias(name: str, model: str) -> None:
-    """Raises LeapOptionsError for a name that would be read as a path or a reference, and for an empty model."""
-    if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() in BUILTINS:
-        raise LeapOptionsError("alias", f"{name!r} cannot be a model's name: letters, digits and .+-_ only")
-    if not model.strip():
-        raise LeapOptionsError("alias", f"{name!r} must stand for a model")
-
-
-def expand(reference: str, quantization: str | None, aliases: Mapping[str, str]) -> tuple[str, str | None]:
-    """The reference that an alias means, and the quantization that was asked for beside it. Anything else is
-    returned as it is; an alias of an alias is not looked up."""
-    name, colon, after = reference.strip().partition(":")
-    model = aliases.get(name.lower())
-    if model is None or (colon and "/" in after):
-        return reference, quantization
-    return model, after if colon and quantization is None else quantization
-
 
 BUILTIN = "builtin"
 MODEL_ENDINGS = (".gguf", ".json", ".bundle")

@@ -25,11 +25,10 @@ from ..inference.gguf.file_names import (
 )
 from ..system.addresses import masked
 from ..system.directories import Directories
-from .endpoints import find_endpoint
+from .endpoints import BUILTINS, expand, find_endpoint, read_aliases
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
 from .reference import (
-    BUILTINS,
     Builtin,
     CatalogueName,
     HubFile,
@@ -39,9 +38,7 @@ from .reference import (
     Repository,
     Url,
     bundle_refused,
-    expand,
     parse_reference,
-    read_aliases,
 )
 from .store import InstalledModel, Store, identity_of
 

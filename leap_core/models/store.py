@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -278,6 +277,8 @@ def _drop_if_empty(directory: Path) -> None:
 def delete(path: Path) -> None:
     """Remove a file, a link or a directory with all that is in it; nothing where it is gone."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -310,6 +311,8 @@ def free_space(path: Path) -> int:
     """Bytes that may still be written where ``path`` is or will be."""
     while not path.exists():
         path = path.parent
+    import shutil
+
     return shutil.disk_usage(path).free
 
 

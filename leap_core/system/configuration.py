@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LeapOptionsError, LeapSerializationError
+from .directories import Directories
 
 _tables: dict[Path, tuple[object, dict[str, Any]]] = {}
 """The file of each path as it was last read: what tells that it has changed, and its tables."""
@@ -179,6 +180,24 @@ def offline(path: Path, variables: Mapping[str, str]) -> str | None:
     if variable:
         return "$LEAP_OFFLINE" if variable.lower() not in ("0", "false", "no", "off") else None
     return f"offline = true in {path}" if _given(path, "offline").get("offline") else None
+
+
+TRUE = ("true", "1", "yes", "on", "t", "y")
+
+
+def log_file(directories: Directories) -> Path:
+    """Where the log of prompts is, if there is one."""
+    return directories.data / "log.db"
+
+
+def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
+    """Whether prompts are logged now; not where the configuration cannot be read."""
+    if variables.get("LEAP_LOG"):
+        return variables["LEAP_LOG"].strip().lower() in TRUE
+    try:
+        return read_table(directories.config_file).get("log") is True
+    except LeapSerializationError:
+        return False
 
 
 def read_job_settings(path: Path) -> JobSettings:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -116,6 +114,8 @@ def cannot_write(path: Path, error: OSError) -> LeapError:
 
 def hash_file(path: Path) -> str:
     """The SHA-256 of a file, in hex."""
+    import hashlib  # here, because every start would pay for it
+
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1024 * 1024):
@@ -171,6 +171,8 @@ def _reflink(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
+    import shutil
+
     shutil.copyfile(source, target)
     with target.open("r+b") as file:  # on Windows only a file that may be written is brought to the disk
         os.fsync(file.fileno())

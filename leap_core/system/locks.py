@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -84,6 +83,8 @@ def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[
             raise Busy(path)
         if while_waiting is not None:
             while_waiting()
+        import random  # here, because every start would pay for it
+
         time.sleep(poll * random.uniform(0.5, 1))  # two who look again and again must not meet again and again
 
 

@@ -67,3 +67,19 @@ def test_start_up_imports_nothing_heavy(arguments, unwanted):
     if sys.version_info < (3, 11):  # there click imports uuid, that platform, and that subprocess
         names.discard("subprocess")
     assert not names & unwanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        (
+            "jobs.worker.worker",
+            {"psycopg.pq", "asyncio", "leap_core.batch.run", "leap_core.models.hub", "leap_core.opening"},
+        ),
+        ("jobs.worker.model_work", {"huey", "psycopg.pq", "asyncio", "leap_core.batch.run", "leap_core.models.hub"}),
+    ],
+)
+def test_what_a_job_waits_for_imports_only_what_every_job_needs(module, unwanted):
+    names = imported("-c", f"import {module}")
+    assert module in names and not names & (unwanted | {"numpy", "llama_cpp", "jsonschema"})

@@ -10,7 +10,7 @@ from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, Leap
 from leap_core.inference.gguf.tensor_types import KNOWN, architecture_in
 from leap_core.inference.llama.library import library
 from leap_core.models.catalogue import Catalogue
-from leap_core.models.reference import check_alias
+from leap_core.models.endpoints import check_alias
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
 from leap_core.testing.hub import FakeHub

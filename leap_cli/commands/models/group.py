@@ -288,7 +288,7 @@ def _runs(header: GGUFHeader) -> str:
 
 def _called(env: Environment) -> dict[str, list[str]]:
     """The aliases of installed models, and ``default``, by the model's name."""
-    from leap_core.models.reference import read_aliases
+    from leap_core.models.endpoints import read_aliases
     from leap_core.models.resolving import find_local
 
     from ...framework.error_boundary import outcome_of

@@ -42,7 +42,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
     MODEL is any reference: an installed model, one of the catalogue with a quantization, a repository, or a file. An
     alias overrides an installed model of the same name.
     """
-    from leap_core.models.reference import check_alias
+    from leap_core.models.endpoints import check_alias
 
     output = Output(env, format)
     names = _written(env)

@@ -31,6 +31,7 @@ from ...system.files import hash_file, place, sync_directory
 from ...system.locks import locked
 from ..catalogue import Catalogue
 from ..digests import ModelDigests
+from ..endpoints import read_aliases
 from ..http import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy, Web
 from ..hub import Hub
 from ..hub_settings import HubSettings
@@ -43,7 +44,6 @@ from ..reference import (
     Reference,
     Repository,
     parse_reference,
-    read_aliases,
     read_origin,
 )
 from ..resolving import LocalModel, resolve_local

@@ -118,6 +118,11 @@ def _parameters(options: GenerationOptions) -> JsonObject:
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
+def in_one_piece(body: JsonObject) -> JsonObject:
+    """A request whose answer is not streamed."""
+    return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+
+
 def _response_format(schema: str) -> JsonObject:
     if schema == ANY_OBJECT:
         return {"type": "json_object"}

@@ -73,6 +73,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ENCODINGS = {"": None, "identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15}
 """Encodings of HTTP that are read, as zlib's window bits."""
 END_SECONDS = 5.0
+WHOLE_SILENCES = 2
+"""An answer in one piece may take so many silences."""
 REDIRECTS = (301, 302, 303, 307, 308)
 STREAM, JSON = "text/event-stream", "application/json"
 
@@ -155,7 +157,7 @@ class Connection:
             async with self._ready().stream(method, url, content=content, headers=self._headers) as answer:
                 data = await self._bounded(answer, LONGEST_EVENT if answer.status_code == 200 else MOST_OF_ERROR)
         except httpx.HTTPError as error:
-            raise self._in_words(error, 1) from None
+            raise self._in_words(error, 1, self.patience.silence) from None
         if answer.status_code != 200:
             raise self.words.of_refusal(Refusal(answer.status_code, answer.reason_phrase, answer.headers, data))
         try:
@@ -212,7 +214,8 @@ class Connection:
                 after = refusal.after if refusal.status in PASSING else None
                 reason = refusal.line
             except httpx.HTTPError as failure:
-                error, after, reason = self._in_words(failure, tries), None, type(failure).__name__
+                error = self._in_words(failure, tries, self._silence(body))
+                after, reason = None, type(failure).__name__
             except LeapEndpointError as failure:
                 error, after, reason = failure, None, "broken off"
             failures += 1
@@ -224,8 +227,12 @@ class Connection:
             on_again(reason)
             await asyncio.sleep(self.patience.wait(failures) if after is None else after)
 
-    def _in_words(self, error: Exception, tries: int) -> LeapEndpointError:
-        return self.words.of_exception(error, self.patience.connect, self.patience.silence, tries)
+    def _silence(self, body: JsonObject) -> float:
+        """How long nothing may come of an answer; one in one piece is silent while it is made."""
+        return self.patience.silence * (1 if "stream" in body else WHOLE_SILENCES)
+
+    def _in_words(self, error: Exception, tries: int, silence: float) -> LeapEndpointError:
+        return self.words.of_exception(error, self.patience.connect, silence, tries)
 
     def _substitute(self, refusal: Refusal, body: JsonObject) -> bool:
         """Say in another way what this endpoint does not know; whether there was anything to change."""
@@ -260,11 +267,13 @@ class Connection:
         self._apply_substitutes(body)
         content = _encoded(body)
         for _ in range(MOST_REDIRECTS):
-            async with self._ready().stream("POST", url, content=content, headers=self._headers) as answer:
+            client = self._ready()
+            timeout = httpx.Timeout(self._silence(body), connect=self.patience.connect, pool=None)
+            async with client.stream("POST", url, content=content, headers=self._headers, timeout=timeout) as answer:
                 if answer.status_code in REDIRECTS and "location" in answer.headers:
                     url = self._next(url, answer.headers["location"])
                     continue
-                await self._read(answer, take)
+                await self._read(answer, take, streams="stream" in body)
                 return
         raise LeapEndpointError(f"{self.endpoint.host} redirects in circles")
 
@@ -274,15 +283,17 @@ class Connection:
             raise self.words.of_redirect(target)
         return target
 
-    async def _read(self, answer: httpx.Response, take: Callable[[object], object]) -> None:
+    async def _read(self, answer: httpx.Response, take: Callable[[object], object], *, streams: bool) -> None:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if answer.status_code != 200 or kind not in (STREAM, JSON):
             await self._refuse(answer, kind)
-        if kind == JSON:  # an endpoint that does not stream
+        if kind == JSON:  # asked for in one piece, or an endpoint that does not stream
             try:
                 value = json.loads(await self._bounded(answer, LONGEST_EVENT))
             except (ValueError, RecursionError):
-                raise LeapEndpointError(f"{self.endpoint.host} answered with what is no JSON") from None
+                raise LeapEndpointError(
+                    f"{self.endpoint.host} answered with what is no JSON", of_request=not streams, may_pass=not streams
+                ) from None
             if isinstance(value, dict) and value.get("error") and "choices" not in value:
                 raise self.words.of_event(value)
             take(value)

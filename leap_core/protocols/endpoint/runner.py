@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
-from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt
+from ...conversation.generator import (
+    Functions,
+    Generation,
+    MaybeOptions,
+    Messages,
+    RenderedPrompt,
+    is_whole_wanted,
+)
 from ...conversation.loading_options import LoraAdapter, adapters_of
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
 from ...conversation.responses import Complete, MessageResponse
@@ -23,7 +30,7 @@ from ...conversation.streams import CheckedGeneration
 from ...errors import LeapEndpointError, LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
 from ...models.endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
-from .bodies import ReplyReader, chat_body, check_held, text_body
+from .bodies import ReplyReader, chat_body, check_held, in_one_piece, text_body
 from .connection import Connection, Patience, Reads
 from .errors import NoSuchPathError
 from .responses_api import PATH, ResponsesReader, responses_body
@@ -254,10 +261,11 @@ class EndpointRunner(ModelRunner):
         options = self._checked(options)
         check_tool_choice(options.tool_choice, [function.name for function in functions])
         check = shape_check(options)
+        form = in_one_piece if is_whole_wanted() else dict
 
         def begin(more: Messages = ()) -> Generation:
             asked, name = [*messages, *more], self._model_name()
-            chat = chat_body(asked, functions, options)
+            chat = form(chat_body(asked, functions, options))
             failure = self._connection.words.of_event
             if self._endpoint.path is not None:
                 return self._begin((Way(self._endpoint.path, lambda: {"model": name, **chat}),), options)

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from ...conversation.calls.parsers import PARSERS
 from ...conversation.conversation import messages_of
 from ...conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, parts_of
 from ...conversation.generator import DecisionModel, Functions, Generation, MaybeOptions, Messages, RenderedPrompt
@@ -22,7 +21,6 @@ from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError, LeapUnavailableError
 from ...schemas.json_values import JsonObject, error_from_json
-from ..openai.embeddings import decoded
 from .connection import ModelHost
 from .http import HostAnswer
 
@@ -179,10 +177,12 @@ def _extension(options: MaybeOptions) -> JsonObject:
     options = options or GenerationOptions()
     options.validate()
     parser = options.function_call_parser
-    if parser is not None and not isinstance(parser, str) and type(parser) is not PARSERS.get(parser.name):
-        raise LeapOptionsError(
-            "function_call_parser", f"{parser.name!r} is an object of this program, which a model host cannot run"
-        )
+    if parser is not None and not isinstance(parser, str):
+        from ...conversation.calls.parsers import PARSERS  # here, because every start of a command would pay for it
+
+        if type(parser) is not PARSERS.get(parser.name):
+            reason = f"{parser.name!r} is an object of this program, which a model host cannot run"
+            raise LeapOptionsError("function_call_parser", reason)
     return {"events": True, "options": options.to_json()}
 
 
@@ -324,6 +324,8 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
             answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
             if "error" in answered:
                 raise _renumbered(error_from_json(answered["error"]), len(done))
+            from ..openai.embeddings import decoded  # here, because every start of a command would pay for it
+
             rows = decoded(answered["vectors"])
             rows = rows.reshape(sum(answered["rows"]), -1) if len(rows) else rows.reshape(0, self.dimensions)
             done += np.split(rows, np.cumsum(answered["rows"])[:-1])

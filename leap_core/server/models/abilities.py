@@ -15,7 +15,7 @@ from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.memory import memory_of
-from ...models.reference import BUILTINS
+from ...models.endpoints import BUILTINS
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import InstalledModel, Store
 from ...system.directories import Directories

@@ -77,11 +77,16 @@ def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
 
 
 def says(text: str | Callable[[dict[str, Any]], str], reason: str = "stop", **delta: Any) -> Behaviour:
-    """Streams a text, word for word, and the usage."""
+    """Streams a text, word for word, and the usage; in one piece where it is asked for so."""
 
     def behave(handler: Handler) -> None:
-        handler.begin_stream()
         said = text(handler.body) if callable(text) else text
+        if not handler.body.get("stream"):
+            choice = {"index": 0, "message": {"content": said, **delta}, "finish_reason": reason}
+            whole = {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+            handler.send(200, "application/json", json.dumps(whole).encode())
+            return
+        handler.begin_stream()
         for piece in said.split(" "):
             handler.event(chunk({"content": piece if piece == said.split(" ")[0] else f" {piece}"}))
         if delta:

@@ -108,6 +108,17 @@ def test_a_batch_with_faults_answers_each_line_once_and_the_key_is_nowhere(leap,
         assert file == tmp_path / "key" or KEY.encode() not in file.read_bytes(), file
 
 
+def test_lines_of_a_batch_are_asked_for_in_one_piece_and_again_where_it_breaks_off(leap, far, tmp_path):
+    source, output = tmp_path / "in.txt", tmp_path / "out"
+    source.write_text("one\ntwo\n")
+    far.behaviours.append(lambda handler: handler.send(200, "application/json", b'{"choices": [{"mess'))
+    far.always = says(echo)
+    done = leap("batch", str(source), "-m", "far", "-o", str(output), "--input-format", "lines", "--format", "text")
+    assert done.code == 0, done.stderr
+    assert output.read_text() == "you said one\nyou said two\n"
+    assert len(far.requests) == 3 and not any("stream" in body for _, _, body in far.requests)
+
+
 def test_a_batch_ends_where_the_endpoint_refuses_all_and_goes_on_later(leap, far, tmp_path):
     far.behaviours.extend([says(echo)] * 3)
     far.always = fails(401)
