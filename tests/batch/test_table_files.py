@@ -135,13 +135,13 @@ def test_what_leaves_lines_out_does_not_go_into_an_output_that_is_written_at_onc
 
 
 def test_fields_of_json_lines_are_columns_of_a_csv(leap, tmp_path):
-    lines = ['{"prompt": "a", "city": "Rome", "n": 1}', '{"prompt": "b", "tags": ["x"], "city": "Köln"}']
+    lines = ['{"prompt": "a", "city": "Rome", "age": 1}', '{"prompt": "b", "tags": ["x"], "city": "Köln"}']
     (tmp_path / "in.jsonl").write_text("\n".join(lines), "utf-8")
     leap.script("one", "two")
-    done = leap("batch", "in.jsonl", "-m", "some", "--keep-fields", "--format", "csv", "--ordered")
+    done = leap("batch", "in.jsonl", "-m", "builtin", "--keep-fields", "--format", "csv", "--ordered")
     assert done.code == 0, done
     rows = list(csv.reader(io.StringIO(done.stdout)))
-    assert rows[0] == ["custom_id", "city", "n", "tags", "answer", "error"]
+    assert rows[0] == ["custom_id", "city", "age", "tags", "answer", "error"]
     assert rows[1][1:5] == ["Rome", "1", "", "one"] and rows[2][1:5] == ["Köln", "", '["x"]', "two"]
 
 
@@ -149,5 +149,5 @@ def test_fields_of_json_lines_are_columns_of_a_csv(leap, tmp_path):
 def test_a_number_that_json_cannot_give_back_is_a_wrong_line(leap, tmp_path, number, says):
     (tmp_path / "in.jsonl").write_text(f'{{"prompt": "a", "score": {number}}}\n')
     leap.script("one")
-    done = leap("batch", "in.jsonl", "-m", "some", "--keep-fields")
+    done = leap("batch", "in.jsonl", "-m", "builtin", "--keep-fields")
     assert done.code == 2 and says in done.stderr and "line 1" in done.stderr and "set_int" not in done.stderr, done
