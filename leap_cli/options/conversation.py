@@ -24,7 +24,6 @@ from .answer import SpeechTarget, check_target
 from .background import check_apart
 from .loading import ModelChoice, load_model, model_reference
 from .prompt import SYSTEM_OPTION, read_system_option
-from .tasks import read_questions_file
 
 if TYPE_CHECKING:
     from leap_core.conversation.generator import Generator
@@ -266,6 +265,8 @@ def _build_guard(arguments: Arguments) -> GuardChoice:
             raise click.UsageError("--guard-model needs --guard QUESTIONS")
         return GuardChoice()
     from leap_core.tasks.decisions.guard import read_guard
+
+    from .tasks import read_questions_file  # here, because every prompt would pay for it
 
     try:
         return GuardChoice(read_guard(read_questions_file(name, arguments.env, "--guard")), model)
