@@ -39,7 +39,8 @@ REVISION = [*_numbers(__version__), schema.SCHEMA.version, VERSION]
 
 def is_of_older_leap(state: Mapping[str, Any]) -> bool:
     """Whether the worker that wrote this state is of an older leap than this one. An empty state is not known."""
-    return bool(state.get("pid")) and state.get(FIELD, []) < REVISION
+    revision = state.get(FIELD)
+    return bool(state.get("pid")) and (not isinstance(revision, list) or revision < REVISION)
 
 
 def is_running(configuration: JobsConfiguration) -> bool:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.system.addresses import masked, without_secrets_of
@@ -34,7 +34,7 @@ def _passing_over(name: str) -> Iterator[None]:
     """Let nobody import this module, unless it has been imported."""
     absent = name not in sys.modules
     if absent:
-        sys.modules[name] = None  # type: ignore[assignment]
+        sys.modules[name] = cast(Any, None)
     try:
         yield
     finally:

@@ -68,7 +68,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
     yield from ("```sh", *EXAMPLES[path], "```", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
     yield from ("", f"`leap {path} {' '.join(command.collect_usage_pieces(context))}`", "")
-    rows = [_option_row(path, option, context) for option in options_of(command)]
+    rows = [_option_row(path, option, context) for option in options_of(command) if not option.hidden]
     if rows:
         yield from ("| option | default | variable | meaning |", "|---|---|---|---|", *rows)
 
@@ -118,7 +118,7 @@ def _option_words() -> Iterator[str]:
     users: dict[str, list[str]] = {}
     for path, command in commands():
         for option in options_of(command):
-            for name in (*option.opts, *option.secondary_opts):
+            for name in () if option.hidden else (*option.opts, *option.secondary_opts):
                 if name.startswith("--") and not (name.startswith("--no-") and name in option.secondary_opts):
                     users.setdefault(name, []).append(path)
                     meanings.setdefault(name, (option.help or "").rstrip("."))

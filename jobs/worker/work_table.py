@@ -2,8 +2,6 @@
 
 Connections to a server are scarce, so such a process has none: its worker calls for it what CARRIED names. Arguments
 and results go as JSON lines.
-
-Imports next to nothing: the process's first thread reads with it.
 """
 
 from __future__ import annotations
@@ -68,8 +66,8 @@ class WorkerCalls:
 class Carried:
     """The worker's object of this name in CARRIED, whose methods are calls to the worker."""
 
-    def __init__(self, calls: WorkerCalls, name: str) -> None:
-        self._calls, self._name = calls, name
+    def __init__(self, calls: WorkerCalls, name: str, database: CarriedDatabase | None = None) -> None:
+        self._calls, self._name, self.database = calls, name, database
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method not in CARRIED[self._name]:
@@ -105,8 +103,8 @@ class CarriedDatabase:
 
 def carried_tables(calls: WorkerCalls) -> tuple[Table, Table, BatchRows]:
     """The table for what must last, the one for the rest, and the rows of batches: those of the worker."""
-    table, output, rows = (Carried(calls, name) for name in CARRIED)
-    output.database = CarriedDatabase(calls)  # type: ignore[attr-defined]
+    database = CarriedDatabase(calls)
+    table, output, rows = (Carried(calls, name, database) for name in CARRIED)
     return cast("Table", table), cast("Table", output), cast("BatchRows", rows)
 
 
