@@ -77,9 +77,9 @@ def open_runner(
             return warm
     if load is not None:
         return load(reference, options)
-    from .models.resolving import Resolver
+    from .models.resolving import resolve_local
 
-    return load_local(Resolver(directories, variables, cwd).resolve(reference), options, variables)
+    return load_local(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
 
 
 def open_embedding_runner(

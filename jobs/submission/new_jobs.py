@@ -186,9 +186,9 @@ def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJo
 
 def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Submitter) -> JsonObject:
     """How the model of an answer is found and loaded."""
-    from leap_core.models.resolving import check_reference
+    from leap_core.models.resolving import Registry
 
-    check_reference(request.model, variables=submitter.variables, cwd=request.cwd)
+    Registry(submitter.variables, request.cwd).find(request.model)
     slots = submitter.configuration.concurrency[GENERATE]
     loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
     settings = {"slots": slots, **loading}
@@ -315,9 +315,9 @@ def _keep(pieces: Iterable[bytes], directory: Path, suffix: str) -> str:
 
 def _absolute_reference(model: str, variables: Mapping[str, str], cwd: Path) -> str:
     """A model reference that means the same in any directory."""
-    from leap_core.models.resolving import path_of
+    from leap_core.models.resolving import Registry
 
-    path = path_of(model, variables=variables, cwd=cwd)
+    path = Registry(variables, cwd).path_of(model)
     return model if path is None else str(path.absolute())
 
 

@@ -91,12 +91,12 @@ def _confined_batch(batch: Mapping[str, Any]) -> JsonObject:
 def _check_model(reference: str, configuration: JobsConfiguration) -> None:
     """Refuse a path that leads out of the directory of models."""
     from leap_core.models.endpoints import find_endpoint
-    from leap_core.models.resolving import path_of
+    from leap_core.models.resolving import Registry
 
     data = configuration.directories.data
     path = None
     with suppress(LeapError):  # an unknown name: the attempt says so
-        path = path_of(reference, variables=os.environ, cwd=data)
+        path = Registry(cwd=data).path_of(reference)
         endpoint = find_endpoint(reference, configuration.directories)
         if endpoint is not None and endpoint.name is None:  # a row may not send this worker anywhere
             raise _forbidden("the endpoint", reference)

@@ -103,9 +103,9 @@ def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
 def _warn_of_missing(env: Environment, model: str) -> None:
     """A model may be set before it is downloaded."""
     from leap_core.errors import LeapError
-    from leap_core.models.resolving import check_reference
+    from leap_core.models.resolving import Registry
 
-    error = outcome_of(lambda: check_reference(model, variables=env.variables, cwd=env.cwd))
+    error = outcome_of(lambda: Registry(env.variables, env.cwd).find(model))
     if isinstance(error, LeapError):
         hint = f" ({error.hint})" if error.hint else ""
         Output(env).warning(f"no command can use it now: {error.message}{hint}")

@@ -365,11 +365,11 @@ def remove(env: Environment, /, names: tuple[str, ...]) -> None:
 
 def _embedding_model(env: Environment, model: str | None) -> str | None:
     """The reference to note in the index; None where none was named and the built-in one is not there."""
-    from leap_core.models.resolving import find_local
+    from leap_core.models.resolving import Registry
 
     if model is not None:
         return full_reference(env, model)
-    if find_local(BUILTIN_EMBED, variables=env.variables, cwd=env.cwd) is not None:
+    if Registry(env.variables, env.cwd).get(BUILTIN_EMBED) is not None:
         return BUILTIN_EMBED
     Output(env).note("there is no built-in embedding model, so only words are indexed; -m names one")
     return None

@@ -129,11 +129,11 @@ def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answe
 
 def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     """The name of the model that is here now, a file's path for a file; None for none. Raises LeapError."""
-    from leap_core.models.resolving import find_local
+    from leap_core.models.resolving import Registry
 
     if reference.lower() == NONE:
         return None
-    local = find_local(reference, variables=env.variables, cwd=env.cwd)
+    local = Registry(env.variables, env.cwd).get(reference)
     if local is not None:
         check_chats(env, reference)
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id

@@ -184,7 +184,7 @@ def _check(found: dict[str, Any]) -> Check:
 
 
 def _look(address: str) -> dict[str, Any]:
-    from leap_core.batch.clusters.ray_runner import look_at
+    from leap_core.batch.clusters.ray_workers import look_at
 
     try:
         return {"nodes": [asdict(node) for node in look_at(address)]}

@@ -136,9 +136,9 @@ def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Itera
 
 def full_reference(env: Environment, reference: str) -> str:
     """A reference that means the same in any directory: a file's is its path."""
-    from leap_core.models.resolving import path_of
+    from leap_core.models.resolving import Registry
 
-    path = path_of(reference, variables=env.variables, cwd=env.cwd)
+    path = Registry(env.variables, env.cwd).path_of(reference)
     return reference if path is None else str(path)
 
 

@@ -404,13 +404,13 @@ def installed_models(env: Environment) -> list[str]:
 
 def check_chats(env: Environment, reference: str) -> None:
     """Raises UsageError for a model of this machine that no prompt can be put to, and what finding a model raises."""
-    from leap_core.models.endpoints import find_endpoint
-    from leap_core.models.resolving import resolve_local
+    from leap_core.models.endpoints import Endpoint
+    from leap_core.models.resolving import Registry
 
-    if reference.lower() == BUILTIN or find_endpoint(reference, env.directories) is not None:
+    if reference.lower() == BUILTIN:
         return
-    local = resolve_local(reference, variables=env.variables, cwd=env.cwd)
-    obstacle = _obstacle(local.path, local.chat_template)
+    model = Registry(env.variables, env.cwd).find(reference)
+    obstacle = "" if isinstance(model, Endpoint) else _obstacle(model.path, model.chat_template)
     if obstacle:
         raise click.UsageError(f"{reference} cannot answer where no model is named: {obstacle}")
 

@@ -341,7 +341,7 @@ class LineAnswers(Protocol):
         ...
 
 
-class RemoteRunner(ABC):
+class LineWorkers(ABC):
     """Models of other processes that answer lines. A context manager."""
 
     model_id: str
@@ -352,20 +352,20 @@ class RemoteRunner(ABC):
         """What answers lines until ``stop`` is set."""
 
     @abstractmethod
-    def __enter__(self) -> RemoteRunner: ...
+    def __enter__(self) -> LineWorkers: ...
 
     @abstractmethod
     def __exit__(self, *_: object) -> None: ...
 
 
-Runner = ModelRunner | EmbeddingRunner | RemoteRunner
+Runner = ModelRunner | EmbeddingRunner | LineWorkers
 
 
 def answering(
     runner: Runner, reader: RequestReader, concurrency: int, stop: threading.Event, pace: Pace | None = None
 ) -> AbstractContextManager[LineAnswers]:
     """A context manager whose ``answers`` gives the outcomes of lines. All lines are of the runner's kind."""
-    if isinstance(runner, RemoteRunner):
+    if isinstance(runner, LineWorkers):
         return runner.answering(stop)
     if isinstance(runner, EmbeddingRunner):
         return EmbeddingAnswers(runner, reader, stop)

@@ -14,12 +14,11 @@ from ..conversation.media.fetching import UrlAccess
 from ..conversation.options import GenerationOptions, ModelLoadingOptions
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..inference.speech.voices import CONVERSATION_PROMPT
-from ..models.endpoints import find_endpoint
-from ..models.resolving import resolve_local
+from ..models.endpoints import Endpoint
+from ..models.resolving import Registry
 from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject
 from ..system.addresses import shown
-from ..system.directories import Directories
 from ..system.files import NOT_WRITTEN, descriptor_of
 from .input.line_parts import LineTemplate
 from .input.lines import RequestReader
@@ -381,10 +380,9 @@ SAMPLE_BYTES = 64 * 1024
 
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
-    endpoint = find_endpoint(reference, Directories.from_environment(variables))
-    if endpoint is not None:
-        return json.dumps({"endpoint": endpoint.url, "model": endpoint.model}, sort_keys=True)
-    model = resolve_local(reference, variables=variables, cwd=cwd)
+    model = Registry(variables, cwd).find(reference)
+    if isinstance(model, Endpoint):
+        return json.dumps({"endpoint": model.url, "model": model.model}, sort_keys=True)
     value: dict[str, object] = {
         "model": _sampled(model.path),
         "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},

@@ -27,7 +27,7 @@ from ..errors import (
     LeapModelLoadingError,
     LeapOptionsError,
 )
-from .engine.compute_loop import EmbeddingQueue, EmbeddingWork
+from .engine.embedding_queue import EmbeddingQueue, EmbeddingWork
 from .engine.request import Adapters
 from .engine.threads import usable_cores
 from .llama.embedding_context import EmbeddingContext

@@ -25,7 +25,7 @@ from ..inference.gguf.file_names import (
 )
 from ..system.addresses import masked
 from ..system.directories import Directories
-from .endpoints import BUILTINS, expand, find_endpoint, read_aliases
+from .endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
 from .reference import (
@@ -77,49 +77,63 @@ def resolve_local(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> LocalModel:
-    """The files that ``reference`` (see ``reference_syntax``) means. ``variables``: None means the process's own.
+    """``Registry.resolve`` for one reference. ``variables``: None means the process's own."""
+    return Registry(variables, cwd).resolve(reference, quantization)
 
-    Raises LeapModelNotFoundError when they are not on this machine, LeapModelLoadingError when a manifest is damaged
-    or the reference is of a kind that leap cannot run.
+
+class Registry:
+    """What ``-m X`` means here: a model on this machine, an endpoint, or a name whose files are missing.
+
+    ``variables``: the environment that says where models lie, by default this process's. ``cwd``: where a relative
+    path begins, by default the working directory.
     """
-    variables = os.environ if variables is None else variables
-    directories = Directories.from_environment(variables)
-    if (endpoint := find_endpoint(reference, directories)) is not None:
-        raise LeapModelLoadingError(
-            f"{endpoint.label} is an endpoint, and this needs a model on this machine",
-            hint="leap models list names those that are here",
-        )
-    return Resolver(directories, variables, cwd).resolve(reference, quantization)
 
-
-def find_local(
-    reference: str, *, variables: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> LocalModel | None:
-    """``resolve_local``, or None for a model that is not on this machine. Raises its other errors."""
-    try:
-        return resolve_local(reference, variables=variables, cwd=cwd)
-    except LeapModelNotFoundError:
-        return None
-
-
-def path_of(reference: str, *, variables: Mapping[str, str], cwd: Path) -> Path | None:
-    """The file or directory that ``reference`` names; None when it means something else."""
-    directories = Directories.from_environment(variables)
-    if find_endpoint(reference, directories) is not None:
-        return None
-    named = Resolver(directories, variables, cwd).named(reference, None)
-    return cwd / named.path if isinstance(named, LocalPath) else None
-
-
-class Resolver:
-    """Finds models in ``directories``. References are no endpoints'."""
-
-    def __init__(self, directories: Directories, variables: Mapping[str, str], cwd: Path | None) -> None:
-        self.directories = directories
-        self.store = Store.of(directories)
-        self.aliases = read_aliases(directories.config_file)
-        self.variables = variables
+    def __init__(self, variables: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+        self.variables = os.environ if variables is None else variables
+        self.directories = Directories.from_environment(self.variables)
+        self.store = Store.of(self.directories)
+        self.aliases = read_aliases(self.directories.config_file)
         self.cwd = cwd
+
+    def find(self, reference: str, quantization: str | None = None) -> Endpoint | LocalModel:
+        """The model that answers to a reference (see ``models/reference``). An endpoint is not asked.
+
+        Raises LeapModelNotDownloadedError for a model that can be fetched, LeapModelNotFoundError for a name of
+        nothing, LeapModelLoadingError for a damaged manifest or a kind of file that leap cannot run.
+        """
+        return find_endpoint(reference, self.directories) or self._local(reference, quantization)
+
+    def resolve(self, reference: str, quantization: str | None = None) -> LocalModel:
+        """``find`` for what needs files: raises LeapModelLoadingError for an endpoint, too."""
+        found = self.find(reference, quantization)
+        if isinstance(found, Endpoint):
+            raise LeapModelLoadingError(
+                f"{found.label} is an endpoint, and this needs a model on this machine",
+                hint="leap models list names those that are here",
+            )
+        return found
+
+    def get(self, reference: str) -> LocalModel | None:
+        """``resolve``, or None for a model whose files are missing or a name of nothing."""
+        try:
+            return self.resolve(reference)
+        except LeapModelNotFoundError:
+            return None
+
+    def can_answer(self, reference: str) -> bool:
+        """False for a model that can be fetched. Raises what ``find`` raises beyond that."""
+        try:
+            self.find(reference)
+        except LeapModelNotDownloadedError:
+            return False
+        return True
+
+    def path_of(self, reference: str) -> Path | None:
+        """The file or directory that a reference names; None when it means something else."""
+        if find_endpoint(reference, self.directories) is not None:
+            return None
+        named = self.named(reference, None)
+        return (self.cwd or Path.cwd()) / named.path if isinstance(named, LocalPath) else None
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -151,16 +165,15 @@ class Resolver:
             endpoint=endpoint_of(self.variables),
         )
 
-    def resolve(self, reference: str, quantization: str | None = None) -> LocalModel:
-        """The files that a reference means. Raises what ``resolve_local`` raises."""
+    def _local(self, reference: str, quantization: str | None) -> LocalModel:
         text, _ = expand(reference, quantization, self.aliases)
         if text.lower() in BUILTINS:
             return _builtin(text.lower())
         named = self.named(reference, quantization)
         if isinstance(named, LocalPath):
-            return self.at_path(named.path, reference)
+            return self._at_path(named.path, reference)
         if isinstance(named, InstalledName):
-            return self.of_installed(self.store.named(named.name))
+            return self._of_installed(self.store.named(named.name))
         if isinstance(named, CatalogueName):
             entry = named.entry
             return self._of_repository(reference, entry.name, entry.repo, named.quantization, entry.default)
@@ -172,7 +185,7 @@ class Resolver:
         assert not isinstance(named, Builtin)
         return self._of_origin(named, reference)
 
-    def at_path(self, path: Path, reference: str) -> LocalModel:
+    def _at_path(self, path: Path, reference: str) -> LocalModel:
         """The model that a file or directory is, with the files beside it."""
         if path.suffix.lower() == ".bundle":
             raise bundle_refused(str(path), self.catalogue)
@@ -184,7 +197,7 @@ class Resolver:
             return self._of_manifest(path, path.stem)
         return self._of_gguf(path)
 
-    def of_installed(self, model: InstalledModel) -> LocalModel:
+    def _of_installed(self, model: InstalledModel) -> LocalModel:
         """A model of the store. Raises LeapModelNotFoundError when its download was not finished."""
         if model.state != "ready" or model.path is None:
             again = model.name if model.origin or self.catalogue.exact(model.model) else "its reference"
@@ -241,7 +254,7 @@ class Resolver:
         """A manifest on this disk whose files are URLs: the store has them, if they were downloaded."""
         for model in self.store.installed():
             if model.manifest is not None and model.manifest.original_url == path.as_uri():
-                return self.of_installed(model)
+                return self._of_installed(model)
         raise LeapModelNotDownloadedError(
             f"the files of {path} are on another machine", hint=f"leap download {path} gets them"
         )
@@ -280,7 +293,7 @@ class Resolver:
         installed = self.store.quantizations_of(model, repo)
         chosen = _choose(installed, quantization, default)
         if chosen is not None:
-            return self.of_installed(installed[chosen])
+            return self._of_installed(installed[chosen])
         if (entry := self.catalogue.of_repository(repo)) is not None and not installed:
             entry.check_runs()
         cached = {path: file for path, file in self.caches.files_of(repo).items() if "/" not in path}
@@ -300,7 +313,7 @@ class Resolver:
             record = model.manifest.record if model.manifest else {}
             origin = hub_url(named) if isinstance(named, HubFile) else named.url
             if record.get("origin") == origin:
-                return self.of_installed(model)
+                return self._of_installed(model)
         if isinstance(named, HubFile):
             cached = self.caches.files_of(named.repo)
             if named.path in cached and named.path.lower().endswith(".gguf"):
@@ -382,20 +395,3 @@ def _read(path: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise LeapModelLoadingError(f"cannot read {path}: {error.strerror}") from None
-
-
-def is_here(reference: str, *, variables: Mapping[str, str], cwd: Path) -> bool:
-    """Whether the model can answer: it is on this machine, or elsewhere; False for one that can be fetched. Raises
-    LeapModelNotFoundError for a name of nothing, and LeapModelLoadingError for what cannot be run."""
-    try:
-        check_reference(reference, variables=variables, cwd=cwd)
-    except LeapModelNotDownloadedError:
-        return False
-    return True
-
-
-def check_reference(reference: str, *, variables: Mapping[str, str], cwd: Path) -> None:
-    """Raises what ``resolve_local`` raises for a reference that no model answers to. An endpoint is not asked."""
-    directories = Directories.from_environment(variables)
-    if find_endpoint(reference, directories) is None:
-        Resolver(directories, variables, cwd).resolve(reference)

@@ -246,16 +246,18 @@ def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> Jso
 
 
 class MessagesReply:
-    """The answer to one request; ``model`` is how the request named it."""
+    """The answer to one request; ``model`` is how the request named it, ``prompt_tokens`` the length of its prompt as
+    far as it is known when the answer begins."""
 
     media_type = EVENT_STREAM
 
-    def __init__(self, request: GenerationRequest, model: str, *, id: str | None = None) -> None:
+    def __init__(
+        self, request: GenerationRequest, model: str, *, id: str | None = None, prompt_tokens: int | None = None
+    ) -> None:
         self._request, self._model = request, model
         self.id = id or f"msg_{secrets.token_hex(12)}"
         self.stores = False
-        self.prompt_tokens: int | None = None
-        """The tokens of the prompt, as far as they are known when the answer begins."""
+        self._prompt_tokens = prompt_tokens
         self._blocks = 0
         self._open = ""
         self._called = 0
@@ -276,7 +278,7 @@ class MessagesReply:
     def begin(self) -> bytes:
         """What a stream opens with."""
         opened = self._body([], None)
-        opened["usage"]["input_tokens"] = self.prompt_tokens or 0
+        opened["usage"]["input_tokens"] = self._prompt_tokens or 0
         return _event("message_start", message=opened) + _event("ping")
 
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:

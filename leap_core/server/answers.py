@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -316,31 +316,6 @@ class ServedAnswer:
         return list(reply.pieces(item))
 
 
-class EventStream(Response):
-    """Server-sent events as they come. When the reader leaves, the generation ends. ``using`` is closed at the end."""
-
-    def __init__(self, answer: ServedAnswer, using: ExitStack) -> None:
-        super().__init__()
-        self._answer = answer
-        self._using = using
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        bridge = self._answer.bridge
-        try:
-            with client_watch(receive, bridge.stop):
-                headers = event_stream_headers(self._answer.reply.id, self._answer.reply.media_type)
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await _send(send, self._answer.reply.begin())
-                async for batch in bridge.batches():
-                    await _send(send, b"".join([piece for item in batch for piece in await self._answer.frames(item)]))
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except (OSError, asyncio.TimeoutError):
-            pass  # the reader left, or reads no more
-        finally:
-            await bridge.close()
-            self._using.close()
-
-
 def event_stream_headers(generation: str, media_type: str) -> list[tuple[bytes, bytes]]:
     """The headers of a stream of events; ``generation`` is the id by which it can be stopped."""
     return [
@@ -361,15 +336,18 @@ MOST_UNSENT = 64
 """Pieces that wait for a slow reader; then the answers are read on more slowly."""
 
 
-class SeveralAnswers(Response):
-    """Sends ``reply.several`` or, where the request streams, chunks of all answers as they come, distinguished by their
-    index. When the reader leaves, all end. ``using`` is closed at the end. ``prompts``: as many were given."""
+class Answers(Response):
+    """The answers to one request, from their start to the last byte: whole, or as they come. ``using`` holds the model
+    until then. When the reader leaves, all end.
 
-    def __init__(
-        self, reply: OpenAIReply, first: ServedAnswer, begin_next: BeginNext, using: ExitStack, *, prompts: int = 1
-    ) -> None:
+    ``begin_next`` starts those after ``first``: ``prompts`` times the choices of each. Several have one head, and each
+    of their chunks its index.
+    """
+
+    def __init__(self, first: ServedAnswer, using: ExitStack, begin_next: BeginNext, *, prompts: int = 1) -> None:
         super().__init__()
-        self._reply, self._answers, self._begin_next, self._using = reply, [first], begin_next, using
+        self._reply, self._answers, self._begin_next, self._using = first.reply, [first], begin_next, using
+        self._several = cast(OpenAIReply, first.reply)  # no other protocol asks for more than one
         self._share_prompt = prompts == 1
         self._count = prompts * first.request.choices
         self._streams = first.request.stream
@@ -384,31 +362,43 @@ class SeveralAnswers(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with client_watch(receive, self.stop):
-                await (self._stream(scope, receive, send) if self._streams else self._whole(scope, receive, send))
+                if self._streams:
+                    await self._stream(send)
+                else:
+                    headers = {GENERATION_HEADER: self._reply.id}
+                    await AsciiJSON(await self._whole(), headers=headers)(scope, receive, send)
+        except (OSError, asyncio.TimeoutError):
+            pass  # the reader left, or reads no more
         finally:
             for answer in self._answers:
                 answer.bridge.abandon()
             await asyncio.gather(*(answer.bridge.close() for answer in self._answers))
             self._using.close()
 
-    async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        completes = await self._each(lambda answer, _: answer.complete())
-        headers = {GENERATION_HEADER: self._reply.id}
-        await AsciiJSON(self._reply.several(completes), headers=headers)(scope, receive, send)
+    async def _whole(self) -> dict[str, Any]:
+        first = self._answers[0]
+        if self._count == 1:
+            return await first.whole(await first.complete())
+        return self._several.several(await self._each(lambda answer, _: answer.complete()))
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(self, send: Send) -> None:
+        headers = event_stream_headers(self._reply.id, self._reply.media_type)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if self._count == 1:
+            first = self._answers[0]
+            await _send(send, self._reply.begin())
+            async for batch in first.bridge.batches():
+                await _send(send, b"".join([piece for item in batch for piece in await first.frames(item)]))
+        else:
+            await self._stream_several(send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream_several(self, send: Send) -> None:
         unsent: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_UNSENT)
         making = asyncio.create_task(self._make(unsent))
         try:
-            headers = event_stream_headers(self._reply.id, self._reply.media_type)
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
             while (piece := await unsent.get()) is not None:
-                if piece:
-                    body = {"type": "http.response.body", "body": piece, "more_body": True}
-                    await asyncio.wait_for(send(body), WRITE_SECONDS)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except (OSError, asyncio.TimeoutError):
-            pass  # the reader left, or reads no more
+                await _send(send, piece)
         finally:
             making.cancel()
             with suppress(asyncio.CancelledError):
@@ -418,13 +408,13 @@ class SeveralAnswers(Response):
         """Put what is to be sent into the queue, at last None."""
         try:
             completes = await self._each(lambda answer, n: self._pass_on(answer, n, unsent))
-            await unsent.put(self._reply.end_of_several(completes))
+            await unsent.put(self._several.end_of_several(completes))
         except LeapError as error:
             await unsent.put(self._reply.failed(error))
         await unsent.put(None)
 
     async def _pass_on(self, answer: ServedAnswer, n: int, unsent: asyncio.Queue[bytes | None]) -> Complete:
-        reply = self._reply.of_choice(n)
+        reply = self._several.of_choice(n)
         await unsent.put(reply.begin())
         async for batch in answer.bridge.batches():
             for item in batch:

@@ -86,6 +86,6 @@ def test_a_model_has_the_fingerprint_that_it_had(tmp_path, monkeypatch):
     path = tmp_path / "m.gguf"
     path.write_bytes(bytes(range(256)) * 20)
     model = LocalModel("m", path, sampling=SamplingDefaults(temperature=0.3, min_p=0.15))
-    monkeypatch.setattr(model_fingerprint, "resolve_local", lambda *_, **__: model)
+    monkeypatch.setattr(model_fingerprint.Registry, "find", lambda *_: model)
     loading = ModelLoadingOptions(context_size=512, slots=16)
     assert model_fingerprint.fingerprint_of("m", loading, variables={}, cwd=tmp_path) == CIRCUMSTANCES

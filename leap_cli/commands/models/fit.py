@@ -113,19 +113,20 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[FittingMod
     """Raises LeapError for a name of which nothing is known."""
     from leap_core.errors import LeapModelNotFoundError
     from leap_core.models.catalogue import Catalogue
-    from leap_core.models.resolving import find_local
+    from leap_core.models.resolving import Registry
     from leap_core.models.store import Store
 
     catalogue = Catalogue.load(env.directories.config)
+    models = Registry(env.variables, env.cwd)
     if not names:
         here = [model.name for model in Store.of(env.directories).installed() if model.state == "ready"]
         for name in here:
-            local = find_local(name, variables=env.variables, cwd=env.cwd)
+            local = models.get(name)
             yield from [] if local is None else [_of_file(local)]
         for entry in catalogue:
             yield from [] if entry.replaced_by or not entry.runs else _of_entry(entry)
     for name in names:
-        local = find_local(name, variables=env.variables, cwd=env.cwd)
+        local = models.get(name)
         if local is not None:
             yield _of_file(local)
         else:

@@ -289,7 +289,7 @@ def _runs(header: GGUFHeader) -> str:
 def _called(env: Environment) -> dict[str, list[str]]:
     """The aliases of installed models, and ``default``, by the model's name."""
     from leap_core.models.endpoints import read_aliases
-    from leap_core.models.resolving import find_local
+    from leap_core.models.resolving import Registry
 
     from ...framework.error_boundary import outcome_of
     from ...options.loading import configured_model
@@ -299,8 +299,9 @@ def _called(env: Environment) -> dict[str, list[str]]:
     if isinstance(default, str):
         named = {"default": default, **named}
     called: dict[str, list[str]] = {}
+    models = Registry(env.variables, env.cwd)
     for name, reference in named.items():
-        local = outcome_of(partial(find_local, reference, variables=env.variables, cwd=env.cwd))
+        local = outcome_of(partial(models.get, reference))
         path = getattr(local, "path", None)
         if path is not None and path.parent.parent == env.directories.models:
             called.setdefault(path.parent.name, []).append(name)

@@ -115,13 +115,13 @@ def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> 
 
 def _tell(env: Environment, output: Output, name: str, model: str, before: str | None) -> None:
     """Say what an alias leads to. Raises LeapModelNotFoundError for a model that nothing is known of."""
-    from leap_core.models.resolving import is_here
+    from leap_core.models.resolving import Registry
     from leap_core.models.store import Store
 
     hidden = Store.of(env.directories).find(name)
     if hidden is not None:
         output.warning(f"the installed model {hidden.name} is hidden by this alias of the same name")
-    here = is_here(model, variables=env.variables, cwd=env.cwd)
+    here = Registry(env.variables, env.cwd).can_answer(model)
     what = "" if here else f", which is not on this machine: leap download {name} fetches it"
     instead = "" if before in (None, model) else f", no longer for {before}"
     output.note(f"{name} stands for {model} from now on{instead}{what}")

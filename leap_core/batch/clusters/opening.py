@@ -14,7 +14,7 @@ from ...system.directories import Directories
 from ..checking import CheckedBatch
 from ..settings import BatchSettings, fingerprint_of
 from .line_answerer import ModelOfCluster
-from .ray_runner import RayRunner
+from .ray_workers import RayWorkers
 
 RAY, ADDRESS_VARIABLE = "ray", "RAY_ADDRESS"
 WORKERS = re.compile(r"(?:(\d{1,5})\.\.)?(\d{1,5})")
@@ -46,7 +46,7 @@ def open_on_cluster(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     on_note: Callable[[str], object] = lambda _text: None,
-) -> RayRunner:
+) -> RayWorkers:
     """The runner, not yet entered; ``on_note`` hears what takes long before the first answer. Raises
     LeapModelNotFoundError where this machine lacks the model."""
     variables, cwd = os.environ if variables is None else variables, cwd or Path.cwd()
@@ -56,7 +56,7 @@ def open_on_cluster(
     digests = ModelDigests(Directories.from_environment(variables))
     digest = digests.of(model.path)
     assert settings.on is not None
-    return RayRunner(
+    return RayWorkers(
         ModelOfCluster(
             reference=checked.model,
             path=str(model.path.resolve()),

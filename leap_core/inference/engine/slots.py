@@ -1,4 +1,5 @@
-"""What each sequence of a context holds, how a prompt reuses it, and encoded media kept by content.
+"""What each sequence of a context holds, how a prompt reuses it, which request gets which, and encoded media kept by
+content.
 
 LFM2's memory is hybrid: a KV cache that can be cut anywhere, and convolutions whose state cannot. So at the positions a
 later prompt may return to, a *checkpoint* of the convolutions is kept (82 KB at 350M); restoring one and then cutting
@@ -8,8 +9,8 @@ the KV cache brings a slot back to that position.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Keys
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from .request import PromptTokens, Request, common_prefix
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
+    from .snapshots import SnapshotStore
 
 MOST_CHECKPOINTS = 64
 LATEST_BOUNDARIES = 3
@@ -33,6 +36,11 @@ SHORT_QUESTION = 48
 
 LEAST_KEPT = 32
 """Positions that are computed anew as fast as a decode ends at a checkpoint among them."""
+
+WORTH_WAITING = 32
+"""Positions from which on it pays to wait for another request that is computing the same prefix."""
+WORTH_KEEPING = 64
+"""Positions from which on what an idle slot holds is kept in memory before the slot is used for something else."""
 
 
 class Slot:
@@ -212,3 +220,108 @@ class CachedRows:
             self._rows = rows = self._encode(threads)
             self._cache.keep(self._key, rows)
         return rows
+
+
+class Admission:
+    """Chooses slots. ``eog_tokens`` mark positions at which an earlier process may have left a snapshot."""
+
+    def __init__(self, memory: SlotMemory, snapshots: SnapshotStore, eog_tokens: frozenset[int]) -> None:
+        self._memory = memory
+        self._snapshots = snapshots
+        self._eog = eog_tokens
+
+    def admit(self, waiting: deque[Request], ticks: Iterator[int]) -> None:
+        """Start as many waiting requests as there are free slots, in order; one that would compute what a running
+        request is just computing lets the others pass."""
+        for request in list(waiting):
+            idle = [slot for slot in self._memory.slots if slot.request is None]
+            if not idle:
+                return
+            source, position = (None, 0) if request.prompt_recorder is not None else self._best_source(request)
+            if self._should_wait(request, position):
+                continue
+            waiting.remove(request)
+            fork = self._fork(request, position)
+            slot = self._prepare(request, idle, source, position)
+            slot.request, slot.variant = request, request.variant
+            slot.last_used = next(ticks)
+            start = len(slot.keys)
+            if not request.generated:
+                request.cached = start
+            if self._memory.needs_checkpoints or self._snapshots.on_disk:
+                due = checkpoints_for(request.prompt, start) if self._memory.needs_checkpoints else []
+                if self._snapshots.on_disk:
+                    due = sorted({*due, *(place for place in disk_places(request.prompt) if place > start)})
+                request.checkpoints_due = due if fork <= start else sorted({*due, fork})
+
+    def _best_source(self, request: Request) -> tuple[Slot | None, int]:
+        best: Slot | None = None
+        most = 0
+        for slot in self._memory.slots:
+            position = self._memory.reusable(slot, request)
+            # An idle slot that ends there is continued in place, which keeps other slots' contents.
+            if position > most or (position == most > 0 and best and best.request and not slot.request):
+                best, most = slot, position
+        return best, most
+
+    def _fork(self, request: Request, position: int) -> int:
+        """Where the request leaves what a slot holds, far beyond what that slot can provide: the next request that
+        begins so is spared the way there. 0 for nowhere."""
+        if not self._memory.needs_checkpoints or request.prompt_recorder is not None:
+            return 0
+        alike = [slot.keys for slot in self._memory.slots if slot.variant == request.variant]
+        most = max((common_prefix(keys, request.target) for keys in alike), default=0)
+        return most if most - position >= WORTH_WAITING and most < len(request.prompt) else 0
+
+    def _should_wait(self, request: Request, position: int) -> bool:
+        if request.prompt_recorder is not None:  # it reads nothing that another one computed
+            return False
+        for slot in self._memory.slots:
+            other = slot.request
+            if other is None or other.variant != request.variant or len(slot.keys) >= len(other.prompt):
+                continue
+            shared = min(common_prefix(other.target, request.target), len(request.target) - 1)
+            if shared <= len(slot.keys) or shared - position < WORTH_WAITING:
+                continue
+            due = [p for p in other.checkpoints_due if p <= shared]
+            if self._memory.needs_checkpoints and (not due or shared - due[-1] >= WORTH_WAITING):
+                other.checkpoints_due = sorted({*other.checkpoints_due, shared} - {len(other.prompt)})
+            return True
+        return False
+
+    def _prepare(self, request: Request, idle: list[Slot], source: Slot | None, position: int) -> Slot:
+        """An idle slot that holds as much of the prompt as possible."""
+        stored = None if request.prompt_recorder is not None else self._stored(request, position)
+        if stored is not None:
+            length, state = stored
+            slot = self._take(idle, keep=source)
+            if self._memory.load(slot, request.target[:length], request.variant, state):
+                return slot
+        if source is None or position == 0:
+            slot = self._take(idle)
+            self._memory.clear(slot)
+            return slot
+        if source.request is None and (len(idle) == 1 or position * 2 >= len(source.keys)):
+            self._memory.cut(source, position)
+            return source
+        slot = self._take(idle, keep=source)
+        self._memory.share(source, slot, position)
+        return slot
+
+    def _stored(self, request: Request, position: int) -> tuple[int, bytes] | None:
+        """The longest snapshot of the prompt beyond ``position``: (positions, state)."""
+        keys = request.target
+        ends = [n for n, key in enumerate(keys) if key in self._eog and n > 0]
+        limit = len(keys) - 1
+        regular = range(PLACE_SPACING, limit, PLACE_SPACING) if self._snapshots.on_disk else ()
+        places = [p for p in (*request.prompt.boundaries, *ends, *regular, limit) if p <= limit]
+        return next(self._snapshots.find(keys, places, request.variant, above=position), None)
+
+    def _take(self, idle: list[Slot], keep: Slot | None = None) -> Slot:
+        """The idle slot that was used longest ago; what it held is remembered if that is worth it."""
+        slot = min((s for s in idle if s is not keep or len(idle) == 1), key=lambda s: (bool(s.keys), s.last_used))
+        if self._snapshots.enabled and len(slot.keys) >= WORTH_KEEPING:
+            state = self._memory.whole_state(slot)
+            if state is not None:
+                self._snapshots.keep_in_memory(slot.keys, state, slot.variant)
+        return slot

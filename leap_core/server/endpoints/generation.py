@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +14,6 @@ from starlette.responses import Response
 from ...conversation.generator import Generation, require_voice
 from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
-from ...conversation.responses import Complete
 from ...conversation.runner import ModelRunner
 from ...errors import LeapGenerationError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
@@ -30,29 +29,19 @@ from ...protocols.openai.responses import (
 from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import (
-    GENERATION_HEADER,
-    EventStream,
+    Answers,
     GenerationBridge,
     ReplyWriter,
     ServedAnswer,
-    SeveralAnswers,
     reserved,
     start_bridge,
 )
-from ..http import AsciiJSON, Read, check_countable, client_watch, finish, read_body, unacceptable
+from ..http import AsciiJSON, Read, check_countable, finish, read_body, unacceptable
 from ..measures import Metrics
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
 from .conversations import Conversations
 from .responses import KeptResponses, StoredResponses
-
-
-class Stoppable(Protocol):
-    """What answers a request: one generation or several."""
-
-    def stop(self) -> None:
-        """End within one token."""
-        ...
 
 
 class GenerationEndpoints:
@@ -77,7 +66,7 @@ class GenerationEndpoints:
         self.conversations = Conversations(self._kept)
         self.stored: StoredResponses | None = None
         """Those that are fetched again, and answered in the background; where it is given."""
-        self.running: MutableMapping[str, Stoppable] = {}
+        self.running: MutableMapping[str, Answers] = {}
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
@@ -85,14 +74,14 @@ class GenerationEndpoints:
             request, lambda body: read_chat(self._spoken.filled_in(body), urls=self.urls)
         )
         return await self.answer(
-            request, [generation_request], lambda model, _: OpenAIReply(generation_request, model, self._spoken.keep)
+            request, [generation_request], lambda model, *_: OpenAIReply(generation_request, model, self._spoken.keep)
         )
 
     async def completion(self, request: Request) -> Response:
         """The continuation of a text, or of each of several."""
         prompts = await read_body(request, read_completions)
         return await self.answer(
-            request, prompts, lambda model, prompts: OpenAIReply(prompts[0], model, prompts=prompts)
+            request, prompts, lambda model, prompts, _: OpenAIReply(prompts[0], model, prompts=prompts)
         )
 
     async def responses(self, request: Request) -> Response:
@@ -115,7 +104,7 @@ class GenerationEndpoints:
                 raise LeapSerializationError("is not supported by this server", path="background")
             return await self.stored.begin(generation_request, body, history, begun)
 
-        def write(model: str, _: object) -> ReplyWriter:
+        def write(model: str, *_: object) -> ReplyWriter:
             def keep(answer: dict[str, Any], message: dict[str, Any]) -> str | None:
                 messages = [*history, *generation_request.own, message]
                 record = {"id": answer["id"], "created_at": answer["created_at"], "model": model, "messages": messages}
@@ -149,7 +138,7 @@ class GenerationEndpoints:
             return replace(asked, own=asked.own[:-1])
 
         asked = await read_body(request, read, slow=True)
-        return await self.answer(request, [asked.chat], lambda model, _: CompactedReply(asked, model))
+        return await self.answer(request, [asked.chat], lambda model, *_: CompactedReply(asked, model))
 
     async def input_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``responses`` has."""
@@ -164,7 +153,9 @@ class GenerationEndpoints:
         """The next message of Anthropic's protocol."""
         generation_request = await self._read(request, lambda body: read_messages(body, urls=self.urls))
         return await self.answer(
-            request, [generation_request], lambda model, _: MessagesReply(generation_request, model)
+            request,
+            [generation_request],
+            lambda model, _, tokens: MessagesReply(generation_request, model, prompt_tokens=tokens),
         )
 
     async def count_tokens(self, request: Request) -> Response:
@@ -188,9 +179,10 @@ class GenerationEndpoints:
         self,
         request: Request,
         prompts: Sequence[GenerationRequest],
-        write: Callable[[str, Sequence[GenerationRequest]], ReplyWriter],
+        write: Callable[[str, Sequence[GenerationRequest], int | None], ReplyWriter],
     ) -> Response:
-        """Answer prompts, which differ in nothing but what is said, with what ``write`` makes for the model's name."""
+        """Answer prompts, which differ in nothing but what is said, with what ``write`` makes of the model's name, the
+        prompts and the tokens of the first, where they are known."""
         with ExitStack() as using:
             model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
             prompts = [self._with_adapters(prompt, model) for prompt in prompts]
@@ -203,24 +195,15 @@ class GenerationEndpoints:
             bridge = GenerationBridge(_beginning(runner, first))
             if not await start_bridge(bridge, request.receive):
                 return Response()  # the client left
-            reply = write(first.model or model.name, prompts)
-            if isinstance(reply, MessagesReply):
-                reply.prompt_tokens = bridge.prompt_tokens
-            self.running[reply.id] = bridge
+            reply = write(first.model or model.name, prompts, bridge.prompt_tokens)
+            for _ in range(1, len(prompts) * first.choices):
+                using.enter_context(model.in_use())
             using.callback(self.running.pop, reply.id, None)
             answer = ServedAnswer(first, reply, bridge, model, self.metrics)
-            if len(prompts) * first.choices > 1:
-                for _ in range(1, len(prompts) * first.choices):
-                    using.enter_context(model.in_use())
-                assert isinstance(reply, OpenAIReply)
-                begin_next = self._next(request, answer, prompts, model, runner)
-                several = SeveralAnswers(reply, answer, begin_next, using.pop_all(), prompts=len(prompts))
-                self.running[reply.id] = several
-                return several
-            if first.stream:
-                return EventStream(answer, using.pop_all())
-            complete = await _whole(request, answer)
-            return AsciiJSON(await answer.whole(complete), headers={GENERATION_HEADER: reply.id})
+            begin_next = self._next(request, answer, prompts, model, runner)
+            answers = Answers(answer, using.pop_all(), begin_next, prompts=len(prompts))
+            self.running[reply.id] = answers
+            return answers
 
     def _with_adapters(self, generation_request: GenerationRequest, model: LoadedModel) -> GenerationRequest:
         """The request with the adapters that it names behind the model, or in its options."""
@@ -251,14 +234,6 @@ class GenerationEndpoints:
             return ServedAnswer(generation_request, first.reply, bridge, model, self.metrics)
 
         return begin
-
-
-async def _whole(request: Request, answer: ServedAnswer) -> Complete:
-    try:
-        with client_watch(request.receive, answer.bridge.stop):
-            return await answer.complete()
-    finally:
-        await answer.bridge.close()
 
 
 def check_voice(runner: ModelRunner) -> None:

@@ -82,7 +82,7 @@ class OllamaEndpoints:
     async def _answer(self, request: Request, ollama: OllamaRequest) -> Response:
         reply = OllamaReply(ollama.model, chat=ollama.chat)
         if ollama.generation is not None:
-            return await self._generation.answer(request, [ollama.generation], lambda _model, _prompts: reply.begun())
+            return await self._generation.answer(request, [ollama.generation], lambda *_: reply.begun())
         goes = ollama.keep_alive == AT_ONCE
         with ExitStack() as using:
             if not goes or any(model.answers_to(ollama.model) for model in self._models):

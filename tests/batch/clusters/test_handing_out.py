@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from leap_core.batch.clusters.ray_runner import MOST_DEATHS, MOST_LOSSES, Hand, HandingOut
+from leap_core.batch.clusters.ray_workers import MOST_DEATHS, MOST_LOSSES, Hand, HandingOut
 
 
 def handing_out(count: int, size: int) -> HandingOut:

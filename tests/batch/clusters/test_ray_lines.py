@@ -17,7 +17,7 @@ from PIL import Image
 
 from leap_cli.diagnosis.checks import cluster
 from leap_core.batch.checking import CheckedBatch, check_batch
-from leap_core.batch.clusters import ray_runner
+from leap_core.batch.clusters import ray_workers
 from leap_core.batch.clusters.line_answerer import LineAnswerer
 from leap_core.batch.clusters.opening import open_on_cluster
 from leap_core.batch.settings import BatchSettings
@@ -44,7 +44,7 @@ REPO, FILE, MODEL = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_0.gguf", "LFM2-350M
 @pytest.fixture
 def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[torture_ray.Nodes]:
     """A cluster whose nodes have a home of their own, and that this process has joined."""
-    from leap_core.batch.clusters.ray_runner import connect, ray_module
+    from leap_core.batch.clusters.ray_workers import connect, ray_module
 
     with FakeHub() as hub, monkeypatch.context() as of_nodes:
         hub.add_file(REPO, FILE, model_path().read_bytes()[:-1] + b"\1")
@@ -129,7 +129,7 @@ def check_a_line_that_kills(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         return Fragile
 
     with monkeypatch.context() as patched:
-        patched.setattr(ray_runner, "LineAnswerer", fragile())
+        patched.setattr(ray_workers, "LineAnswerer", fragile())
         results = ask([{"prompt": "deadly" if n == 3 else f"Say {n}."} for n in range(12)], model="builtin")
     assert [n for n, result in enumerate(results) if result.get("error")] == [3] and len(results) == 12
     assert "5 processes died while they had this line" in str(results[3]["error"])

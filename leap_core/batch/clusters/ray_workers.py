@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
 from ...system import __version__
-from ..answering import Answer, RemoteRunner
+from ..answering import Answer, LineWorkers
 from ..input.line_index import LineIndex, read_again
 from ..input.lines import RequestReader
 from .line_answerer import GivenLine, Lack, LineAnswerer, ModelOfCluster
@@ -213,7 +213,7 @@ class _Worker:
     lines: Hand = field(default_factory=Hand)
 
 
-class RayRunner(RemoteRunner):
+class RayWorkers(LineWorkers):
     """A context manager: entering it starts or joins the cluster, and returns once ``least`` models are loaded.
 
     ``address``: as ``ray.init`` takes it; None is RAY_ADDRESS, a cluster of this machine, or a new one. ``most``:
@@ -251,7 +251,7 @@ class RayRunner(RemoteRunner):
     def answering(self, stop: threading.Event) -> _Answers:
         return _Answers(self, stop)
 
-    def __enter__(self) -> RayRunner:
+    def __enter__(self) -> RayWorkers:
         ray = ray_module()
         if not ray.is_initialized():
             connect(ray, self._address)
@@ -400,7 +400,7 @@ class RayRunner(RemoteRunner):
 class _Answers:
     """The answers of a runner until ``stop`` is set. A context manager."""
 
-    def __init__(self, runner: RayRunner, stop: threading.Event) -> None:
+    def __init__(self, runner: RayWorkers, stop: threading.Event) -> None:
         self._runner, self._stop = runner, stop
 
     def answers(
