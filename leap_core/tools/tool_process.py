@@ -19,6 +19,7 @@ from typing import Any, get_type_hints
 
 from ..errors import LeapGeneratableDeserializationError, LeapSchemaError, LeapToolError
 from ..schemas.json_values import JsonObject
+from ..system.child import take_stdout
 
 MOST_FAILURE_BYTES = 10_000
 CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
@@ -26,8 +27,7 @@ CUT_NOTE = "\n[cut: the output was longer than {limit} bytes]"
 
 def main() -> None:
     """Answer the one request of this process."""
-    answer_to = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answer_to = take_stdout()
     sys.stdout = sys.stderr
     request = json.loads(sys.stdin.buffer.read())
     sys.stdin = open(os.devnull)  # noqa: SIM115  (a function that asks for input gets none)

@@ -1,8 +1,6 @@
 """The parent's side of a trial: what is tried within which limits, and the verdict that its end gives.
 
-The child (``child_process``) gets one line of JSON on standard input and answers with lines of JSON:
-``{"stage": …}`` before each step, and at the end ``{"facts": …}`` or ``{"error": …}``. It ends when its standard input
-closes, so it does not outlive the process that waits for it.
+The child (``system/child``) answers with ``{"stage": …, "facts": …}`` before each step, and its result is facts.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -21,9 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...system.directories import packages_directory
+from ...system.child import LOOK_SECONDS, child_for
 from ...system.files import replacing
-from ...system.processes import CREATION_FLAGS, OF_A_SESSION, child_environment
 from ..gguf.file_names import parts_of
 
 LEAST_CPU_SECONDS, CPU_SECONDS_PER_GB = 20, 60
@@ -140,7 +136,7 @@ class Verdicts:
         return self.directory / f"{key}.json"
 
 
-MODULE = "leap_core.inference.trial.child_process"
+TASK = "leap_core.inference.trial.trials:try_file"
 LAST_WORDS = 4096
 TEMPLATE_STAGE = "rendering its chat template"
 ASSERTION = re.compile(r"GGML_ASSERT\(.*\) failed|terminate called .*|.*what\(\): .*|GGML_ABORT.*|fatal error.*")
@@ -153,6 +149,7 @@ def run_child(
 ) -> TrialVerdict:
     """Try the file. ``stop``: set to end early, which counts as refused. Raises OSError when no process can start."""
     request = {
+        "task": TASK,
         "kind": subject.kind,
         "path": os.path.abspath(subject.path),
         "beside": {kind: os.path.abspath(path) for kind, path in subject.beside.items()},
@@ -160,25 +157,8 @@ def run_child(
         "memory_bytes": limits.memory_bytes,
     }
     with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as answers:
-        process = subprocess.Popen(
-            [sys.executable, "-m", MODULE],
-            stdin=subprocess.PIPE,
-            stdout=answers,
-            stderr=words,
-            cwd=packages_directory(),  # not where a stranger's modules may lie
-            env=child_environment(variables),
-            start_new_session=OF_A_SESSION,
-            creationflags=CREATION_FLAGS,
-        )
-        try:
-            in_time = _wait(process, json.dumps(request).encode() + b"\n", limits.seconds, stop)
-        finally:
-            with suppress(OSError):
-                process.kill()
-            process.wait()
-            if process.stdin is not None:
-                with suppress(OSError):
-                    process.stdin.close()
+        with child_for(request, stdout=answers, stderr=words, variables=variables) as process:
+            in_time = _has_ended(process, limits.seconds, stop)
         if stop is not None and stop.is_set() and not in_time:
             return TrialVerdict(REFUSED, message="the trial was stopped")
         answers.seek(0)
@@ -187,14 +167,10 @@ def run_child(
         return _verdict(answers.read(), last_words, process.returncode if in_time else None, limits)
 
 
-def _wait(process: subprocess.Popen[bytes], request: bytes, seconds: float, stop: threading.Event | None) -> bool:
-    """Hand over the request and wait for the end; False when it did not come in time."""
-    assert process.stdin is not None
-    with suppress(OSError):  # it may have ended before
-        process.stdin.write(request)
-        process.stdin.flush()
+def _has_ended(process: subprocess.Popen[bytes], seconds: float, stop: threading.Event | None) -> bool:
+    """Wait for the end; False when it did not come in time."""
     left = seconds
-    step = seconds if stop is None else 0.1
+    step = seconds if stop is None else LOOK_SECONDS
     while left > 0 and not (stop is not None and stop.is_set()):
         with suppress(subprocess.TimeoutExpired):
             process.wait(min(step, left))
@@ -204,16 +180,17 @@ def _wait(process: subprocess.Popen[bytes], request: bytes, seconds: float, stop
 
 
 def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) -> TrialVerdict:
-    stage, facts, error, finished = "", dict[str, Any](), None, False
+    stage, facts, error, result = "", dict[str, Any](), None, None
     for line in answers.splitlines():
         with suppress(ValueError):
             answer = json.loads(line)
             stage = answer.get("stage", stage)
             facts |= answer.get("facts", {})
             error = answer.get("error", error)
-            finished = finished or answer.get("finished", False)
+            result = answer.get("result", result)
+    facts |= result or {}
     template = facts.pop("template_problem", None)
-    if code == 0 and finished:
+    if code == 0 and result is not None:
         return TrialVerdict(SOUND, stage, template=template, facts=facts)
     if error is not None:
         return TrialVerdict(MEMORY if error.get("memory") else REFUSED, stage, error["message"], facts=facts)

@@ -20,7 +20,7 @@ from ..llama.model import LlamaAdapter, LlamaModel
 from ..llama.projector import Projector
 from ..template.chat_template import ChatTemplate
 from ..voice import open_voice
-from .child import TEMPLATE_STAGE
+from .child import ADAPTER, AUDIO_DECODER, MODEL, PROJECTOR, TEMPLATE_STAGE
 
 CELLS = 1024
 THREADS = 1
@@ -30,6 +30,16 @@ PROMPT_TOKENS = 24
 EVERY_KIND_OF_TEXT = "Hello, world! 12345 + 67.8 = ?\n\n\tif (x) { y[0]; }  été Straße Привет 你好 こんにちは 한국어 🙂"
 CONVERSATION = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hello!"), ChatMessage("assistant", "Hello.")]
 QUESTION = ChatMessage("user", "What is 1 + 1?")
+
+
+def try_file(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    """Do with a file what leap does with its kind later; what was seen. ``answer`` gets each step before it is done."""
+
+    def stage(name: str, **facts: Any) -> None:
+        answer({"stage": name, "facts": facts})
+
+    beside = {kind: Path(path) for kind, path in request["beside"].items()}
+    return TRIALS[request["kind"]](Path(request["path"]), beside, stage)
 
 
 def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]) -> dict[str, Any]:
@@ -197,3 +207,11 @@ def try_voice(path: Path, beside: Mapping[str, Path], stage: Callable[..., objec
         samples += listener.take_frame(frame)
     samples += listener.end()
     return {"samples": sum(len(sample.samples) for sample in samples), "warning": voice.warning}
+
+
+TRIALS: dict[str, Callable[[Path, Mapping[str, Path], Callable[..., None]], dict[str, Any]]] = {
+    MODEL: try_model,
+    PROJECTOR: try_projector,
+    ADAPTER: try_adapter,
+    AUDIO_DECODER: try_voice,
+}

@@ -26,7 +26,7 @@ from ...system.files import place
 from ..resolving import LocalModel, resolve_local
 from ..store import InstalledModel, Store
 from ..upkeep import files_of, record_files
-from .child import measure, run_in_child
+from .child import QUANTIZE, measure, run_in_child
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -205,7 +205,7 @@ def _quantize(source: Path, target: Path, request: QuantizeRequest, making: Maki
     extra = header.data_start + ROOM
     asked = {"source": str(source), "target": str(target), "settings": request.to_json()}
     made = run_in_child(
-        "quantize",
+        QUANTIZE,
         asked | {"room": shutil.disk_usage(target.parent).free - extra},
         on_progress=lambda step: making.on_tensor(*step),
         stop=making.stop,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
+def quantize_file(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
     """Quantize ``source`` to ``target`` as ``settings`` say, unless its tensors take more than ``room`` bytes: then the
     result does not say ``fits``. What cannot be done is refused before any work."""
     asked = QuantizeRequest.from_json(request["settings"])
@@ -41,7 +41,7 @@ def quantize_file(request: dict[str, Any], progress: Callable[[Any], None]) -> d
         raise no_importance(asked.to)
     fits = plan.bytes <= request["room"]
     if fits:
-        quantize(source, target, settings, dry=False, on_tensor=lambda *step: progress(step))
+        quantize(source, target, settings, dry=False, on_tensor=lambda *step: answer({"progress": step}))
     return asdict(plan) | {"fits": fits}
 
 
@@ -52,7 +52,7 @@ MOST_TOKENS = 32 * WINDOW
 LEAST_TOKENS = 16
 
 
-def measure_cost(request: dict[str, Any], progress: Callable[[Any], None]) -> dict[str, Any]:
+def measure_cost(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
     """Read the text with ``models``, of which the first is the source; see ``measuring.Measured`` for each result."""
     threads = request["threads"]
     readers = [_Reader(Path(path), threads) for path in request["models"]]
@@ -72,7 +72,7 @@ def measure_cost(request: dict[str, Any], progress: Callable[[Any], None]) -> di
         readers[0].count(truth, truth, window)
         for reader in readers[1:]:
             reader.count(reader.read(window), truth, window)
-        progress([number + 1, len(starts)])
+        answer({"progress": [number + 1, len(starts)]})
     return {"tokens": readers[0].positions, "models": [reader.result() for reader in readers]}
 
 

@@ -184,7 +184,7 @@ def _computing(path: str) -> bool:
     """Whether a process other than the parent has the file mapped."""
     for entry in Path("/proc").iterdir():
         try:
-            is_trial = entry.name.isdigit() and b"trial.child_process" in (entry / "cmdline").read_bytes()
+            is_trial = entry.name.isdigit() and b"system.child" in (entry / "cmdline").read_bytes()
             if is_trial and path in (entry / "maps").read_text():
                 return True
         except OSError:

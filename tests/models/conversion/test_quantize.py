@@ -107,7 +107,7 @@ def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch
 @pytest.mark.parametrize("when", ["first", "last"])
 def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
     """Even where the child is done before anyone looks: ``first`` and ``last`` tensors."""
-    from leap_core.models.conversion import child
+    from leap_core.system import child
 
     monkeypatch.setattr(child, "LOOK_SECONDS", 3600)
     store, stop = Store(leap_home / "models"), threading.Event()

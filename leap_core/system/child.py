@@ -1,0 +1,154 @@
+"""Work that may end its process, in a process of its own: what goes in, and what comes out of it.
+
+The child runs ``main``. It gets one line of JSON on standard input, ``{"task": "module:function", …}``, and calls
+``function(request, answer)``. Each answer is a line of JSON; the last is ``{"result": …}``, or ``{"error": {"message",
+"hint", "memory"}}`` for what the function refuses. It ends when its standard input closes, so it does not outlive the
+process that waits for it. ``cpu_seconds`` and ``memory_bytes`` of the request hold it within limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import IO, TYPE_CHECKING, Any
+
+from ..errors import LeapError
+from .directories import packages_directory
+from .processes import CREATION_FLAGS, OF_A_SESSION, child_environment, module_command
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+MODULE = "leap_core.system.child"
+LOOK_SECONDS = 0.1
+
+
+@contextmanager
+def child_for(
+    request: Mapping[str, Any],
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes],
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a child with its request; it is killed and waited for at the end of the block, if it still runs.
+
+    ``stdout``: a file, or subprocess.PIPE. ``variables``: its environment, by default this process's. Raises OSError
+    when no process can start.
+    """
+    import subprocess
+
+    process = subprocess.Popen(
+        module_command(MODULE),
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=packages_directory(),  # not where a stranger's modules may lie
+        env=child_environment(variables),
+        start_new_session=OF_A_SESSION,
+        creationflags=CREATION_FLAGS,
+    )
+    assert process.stdin is not None
+    try:
+        with suppress(OSError):  # it may have ended before
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        yield process
+    finally:
+        kill(process)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End the child at once."""
+    with suppress(OSError):
+        process.kill()
+
+
+@contextmanager
+def killed_when(stop: threading.Event, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within the block the child is killed as soon as ``stop`` is set."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(LOOK_SECONDS):
+            if stop.is_set():
+                return kill(process)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def take_stdout() -> IO[bytes]:
+    """This process's standard output, for answers; what a library prints goes to standard error from now on."""
+    answers = os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)
+    return answers
+
+
+def main() -> None:
+    """Do the one task of this process."""
+    out = take_stdout()
+    request = json.loads(sys.stdin.buffer.readline())
+    _limit(request.get("cpu_seconds"), request.get("memory_bytes"))
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+    def answer(value: Mapping[str, Any]) -> None:
+        out.write(json.dumps(value).encode() + b"\n")
+
+    module, _, name = request["task"].partition(":")
+    try:
+        task: Callable[[dict[str, Any], Callable[[Mapping[str, Any]], None]], Any]
+        task = getattr(import_module(module), name)
+        answer({"result": task(request, answer)})
+    except LeapError as error:
+        answer({"error": {"message": error.message, "hint": error.hint}})
+    except OSError as error:
+        answer({"error": {"message": str(error)}})
+    except MemoryError:
+        answer({"error": {"message": "it needs more memory than there is", "memory": True}})
+    os._exit(0)  # llama.cpp's memory goes with the process
+
+
+def _limit(cpu_seconds: int | None, memory_bytes: int | None) -> None:
+    """Hold this process within limits, and let its end leave no core file behind."""
+    if sys.platform == "win32":  # the parent's clock has to do
+        return
+    import resource
+
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_AS, memory_bytes),
+    ):
+        _, most = resource.getrlimit(kind)
+        if limit is None:
+            continue
+        try:
+            resource.setrlimit(kind, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+        except (OSError, ValueError):  # a system that does not know it
+            continue
+
+
+def _end_with_the_parent() -> None:
+    sys.stdin.buffer.read()  # until it is closed, which the parent's end does too
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
