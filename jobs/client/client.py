@@ -63,7 +63,7 @@ class Policy:
 class JobsClient(JobWatcher):
     """The jobs of one data directory. Safe to use from several threads; a context manager.
 
-    ``variables`` stand for the process's environment. With ``autostart`` a worker is started where none
+    ``variables`` replace the process's environment. With ``autostart`` a worker is started where none
     runs; without it jobs wait for one. ``on_warning``
     hears that a job will have to wait for long.
     """

@@ -114,7 +114,7 @@ class Job:
 
     @property
     def percent(self) -> float | None:
-        """How much of the work is done, as far as that can be told."""
+        """How much of the work is done, as far as that is known."""
         progress = self.progress or {}
         done, total = progress.get("done"), progress.get("total")
         if done is None or not total:

@@ -2,7 +2,7 @@
 
 A server has a hundred places by default, so a process takes one: statements of several threads wait for each other,
 and LISTEN is said on the same connection. Nothing is kept in its session, so a pooler that lends its connections a
-transaction long, such as PgBouncer's, may stand between; LISTEN needs the server itself then, over a second connection
+transaction long, such as PgBouncer's, may be between; LISTEN needs the server itself then, over a second connection
 whose address ``listen_host`` and ``listen_port`` in the URL complete.
 """
 

@@ -42,7 +42,7 @@ MOST_FILES, MOST_SESSIONS = 500, 100
 
 
 def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tuple[str, list[Suggestion]]:
-    """The word before the cursor, and what may stand in its place. Messages are not completed."""
+    """The word before the cursor, and its candidates. Messages are not completed."""
     if not line.startswith("/") or line.startswith("//"):
         return "", []
     name, space, rest = line[1:].partition(" ")

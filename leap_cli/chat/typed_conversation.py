@@ -250,7 +250,7 @@ class TypedConversation:
 
     def send(self, text: str) -> None:
         """Answer this message, and what is attached to it."""
-        with self.env.without_echo():  # what is typed ahead would stand in the answer
+        with self.env.without_echo():  # what is typed ahead would be in the answer
             complete = self.dialogue.say(text, self.attached)
         if complete.is_lost:
             self.output.note("stopped before the first word: the message was not kept")
@@ -276,7 +276,7 @@ def split_attachments(message: ChatMessage) -> tuple[Sequence[ChatMessageContent
 
 
 class Suggestion(NamedTuple):
-    """The whole word that would stand in the line, and what it means."""
+    """The whole word that would be put into the line, and what it means."""
 
     value: str
     meaning: str = ""

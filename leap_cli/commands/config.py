@@ -57,7 +57,7 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
         try:
             now = effective(setting, env, table)
         except click.UsageError as error:
-            if origin_of(setting, env, table) != file:  # the file's problems stand above
+            if origin_of(setting, env, table) != file:  # the file's problems are listed above
                 output.warning(error.message)
             continue
         if everything or now.origin != DEFAULT or setting.key in general:

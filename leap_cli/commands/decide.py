@@ -61,7 +61,8 @@ def command(
     """Answer QUESTION about each text by yes or no, a choice or a score, whichever the model finds likeliest; or the
     questions of a file (--questions), over a text that is computed once.
 
-    With --score the expected value is told, too. Probabilities are calibrated only where --fit was run for the model.
+    With --score the expected value is printed, too. Probabilities are calibrated only where --fit was run for the
+    model.
     """
     from ..answers.task_answers import do_task, submit_task, write_line
 

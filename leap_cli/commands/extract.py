@@ -127,7 +127,7 @@ class _Extraction:
 
     @property
     def shows_lines(self) -> bool:
-        """Whether evidence stands beside each document."""
+        """Whether evidence comes with each document."""
         return self.evidence.shown and self.format != "csv"
 
     def check(self, images: tuple[str, ...], examples: str | None) -> None:

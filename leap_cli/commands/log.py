@@ -180,7 +180,7 @@ def search(
 ) -> ExitCode:
     """Find entries with all words of TEXT, or beginnings of words, in prompt or answer, best first.
 
-    Where no entry has them, those are found in which TEXT stands as it is, also inside of words.
+    Where no entry has them, those are found that contain TEXT, also inside of words.
     """
     output = Output(env, format)
     log = _log(env)

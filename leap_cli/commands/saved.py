@@ -69,7 +69,7 @@ class FileVerbs:
 
     ``describe``: the record of a file with this name and path. ``check``: a text under this name, written to a file;
     both raise UsageError or LeapError for what cannot be used. ``columns``: of the table. ``shipped``: leap's own files
-    by name; the user's of the same name stand in their place.
+    by name; the user's of the same name replace them.
     """
 
     files: NamedFiles

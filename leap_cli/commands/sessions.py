@@ -77,7 +77,7 @@ def show(env: Environment, /, session: str, format: str) -> None:
 def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
     """Find messages with all words of TEXT, or beginnings of words, best first; case and accents do not matter.
 
-    Where no message has them, those are found in which TEXT stands as it is, also inside of words.
+    Where no message has them, those are found that contain TEXT, also inside of words.
     """
     output = Output(env, format)
     query = " ".join(text)

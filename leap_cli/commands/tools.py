@@ -33,7 +33,7 @@ tools_file = click.option(
 def command() -> None:
     """Tools that a model may call: of a Python file, registered commands, and leap's own.
 
-    The policy of each stands in the configuration file: [tools.NAME] with policy = "allow", "ask", "decide" or "deny",
+    The policy of each is in the configuration file: [tools.NAME] with policy = "allow", "ask", "decide" or "deny",
     timeout (seconds) and output_limit (bytes).
     """
 
@@ -64,7 +64,7 @@ def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) ->
 @tools_file
 @click.pass_obj
 def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCode:
-    """Print the declaration of a tool, as the model is told it."""
+    """Print the declaration of a tool, as the model gets it."""
     Output(env).document(_find(env, name, tools_file).to_json_object())
     return ExitCode.DONE
 

@@ -25,7 +25,7 @@ from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming
 def load_command(
     env: Environment, /, model: str | None, keep_alive: float | None, format: str, loading: HostLoading
 ) -> None:
-    """Keep MODEL warm in a background process, which generate, chat, search and jobs then use without being told.
+    """Keep MODEL warm in a background process, which generate, chat, search and jobs then use by themselves.
 
     It returns when the model is ready. Loading a loaded model restarts its keep-alive timer. Without MODEL the default
     model is loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or

@@ -1,7 +1,7 @@
 """What a parameter's value may be: models, tools, sessions, jobs, files and so on, found on this disk and nowhere else.
 
 A parameter whose type completes by itself is asked; for the others the name that ``--help`` shows for the value, or the
-place where it stands, decides. A new kind of value is one more line in ``BY_NAME`` or ``BY_PLACE``.
+place decides. A new kind of value is one more line in ``BY_NAME`` or ``BY_PLACE``.
 
 Everything is read without checks and in the quickest way, because it happens between two key presses: a file that is
 damaged offers nothing, and the command that uses it will say so.

@@ -63,7 +63,7 @@ def answer(root: CommandTable, env: Environment) -> int:
 
 
 def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Proposal]:
-    """What may stand at the cursor, best first."""
+    """Candidates at the cursor, best first."""
     try:
         words = root.with_default(typed.words)
         _offer_values(_command_of(root, words))

@@ -12,7 +12,7 @@ about = "Translates"
     temperature = 0
 
 ``options`` are those of ``leap generate`` by their long names, as in ``[options.generate]`` of config.toml; all of the
-file may be left out but one thing. What is given on the command line overrides it. ``variables`` are names that stand
+file may be left out but one thing. What is given on the command line overrides it. ``variables`` are names
 in braces; those with a default need not be given. A name in braces that is not declared stands for itself.
 """
 

@@ -1,6 +1,6 @@
 """Everything that can be configured, by its key in config.toml, and changing that file.
 
-A few settings stand for themselves; besides, every option of every command is one (see ``option_defaults``).
+A few settings are their own; besides, every option of every command is one (see ``option_defaults``).
 """
 
 from __future__ import annotations

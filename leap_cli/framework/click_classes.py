@@ -239,7 +239,7 @@ class LeapCommand(click.Command):
             raise click.UsageError(f"{defaults.origins[name]}: {error.message}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Many options stand under headings."""
+        """Many options are listed under headings."""
         from .help_text import row_of
 
         options = (parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option))

@@ -95,7 +95,7 @@ def quoted(text: str) -> str:
 
 
 def code(lines: tuple[str, ...]) -> list[str]:
-    """Lines as they stand, indented."""
+    """Lines, indented."""
     return [".PP", ".RS 4", ".EX", *(escaped(line) for line in lines), ".EE", ".RE"]
 
 
@@ -214,7 +214,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _options(path: str, command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
-    """The options under their headings; those of a command in a group stand under its own heading."""
+    """The options under their headings; those of a command in a group have its own heading."""
     shown = [option for option in options_of(command) if not option.hidden]
     if not shown:
         return

@@ -1,6 +1,6 @@
 """The prompt of one answer: from arguments, standard input, or both, in a text with places.
 
-Only names that have a value are places; all other braces, such as those of JSON, stand as they are.
+Only names that have a value are places; all other braces, such as those of JSON, are kept.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _doubled(text: str) -> str:
 
 
 def names_in(*texts: str | None) -> tuple[str, ...]:
-    """The names that stand in braces in these texts, each once, without ``input``."""
+    """The names in braces in these texts, each once, without ``input``."""
     names = (_name(place) for text in texts for place in PLACE.finditer(text or ""))
     return tuple(dict.fromkeys(name for name in names if name != "input"))
 

@@ -171,7 +171,7 @@ PLAIN = (
     *("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields"),
     *("requests_per_minute", "tokens_per_minute", "escalate_to", "check"),
 )
-"""Options that are fields of BatchSettings as they stand."""
+"""Options that are fields of BatchSettings unchanged."""
 
 
 def _build(arguments: Arguments) -> BatchWish:

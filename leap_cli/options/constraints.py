@@ -127,7 +127,7 @@ _OPTIONS = (
     REPAIR,
 )
 LIBERTIES = ("open_objects", "free_white_space", "finish_shape")
-"""Options that are fields of GenerationOptions as they stand."""
+"""Options that are fields of GenerationOptions unchanged."""
 
 
 def _build(arguments: Arguments) -> Constraint:

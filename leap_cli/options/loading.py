@@ -34,7 +34,7 @@ PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
     *("flash_attention", "use_mmap", "batch_size", "lookup"),
 )
-"""Options that are fields of ModelLoadingOptions as they stand."""
+"""Options that are fields of ModelLoadingOptions unchanged."""
 
 
 @dataclass(frozen=True)

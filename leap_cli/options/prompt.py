@@ -69,7 +69,7 @@ TEMPLATE_OPTIONS = (
         help="Give a variable of the template this value.",
     ),
 )
-"""Options whose values stand behind those on the command line and before all others; they must be a command's first.
+"""Options whose values come after those on the command line and before all others; they must be a command's first.
 The value of ``template`` is a FilledTemplate, or None."""
 
 

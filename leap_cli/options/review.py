@@ -42,7 +42,7 @@ EVIDENCE = OptionGroup(
         option(
             "--evidence",
             is_flag=True,
-            help="Say of each value where it stands in the text, and how sure the model was.",
+            help="Say of each value where it is in the text, and how sure the model was.",
         ),
         option(
             "--strict-evidence",

@@ -79,7 +79,7 @@ def to_jsonl(history: Sequence[ChatMessage], place: Place | None = None) -> str:
 
 
 def to_markdown(history: Sequence[ChatMessage], title: str, place: Place | None = None) -> str:
-    """A page for people, headed by ``title``. Texts stand in it as they are."""
+    """A page for people, headed by ``title``. Texts are in it unchanged."""
     link = place or _data_uri
     sections = [f"# {' '.join(title.split())[:LONGEST_TITLE] or 'Conversation'}\n"]
     for message in history:

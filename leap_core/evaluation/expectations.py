@@ -291,7 +291,7 @@ def _regex(expectation: Expectation, answer: JudgedAnswer, _number: int) -> Verd
 
 
 def _parsed(text: str) -> Any:
-    """The JSON value of an answer, which may stand in a fenced block. Raises ValueError."""
+    """The JSON value of an answer, which may be in a fenced block. Raises ValueError."""
     stripped = text.strip()
     if stripped.startswith("```") and stripped.endswith("```"):
         stripped = stripped.strip("`").partition("\n")[2]

@@ -1,6 +1,6 @@
 """``config.toml``: the user's settings, declared and read in one place. A file that is not there is an empty one.
 
-SETTINGS says what may stand in it beside ``[aliases]``, ``[tools.NAME]`` (TOOL_SETTINGS) and the ``[options]`` of
+SETTINGS lists what may be in it beside ``[aliases]``, ``[tools.NAME]`` (TOOL_SETTINGS) and the ``[options]`` of
 commands: reading, ``leap config`` and the reference follow it.
 """
 
@@ -110,10 +110,10 @@ SETTINGS = (
     Setting("tools.rounds", int, "How often results go back to the model in one answer.", 8, low=1),
     Setting("tools.read_file.directory", str, "What the tool read_file may read; where leap runs by default."),
 )
-"""The settings that stand for themselves; the options of commands are settings too."""
+"""Settings of their own; the options of commands are settings too."""
 _BY_KEY = {each.key: each for each in SETTINGS}
 KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "endpoints", "options"]))
-"""What may stand at the top of the file."""
+"""Keys allowed at the top of the file."""
 TOOL_SETTINGS = tuple(
     replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
     for name, meaning in (
@@ -124,7 +124,7 @@ TOOL_SETTINGS = tuple(
         ("output_limit", "Bytes that this tool may answer with."),
     )
 )
-"""What may stand in ``[tools.NAME]``."""
+"""Keys allowed in ``[tools.NAME]``."""
 JOB_KINDS = ("download", "generate", "batch", "quantize")
 """The kinds of jobs of which ``jobs.KIND`` run at once."""
 
@@ -259,7 +259,7 @@ def table_or_error(path: Path) -> dict[str, Any] | LeapSerializationError:
 
 @contextmanager
 def naming_file(path: Path) -> Iterator[None]:
-    """Name the file in errors about options that stand in it."""
+    """Name the file in errors about its options."""
     try:
         yield
     except LeapOptionsError as error:

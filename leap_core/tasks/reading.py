@@ -8,7 +8,7 @@
 
 {"text": "…", "question": "…", "choices": ["a", "b"], "answer": "a"}         the fields of the task, and the answer
 {"text": "…", "questions": [{"name": "late", …}], "answers": {"late": true}}
-What is asked in all lines may stand beside them.
+What is asked in all lines may be beside them.
 """
 
 from __future__ import annotations

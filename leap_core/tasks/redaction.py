@@ -94,7 +94,7 @@ def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 def _parts(pattern: re.Pattern[str], check: Callable[[str], bool], text: str) -> Iterator[str]:
-    """What of the numbers that stand together passes the check: the longest from each group on."""
+    """Which of the neighbouring numbers passes the check: the longest from each group on."""
     place = 0
     while match := pattern.search(text, place):
         groups = [(each.start(), each.end()) for each in re.finditer(r"[+(]*[^\W_]+\)?", match[0])]

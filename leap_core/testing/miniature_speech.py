@@ -326,7 +326,7 @@ class _Backbone:
         return {f"blk.1.{name}.weight": table for name, table in tables.items()}
 
     def _output(self) -> Table:
-        """What follows what: 20 for the place where the answer stands, and at its beginning 10 for what was asked."""
+        """What follows what: 20 for the place of the answer, and at its beginning 10 for what was asked."""
         table = _zeros(len(self.tokens), WIDTH)
         plain, interleaved = self.spoken[PLAIN_TEXT[0]], self.spoken[INTERLEAVED_TEXT[0]]
         audio_start, end = CONTROL.index("<|audio_start|>"), CONTROL.index("<|im_end|>")

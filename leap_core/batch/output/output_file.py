@@ -21,7 +21,7 @@ Lines = Callable[[], Iterator[str]]
 
 
 class Sink(Protocol):
-    """Takes rendered lines, in the order in which they shall stand."""
+    """Takes rendered lines, in their final order."""
 
     def open(self, lines: Lines) -> None:
         """Begin with these lines, and nothing else."""

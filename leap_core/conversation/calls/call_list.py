@@ -61,7 +61,7 @@ def escape_inner_quotes(text: str) -> str | None:
             end, inner = string
             if inner and _may_be_expression(text, place, [*inner, end]):
                 return None
-            if inner:  # quotes stand as they are, so a backslash before one is a character too
+            if inner:  # quotes are kept, so a backslash before one is a character too
                 escaped = (at.start() for at in ESCAPED_QUOTE.finditer(text, place + 1, end))
                 inner = sorted([*inner, *(each for start in escaped for each in (start, start + 1))])
             for quote in inner:

@@ -92,7 +92,7 @@ def text_body(text: str | Sequence[int], options: GenerationOptions) -> JsonObje
 
 def _message(message: ChatMessage) -> JsonObject:
     """The message without what only leap knows (how it was said aloud, and what was thought), its pictures without
-    what stands beside them (place, time, device)."""
+    what is beside them (place, time, device)."""
     if any(isinstance(part, Image) for part in message.content):
         from ...conversation.media.images import without_metadata
 

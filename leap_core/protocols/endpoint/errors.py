@@ -59,7 +59,7 @@ class Refusal:
 
     @property
     def message(self) -> str:
-        """What the endpoint says, as it stands."""
+        """What the endpoint says, unchanged."""
         value = self._error.get("message") or self._error.get("detail") or ""
         return value if isinstance(value, str) else json.dumps(value)
 

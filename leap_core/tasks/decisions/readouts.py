@@ -135,7 +135,7 @@ def _held(text: str, tokens: tuple[int, ...] | None, options: GenerationOptions)
 def _logprob(text: str, complete: Complete) -> float:
     """The logarithm of the probability that the answer begins with the text."""
     total, tail, whole = 0.0, b"", text.encode()
-    for each in reversed(complete.logprobs):  # reasoning may stand before it
+    for each in reversed(complete.logprobs):  # reasoning may come before it
         if tail == whole:
             break
         total, tail = total + each.logprob, each.token + tail

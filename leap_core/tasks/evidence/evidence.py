@@ -47,7 +47,7 @@ def cells_of(name: str, value: Any, evidence: Sequence[Entry]) -> tuple[str, flo
 
 
 def _place(entries: Sequence[Entry]) -> str:
-    """Of values that stand together; where one of them is not in the text, that."""
+    """Of neighbouring values; where one of them is not in the text, that."""
     if any(each["how"] == NOT_IN_TEXT for each in entries):
         return NOT_IN_TEXT
     places = [each["place"] for each in entries if "place" in each]
@@ -79,7 +79,7 @@ def invented_last(documents: Sequence[JsonObject], pieces: Sequence[str], schema
 
 
 def with_missed(document: JsonObject, more: JsonObject, text: str) -> JsonObject:
-    """The document with the fields that it lacks, and the elements of lists that stand elsewhere in the text than its
+    """The document with the fields that it lacks, and the elements of lists that are elsewhere in the text than its
     own do. Nothing is doubled, and what is not in the text is not added."""
     whole = dict(document)
     for name, value in more.items():
@@ -145,7 +145,7 @@ def _summary(tokens: Sequence[TokenLogprob]) -> dict[str, float]:
 
 
 def _values(text: bytes, at: int) -> Iterator[tuple[ValuePath, int, int]]:
-    """The values of a JSON text that are neither objects nor lists, with the bytes between which each stands, without
+    """The values of a JSON text that are neither objects nor lists, with the byte range of each, without
     its quotes. Ends where the text is no JSON."""
     stack: list[list[object]] = []  # of [closing byte, name or number of the part]
     while at < len(text):

@@ -1,5 +1,5 @@
 """Which of its possible places each value of a document has: mentions are used once and in order, and the values of one
-element of a list stand together."""
+element of a list are together."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class SourceText:
         return self._at.get(word, [])
 
     def runs(self, words: list[str]) -> list[tuple[int, int]]:
-        """Where these words stand one after the other: starts and ends in code points."""
+        """Where these words follow each other: starts and ends in code points."""
         rarest = min(range(len(words)), key=lambda n: len(self.places_of_word(words[n])))
         found = []
         for at in self.places_of_word(words[rarest]):
@@ -282,7 +282,7 @@ class TextSource(SourceText):
 
 
 def candidates(source: TextSource, value: Any) -> list[Candidate]:
-    """Where a value may stand, by the best way that finds it at all."""
+    """The places of a value, by the best way that finds it at all."""
     if isinstance(value, (int, float)):
         return _numbers(source, float(value))
     words = [word for word, _, _ in words_of(value)]

@@ -137,7 +137,7 @@ REPLACEMENT = "\ufffd"
 
 
 def html_lines(page: str) -> list[TextLine]:
-    """The words between tags with the lines on which they stand; headings as Markdown writes them."""
+    """The words between tags with the lines on which they are; headings as Markdown writes them."""
     text = _PlainText(page)
     position = 0
     while (markup := MARKUP.search(page, position)) is not None:
