@@ -31,7 +31,6 @@ from PIL import Image as pillow
 from leap_core.conversation.messages import ChatMessage, Image, Text
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.inference.llama.context import LlamaContext
-from leap_core.inference.llama.library import multimodal_library
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.llama.projector import Projector
 from leap_core.inference.runner import InProcessRunner
@@ -43,6 +42,7 @@ from tests.support.random_projectors import (
     TINY_VISION,
     write_random_projector,
 )
+from tests.support.whole_llama import whole_multimodal_library
 
 SHAPE, VISION, AUDIO = (TINY_LFM2, TINY_VISION, TINY_AUDIO) if SHORT else (LFM2_350M, LFM2_VL_450M, LFM2_AUDIO)
 SIDE = 512
@@ -63,7 +63,7 @@ class Theirs:
     """llama.cpp's own way from JPEG bytes to the first token."""
 
     def __init__(self, path: Path, projector: Path, threads: int) -> None:
-        self._lib = multimodal_library()
+        self._lib = whole_multimodal_library()
         self._model = LlamaModel(path)
         self._context = LlamaContext(self._model, cells=CELLS, slots=1, batch_size=BATCH, threads=threads)
         params = self._lib.mtmd_context_params_default()

@@ -381,9 +381,11 @@ def load_local(
 
     A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
     one that the options name is an error. Raises LeapModelLoadingError."""
+    from .inference.llama.library import use_engine
     from .inference.model_parts import EarlyOpening
     from .models.store import hold
 
+    use_engine(options.engine)
     options, mute = _completed(model, options)
     _require_sound(model.path, options, variables)
     held = hold(model.path)
@@ -463,11 +465,13 @@ def load_local_for_embedding(
     model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
 ) -> EmbeddingRunner:
     """Load files that were found, to make vectors. Like ``load_local``."""
+    from .inference.llama.library import use_engine
     from .inference.trial.child import Subject
     from .inference.trial.trying import require_sound
     from .inference.vectors import InProcessEmbeddingRunner
     from .models.store import hold
 
+    use_engine(options.engine)
     require_sound(Subject(model.path), own_template=True, variables=variables)
     held = hold(model.path)
     try:

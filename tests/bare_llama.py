@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.inference.llama.context import GGML_TYPES
-from leap_core.inference.llama.library import library
+from tests.support.whole_llama import whole_library
 
 THREADS = 1
 
@@ -21,7 +21,7 @@ class BareLlama:
     """One sequence over a context of its own, with the types of keys and values that leap takes by itself."""
 
     def __init__(self, path: str, context_size: int = 512) -> None:
-        self.lib = lib = library()
+        self.lib = lib = whole_library()
         self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
         context = lib.llama_context_default_params()
         context.n_ctx = context.n_batch = context.n_ubatch = context_size

@@ -239,6 +239,13 @@ def files(_context: click.Context, _begun: str) -> Iterator[Item]:
     return iter([CompletionItem("", type="file")])
 
 
+def engines(context: click.Context, _prefix: str) -> Iterator[Item]:
+    """Engines that were added, and the default one."""
+    yield CompletionItem("default", help="the one that came with leap")
+    data = context.ensure_object(Environment).directories.data
+    yield from (CompletionItem(record.parent.name) for record in sorted(data.glob("engines/[!.]*/engine.json")))
+
+
 BY_NAME: dict[str, Source] = {
     "MODEL": models,
     "QUANT": quantizations,
@@ -247,6 +254,7 @@ BY_NAME: dict[str, Source] = {
     "SCHEMA": schemas,
     "TOOL": tools,
     "TEMPLATE": templates,
+    "ENGINE": engines,
     "SESSION": sessions,
     "SESSION|JOB|-": conversations,
 }

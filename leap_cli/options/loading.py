@@ -32,7 +32,7 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
 PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "lookup"),
+    *("flash_attention", "use_mmap", "batch_size", "lookup", "engine"),
 )
 """Options that are fields of ModelLoadingOptions unchanged."""
 
@@ -183,6 +183,7 @@ _OF_EACH = (
     *_SIZES,
     HOST_OPTION,
     option("--verbose", is_flag=True, wish=True, help="Show llama.cpp's log on stderr."),
+    option("--engine", metavar="ENGINE", help="Run the model with this engine of `leap engine list`."),
     *_DETAILS,
 )
 MODEL = OptionGroup("model", "Model", (MODEL_OPTION, *_OF_EACH), _model_choice)

@@ -42,6 +42,7 @@ class Progress:
     stopped: bool = False
     dropped: int = 0
     outdated: int = 0
+    other_engine: int = 0
 
     @property
     def finished(self) -> int:
@@ -57,6 +58,9 @@ class Progress:
         if self.dropped:
             results = "1 earlier result belongs" if self.dropped == 1 else f"{self.dropped} earlier results belong"
             remarks.append(f"{results} to no line any more: left out of the output, and kept in the journal")
+        if self.other_engine:
+            results = "1 earlier result is" if self.other_engine == 1 else f"{self.other_engine} earlier results are"
+            remarks.append(f"{results} of another engine, which leap.stats.engine of the line names")
         return "; ".join(remarks) or None
 
     @property
@@ -315,8 +319,18 @@ class Batch(BatchDefinition):
                     completion_tokens=progress.completion_tokens + result.completion_tokens,
                     seconds=time.monotonic() - started,
                 )
+                if progress.finished == progress.reused + 1 and progress.reused:
+                    progress = replace(progress, other_engine=self._of_other_engines(places, result.engine))
                 self.on_result(progress)
         return replace(progress, stopped=progress.finished < progress.total, seconds=time.monotonic() - started)
+
+    def _of_other_engines(self, places: array[int], engine: str | None) -> int:
+        """How many of the results at these places are not of this engine; none where the newest is."""
+        assert self.journal is not None
+        newest = self.journal.result_at(max(places))
+        if newest.engine == engine or newest.response is None:
+            return 0
+        return sum(self.journal.result_at(place).engine != engine for place in places if place != NOWHERE)
 
     def _result(self, runner: Runner, key: str, custom_id: str, outcome: Answer | LeapError) -> Result:
         speech = None

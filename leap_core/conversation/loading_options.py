@@ -226,6 +226,7 @@ class ModelLoadingOptions:
     beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
     audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
     ``lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
+    ``engine``: the build of llama.cpp that runs it, by its name (None: the one that is set); a process runs one.
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
 
@@ -247,6 +248,7 @@ class ModelLoadingOptions:
     media_cache_bytes: int = 256 * 1024**2
     adapters: Sequence[LoraAdapter] = ()
     lookup: bool = False
+    engine: str | None = None
     extras: str | None = None
 
     def __post_init__(self) -> None:
@@ -262,8 +264,9 @@ class ModelLoadingOptions:
         for name in ("use_mmap", "flash_attention", "lookup"):
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
-        if not isinstance(self.chat_template, (str, type(None))):
-            raise LeapOptionsError("chat_template", f"{self.chat_template!r} is not a text")
+        for name in ("chat_template", "engine"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not a text")
         if not isinstance(self.cache_options, CacheOptions):
             raise LeapOptionsError("cache_options", "must be CacheOptions")
         for name, low in (

@@ -67,6 +67,7 @@ class Entry:
         self.finish, self.seconds = complete.finish_reason.value, seconds
         if stats is not None:
             self.prompt_tokens, self.answer_tokens = stats.prompt_tokens, stats.completion_tokens
+            self.made_by |= {"engine": stats.engine} if stats.engine else {}
 
     def fail(self, error: LeapError, seconds: float) -> None:
         """Take note that there is none."""

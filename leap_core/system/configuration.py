@@ -77,6 +77,13 @@ SETTINGS = (
         "LEAP_MODEL",
     ),
     Setting("default_index", str, "The index that `leap search` and `leap ask` read where none is named."),
+    Setting(
+        "engine",
+        str,
+        "The build of llama.cpp that runs models, of `leap engine list`; by default the one that came with leap.",
+        None,
+        "LEAP_ENGINE",
+    ),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
     Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap sessions log`.", False, "LEAP_LOG"),
@@ -172,6 +179,14 @@ class Configuration:
 def read_configuration(path: Path) -> Configuration:
     """The settings about models. Raises LeapSerializationError that names the file and the setting."""
     return Configuration(**_given(path, "default_model", "keep_alive", "default_index"))
+
+
+def read_engine(path: Path) -> str | None:
+    """The engine that is set; none where the file cannot be read, which those say who change it."""
+    try:
+        return _given(path, "engine").get("engine")
+    except LeapSerializationError:
+        return None
 
 
 def offline(path: Path, variables: Mapping[str, str]) -> str | None:

@@ -16,11 +16,11 @@ from leap_core import (
     LoraAdapter,
     ModelLoadingOptions,
 )
-from leap_core.inference.llama.library import library
 from leap_core.inference.runner import InProcessRunner
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.random_models import TINY_LLAMA, write_random_model
 from tests.support.random_adapters import write_random_adapter
+from tests.support.whole_llama import whole_library
 
 GREEDY = {"temperature": 0.0, "max_tokens": 12}
 
@@ -132,7 +132,7 @@ def test_hidden_states_are_llama_cpps(load, files):
     states = runner.hidden_states(text)
     tokens = [runner.model.bos_token, *runner.model.tokenize(text, parse_special=True)]
     assert (states.token_count, states.embedding_dim) == (len(tokens), 64) and states.data.dtype == np.float32
-    lib = library()
+    lib = whole_library()
     params = lib.llama_context_default_params()
     params.n_ctx, params.embeddings, params.pooling_type, params.flash_attn_type = 512, True, 0, 0
     params.n_threads = 1

@@ -11,10 +11,10 @@ import pytest
 
 from leap_core import Leap, ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
-from leap_core.inference.llama.library import library
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.vectors import InProcessEmbeddingRunner
 from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, write_random_model
+from tests.support.whole_llama import whole_library
 
 TEXTS = ["hello world", "the quick brown fox jumps over the lazy dog. " * 3, "été 你好 🙂", "", "a", "x, y; z! (w)"]
 KINDS = {
@@ -45,7 +45,7 @@ def make(tmp_path_factory):
 
 def by_hand(runner, tokens, pooling):
     """llama.cpp's own calls for one text: a fresh context, one decode."""
-    lib = library()
+    lib = whole_library()
     params = lib.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 512
     params.embeddings, params.flash_attn_type, params.n_threads = True, 0, 1

@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError
 from leap_core.inference.gguf.tensor_types import KNOWN, architecture_in
-from leap_core.inference.llama.library import library
+from leap_core.inference.llama.library import current_engine
 from leap_core.models.catalogue import Catalogue
 from leap_core.models.endpoints import check_alias
 from leap_core.models.resolving import resolve_local
@@ -79,11 +79,7 @@ def test_what_cannot_be_an_alias(name: str) -> None:
 
 
 def test_the_listed_architectures_are_those_of_the_library() -> None:
-    import llama_cpp
-
-    library()
-    folder = Path(llama_cpp.__file__).parent / "lib"
-    binary = next(path for path in folder.iterdir() if path.name.startswith("libllama.")).read_bytes()
+    binary = current_engine().libraries()["llama"].read_bytes()
     missing = [name for name in KNOWN if name.encode() + b"\0" not in binary]
     assert len(KNOWN) > 120 and missing == []
 

@@ -97,6 +97,12 @@ class Result:
         return self.error is None
 
     @property
+    def engine(self) -> str | None:
+        """The engine that answered; None for the default one, and where it is not known."""
+        engine: str | None = ((self.response or {}).get("stats") or {}).get("engine")
+        return engine
+
+    @property
     def completion_tokens(self) -> int:
         """Tokens of the answers; of a vector those that were read."""
         if self.embedding is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
+from ..llama.library import other_engine
 from .repetition import PromptLookup, RepetitionWatch
 from .sampler import Sampler, ScoreRecorder, TokenScore
 
@@ -371,4 +372,5 @@ class Request:
             token_per_second=speed,
             cached_prompt_tokens=self.cached,
             time_to_first_token=0.0 if first is None else first - self._created,
+            engine=other_engine(),
         )

@@ -17,15 +17,14 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
+from .bindings import AbortCallback
 from .library import forget_errors, last_errors, library
 from .model import Adapters, LlamaModel, switch_adapters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy import float32
     from numpy.typing import NDArray
 
@@ -236,6 +235,8 @@ class LlamaContext:
         params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
         params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
         self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
+        if model.is_hybrid and not hasattr(params, "n_rs_seq"):  # an older engine cannot take convolutions back
+            self.rollback = 0
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
         least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
@@ -264,7 +265,7 @@ class LlamaContext:
         self._threads = threads
         self._gives_hidden = False
         self._adapters: Adapters = ()
-        self._logits_address = logits_address(lib)
+        self._logits_address = lib.llama_get_logits_ith
         self._logits_views: dict[int | None, NDArray[float32]] = {}
         self._batch = _Batch(lib, self.batch_size, model.width)
 
@@ -490,7 +491,7 @@ class _Batch:
         self._embeddings: NDArray[float32] | None = None
         stride, base = self._sequences.itemsize, self._sequences.ctypes.data
         self._sequence_pointers = np.arange(size, dtype=np.uintp) * stride + base
-        self._struct = lib.llama_batch()
+        self._struct = lib.Batch()
         self._struct.pos = _pointer(self._positions, ctypes.c_int32)
         self._struct.n_seq_id = _pointer(self._sequence_counts, ctypes.c_int32)
         self._struct.seq_id = _pointer(self._sequence_pointers, ctypes.POINTER(ctypes.c_int32))
@@ -543,13 +544,6 @@ class _Batch:
         return self._struct
 
 
-def logits_address(lib: Any) -> Callable[[Any, int], int | None]:
-    """``llama_get_logits_ith``, whose pointer becomes a number: the bindings' own makes two objects of it."""
-    function = lib._lib["llama_get_logits_ith"]
-    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int32], ctypes.c_void_p
-    return cast("Callable[[Any, int], int | None]", function)
-
-
 def _pointer(array: Any, kind: Any) -> Any:
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
@@ -564,7 +558,7 @@ class AbortFlag:
     def __init__(self) -> None:
         libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
         self._flag = ctypes.create_string_buffer(b"\0\0", 2)
-        self.callback = ctypes.cast(libc.strlen, library().ggml_abort_callback)
+        self.callback = ctypes.cast(libc.strlen, AbortCallback)
         self.data = ctypes.cast(self._flag, ctypes.c_void_p)
 
     def set(self, abort: bool) -> None:

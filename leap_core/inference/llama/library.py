@@ -1,7 +1,4 @@
-"""llama.cpp's library, loaded once: its version, what its build can do, its log kept off the terminal.
-
-Those take four times as long to import as the bindings, and a model's weights cannot be read before. The package is
-there all the same: a request for more than the bindings gets all of it.
+"""llama.cpp's library, loaded once a process: what its build can do, its log kept off the terminal.
 
 Compiled by GCC 12 (Debian 12's compiler), ``ggml_backend_amx_mul_mat`` loads a tile configuration of which the compiler
 removed all stores but the first eight bytes, because that GCC's ``_tile_loadconfig`` names no more as its input. The
@@ -21,62 +18,14 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
-from importlib import import_module
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-PACKAGE = "llama_cpp"
-_settings: list[Callable[[], object]] = []
-
-
-def keep(setting: Callable[[], object]) -> None:
-    """Make a setting of llama.cpp's again whenever the package is imported whole: it makes its own, as of the log."""
-    _settings.append(setting)
-
-
-def bindings(name: str) -> Any:
-    """The module ``llama_cpp.NAME``."""
-    if PACKAGE not in sys.modules:
-        spec = find_spec(PACKAGE)
-        if spec is not None and spec.loader is not None and spec.submodule_search_locations:
-            sys.modules[PACKAGE] = _Package(spec)
-    return import_module(f"{PACKAGE}.{name}")
-
-
-class _Package(ModuleType):
-    """The package, executed when something of it is missing."""
-
-    def __init__(self, spec: ModuleSpec) -> None:
-        super().__init__(spec.name)
-        self.__spec__, self.__loader__, self.__package__ = spec, spec.loader, spec.name
-        self.__file__ = spec.origin
-        self.__path__ = spec.submodule_search_locations or []
-        self._guard = threading.RLock()
-        self._begun = False
-
-    def __getattr__(self, name: str) -> Any:
-        with self._guard:
-            if not self._begun:
-                self._begun = True
-                assert self.__spec__ is not None and self.__spec__.loader is not None
-                try:
-                    self.__spec__.loader.exec_module(self)
-                    for setting in _settings:
-                        setting()
-                except BaseException:
-                    self._begun = False
-                    raise
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}") from None
-
+from ...errors import LeapModelLoadingError
+from .bindings import Bindings, LogCallback
+from .engines import Engine, chosen_engine, find_engine
 
 SMALL_STACK = 8192
 """Bytes: more than a signal frame with AVX-512's registers (about 3.5 kB), less than one with AMX's tiles (11 kB)."""
@@ -90,9 +39,8 @@ class _SignalStack(ctypes.Structure):
     _fields_ = [("ss_sp", ctypes.c_void_p), ("ss_flags", ctypes.c_int), ("ss_size", ctypes.c_size_t)]
 
 
-def decline_amx(llama: ctypes.CDLL) -> None:
-    """Let ggml find out now that it does not get AMX. ``llama``: the loaded library, through which ggml's functions are
-    found. Without effect on other systems, and once ggml has asked."""
+def decline_amx(llama: Bindings) -> None:
+    """Let ggml find out now that it does not get AMX. Without effect on other systems, and once ggml has asked."""
     if not _has_amx():
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -134,38 +82,15 @@ def _silent_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def _ask_for_buffer_types(llama: ctypes.CDLL) -> None:
-    try:
-        registry_of_cpu = llama.ggml_backend_cpu_reg
-        address_of = llama.ggml_backend_reg_get_proc_address
-        device_of = llama.ggml_backend_reg_dev_get
-    except AttributeError:  # linked in another way: nothing is known about it
-        return
-    registry_of_cpu.restype = ctypes.c_void_p
-    address_of.restype, address_of.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
-    device_of.restype, device_of.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
-    registry = registry_of_cpu()
-    address = address_of(registry, EXTRA_BUFFER_TYPES)
-    if address:
-        ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)(device_of(registry, 0))
-
-
-VERSION = re.compile(r"""(?m)^__version__ = ["'](.+?)["']""")
-
-
-@cache
-def engine_version() -> str:
-    """The version of llama-cpp-python: verdicts and saved states belong to one."""
-    from importlib.util import find_spec
-
-    # The package's file says it in a tenth of a millisecond; importlib.metadata takes thirty to be imported.
-    spec = find_spec("llama_cpp")
-    try:
-        text = Path(spec.origin or "").read_text("utf-8") if spec is not None else ""
-    except OSError:
-        text = ""
-    version = VERSION.search(text)
-    return "unknown" if version is None else version[1]
+def _ask_for_buffer_types(llama: Bindings) -> None:
+    for index in range(llama.ggml_backend_reg_count()):
+        registry = llama.ggml_backend_reg_get(index)
+        if llama.ggml_backend_reg_name(registry) != b"CPU":
+            continue
+        address = llama.ggml_backend_reg_get_proc_address(registry, EXTRA_BUFFER_TYPES)
+        if address:
+            ask = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
+            ask(llama.ggml_backend_reg_dev_get(registry, 0))
 
 
 LAST_LINES = 40
@@ -178,9 +103,8 @@ GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR, GGML_LOG_LEVEL_CONT = 3, 4, 5
 _guard = threading.Lock()
 _lines: deque[tuple[int, str]] = deque(maxlen=LAST_LINES)
 _verbose = False
-_library: Any = None
-_multimodal: Any = None
-_log_callback: Any = None  # llama.cpp keeps the bare pointer, so the callback must live as long as the process
+_library: Bindings | None = None
+_engine: Engine | None = None
 _last_level = 0
 
 
@@ -216,35 +140,69 @@ def set_variables() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def current_engine() -> Engine:
+    """The engine that this process runs, or will run when something is loaded. Raises LeapModelLoadingError."""
+    return _engine or chosen_engine()
+
+
+def other_engine() -> str | None:
+    """The name of the engine that runs, where that is not the default one."""
+    return _engine.name if _engine is not None and _engine.record else None
+
+
+def use_engine(name: str | None) -> None:
+    """Run the engine of this name in this process, and in those that it starts; None leaves it to the environment.
+    Raises LeapModelLoadingError where it is not here, or another one runs already: a process has one."""
+    global _engine
+    if name is None:
+        return
+    engine = find_engine(name)
+    with _guard:
+        if _library is not None and _engine is not None and engine.id != _engine.id:
+            raise LeapModelLoadingError(
+                f"this process runs the engine {_engine.name} already, and {engine.name} needs one of its own"
+            )
+        _engine = engine
+        os.environ["LEAP_ENGINE"] = engine.name
+
+
+def run_folder(folder: Path) -> None:
+    """Run the build in this folder, which is no engine yet, in this process."""
+    global _engine
+    _engine = Engine(folder.name, folder, "", f"trial of {folder}")
+
+
 def library() -> Any:
-    """The ``llama_cpp.llama_cpp`` module, with the backend initialised."""
-    global _library, _log_callback
+    """The bindings of this process's engine, with the backends loaded. Raises LeapModelLoadingError."""
+    global _library, _engine
     with _guard:
         if _library is None:
             set_variables()
-            llama_cpp = bindings("llama_cpp")
-            _log_callback = llama_cpp.llama_log_callback(_receive_log)
-            set_log = partial(llama_cpp.llama_log_set, _log_callback, ctypes.c_void_p(0))
-            set_log()
-            keep(set_log)
+            engine = _engine or chosen_engine()
+            llama = Bindings(engine.libraries(), engine.name)
+            set_log(llama)
+            if not llama.ggml_backend_reg_count():  # a build whose backends are files beside it
+                llama.ggml_backend_load_all_from_path(os.fsencode(engine.folder))
+            if not llama.ggml_backend_dev_count():
+                raise LeapModelLoadingError(f"the engine {engine.name} has no backend for this processor")
             atexit.register(_keep_log_out_of_python)
-            decline_amx(llama_cpp._lib)
-            llama_cpp.llama_backend_init()
-            _library = llama_cpp
+            decline_amx(llama)
+            llama.llama_backend_init()
+            _library, _engine = llama, engine
         return _library
 
 
 def multimodal_library() -> Any:
-    """The ``llama_cpp.mtmd_cpp`` module, its log in the same place."""
-    global _multimodal
-    library()
-    with _guard:
-        if _multimodal is None:
-            mtmd_cpp = bindings("mtmd_cpp")
-            mtmd_cpp.mtmd_log_set(_log_callback, ctypes.c_void_p(0))
-            mtmd_cpp.mtmd_helper_log_set(_log_callback, ctypes.c_void_p(0))
-            _multimodal = mtmd_cpp
-        return _multimodal
+    """``library``, where it has mtmd. Raises LeapModelLoadingError where it has not."""
+    llama = library()
+    for name in ("mtmd_log_set", "mtmd_helper_log_set"):
+        getattr(llama, name)(LOG, None)
+    return llama
+
+
+def set_log(llama: Any = None) -> None:
+    """Have llama.cpp log to here: another program's module may have taken its log."""
+    (llama or library()).llama_log_set(LOG, None)
 
 
 def _receive_log(level: int, text: bytes, _user_data: object) -> None:
@@ -259,57 +217,66 @@ def _receive_log(level: int, text: bytes, _user_data: object) -> None:
         _lines.append((_last_level, line))
 
 
+LOG = LogCallback(_receive_log)
+"""llama.cpp keeps the bare pointer, so it must live as long as the process."""
+
+
 def _keep_log_out_of_python() -> None:
     """While the interpreter ends, a thread that calls into Python ends there and then, and the process with it when
     that happens inside C++. C's ``labs`` takes the log's arguments and does nothing."""
     libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
-    _library.llama_log_set(ctypes.cast(libc.labs, _library.llama_log_callback), ctypes.c_void_p(0))
+    if _library is not None:
+        _library.llama_log_set(ctypes.cast(libc.labs, LogCallback), None)
 
 
 def state_version() -> str:
-    """What a saved state depends on besides the model: the llama.cpp build and the width of a pointer."""
-    return f"llama-cpp-python {engine_version()} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"
+    """What a saved state depends on besides the model: the engine and the width of a pointer."""
+    return f"{current_engine().id} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"
 
 
 def describe() -> dict[str, Any]:
-    """``version`` of llama-cpp-python, the CPU ``features`` that are in use, the ``devices`` it computes on, and
-    whether layers can be offloaded to a GPU."""
-    import llama_cpp
-
+    """The ``engine`` by its name, its ``version`` and ``folder``, the CPU ``features`` that are in use, the ``devices``
+    it computes on, whether layers can be offloaded to a GPU, and whether it reads pictures and sounds."""
     llama = library()
+    engine = current_engine()
     words = llama.llama_print_system_info().decode("utf-8", "replace")
     switches = [word.split("=") for word in words.partition(":")[2].split("|") if "=" in word]
     return {
-        "version": llama_cpp.__version__,
+        "engine": engine.name,
+        "version": engine.version or _version_of(llama),
+        "folder": str(engine.folder),
         "features": [name.strip() for name, value in switches if value.strip() not in ("", "0")],
-        "devices": _devices(llama),
+        "backends": [
+            llama.ggml_backend_reg_name(llama.ggml_backend_reg_get(index)).decode("utf-8", "replace")
+            for index in range(llama.ggml_backend_reg_count())
+        ],
+        "devices": [
+            _device(llama, llama.ggml_backend_dev_get(index)) for index in range(llama.ggml_backend_dev_count())
+        ],
         "gpu_offload": bool(llama.llama_supports_gpu_offload()),
+        "projectors": llama.has_projectors,
     }
 
 
-def _devices(llama: Any) -> list[dict[str, Any]]:
-    """ggml's devices; ggml-backend.h is the source of these signatures."""
-    ggml = llama._lib
-    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
-    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
-    for function in (ggml.ggml_backend_dev_name, ggml.ggml_backend_dev_description):
-        function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
-    ggml.ggml_backend_dev_memory.restype = None
-    ggml.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
-    devices = []
-    for index in range(ggml.ggml_backend_dev_count()):
-        device = ggml.ggml_backend_dev_get(index)
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        ggml.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-        devices.append(
-            {
-                "name": ggml.ggml_backend_dev_name(device).decode("utf-8", "replace"),
-                "description": ggml.ggml_backend_dev_description(device).decode("utf-8", "replace").strip(),
-                "memory": total.value,
-            }
-        )
-    return devices
+def _version_of(llama: Any) -> str:
+    """What the build says of itself."""
+    return str(llama.llama_version().decode("utf-8", "replace")) if llama.has("llama_version") else "unknown"
+
+
+def _device(llama: Any, device: Any) -> dict[str, Any]:
+    _, total = _memory_of(llama, device)
+    return {
+        "name": llama.ggml_backend_dev_name(device).decode("utf-8", "replace"),
+        "description": llama.ggml_backend_dev_description(device).decode("utf-8", "replace").strip(),
+        "memory": total,
+    }
+
+
+def _memory_of(llama: Any, device: Any) -> tuple[int, int]:
+    """Free bytes of a device, and all."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    llama.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
 
 
 GPU_KINDS = (1, 2)
@@ -325,19 +292,6 @@ def free_gpu_memory() -> list[int]:
     """The free bytes of each GPU."""
     if not has_gpu_support():
         return []
-    ggml = library()._lib
-    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
-    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
-    ggml.ggml_backend_dev_type.restype = ctypes.c_int
-    ggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
-    ggml.ggml_backend_dev_memory.restype = None
-    ggml.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
-    sizes = []
-    for index in range(ggml.ggml_backend_dev_count()):
-        device = ggml.ggml_backend_dev_get(index)
-        if ggml.ggml_backend_dev_type(device) in GPU_KINDS:
-            free, total = ctypes.c_size_t(), ctypes.c_size_t()
-            ggml.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-            sizes.append(free.value)
-    return sizes
+    llama = library()
+    devices = (llama.ggml_backend_dev_get(index) for index in range(llama.ggml_backend_dev_count()))
+    return [_memory_of(llama, device)[0] for device in devices if llama.ggml_backend_dev_type(device) in GPU_KINDS]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError
+from .bindings import Bindings, InitParams
 from .library import library
 
 if TYPE_CHECKING:
@@ -21,32 +21,15 @@ NODES = 8
 """Room in a graph; it has one node."""
 ALIGNMENT = 64
 """Bytes that an object in ggml's memory may lose to its place."""
-_Size, _Pointer, _Int, _Long = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 
-
-class _Memory(ctypes.Structure):
-    """``ggml_init_params``."""
-
-    _fields_ = [("mem_size", _Size), ("mem_buffer", _Pointer), ("no_alloc", ctypes.c_bool)]
-
-
-FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "ggml_init": (_Pointer, _Memory),
-    "ggml_free": (None, _Pointer),
-    "ggml_tensor_overhead": (_Size,),
-    "ggml_graph_overhead_custom": (_Size, _Size, ctypes.c_bool),
-    "ggml_new_tensor_2d": (_Pointer, _Pointer, _Int, _Long, _Long),
-    "ggml_row_size": (_Size, _Int, _Long),
-    "ggml_get_data": (_Pointer, _Pointer),
-    "ggml_mul_mat": (_Pointer, _Pointer, _Pointer, _Pointer),
-    "ggml_new_graph_custom": (_Pointer, _Pointer, _Size, ctypes.c_bool),
-    "ggml_build_forward_expand": (None, _Pointer, _Pointer),
-    "ggml_backend_cpu_init": (_Pointer,),
-    "ggml_backend_cpu_set_n_threads": (None, _Pointer, _Int),
-    "ggml_backend_graph_compute": (_Int, _Pointer, _Pointer),
-    "ggml_backend_free": (None, _Pointer),
-}
-"""Results and arguments of ggml's functions."""
+NOT_EVERYWHERE = (
+    "ggml_init",
+    "ggml_get_data",
+    "ggml_mul_mat",
+    "ggml_backend_cpu_init",
+    "ggml_backend_cpu_set_n_threads",
+)
+"""Of ggml's functions those that not every build has where they can be called."""
 
 
 class UnavailableError(Exception):
@@ -59,20 +42,20 @@ class Matrix:
 
     def __init__(self, kind: int, columns: int, rows: NDArray[uint8], most: int) -> None:
         self._guard = threading.Lock()
-        self._ggml = ggml = ggml_functions()
-        if ggml["ggml_row_size"](kind, columns) != rows.shape[1]:
+        self._ggml = ggml = _ggml()
+        if ggml.ggml_row_size(kind, columns) != rows.shape[1]:
             raise UnavailableError
-        tensor = ggml["ggml_tensor_overhead"]() + ALIGNMENT
-        graph = ggml["ggml_graph_overhead_custom"](NODES, False) + ALIGNMENT
+        tensor = ggml.ggml_tensor_overhead() + ALIGNMENT
+        graph = ggml.ggml_graph_overhead_custom(NODES, False) + ALIGNMENT
         values = sum(4 * count * (columns + len(rows)) for count in range(1, most + 1))
         size = rows.nbytes + values + tensor + most * (2 * tensor + graph)
-        self._context = ggml["ggml_init"](_Memory(size, None, False))
-        self._backend = ggml["ggml_backend_cpu_init"]()
+        self._context = ggml.ggml_init(InitParams(size, None, False))
+        self._backend = ggml.ggml_backend_cpu_init()
         if not self._context or not self._backend:
             self.close()
             raise UnavailableError
         self._threads = 0
-        weights = ggml["ggml_new_tensor_2d"](self._context, kind, columns, len(rows))
+        weights = ggml.ggml_new_tensor_2d(self._context, kind, columns, len(rows))
         self._values(weights, rows.shape, ctypes.c_uint8)[:] = rows
         self._products: list[tuple[NDArray[float32], NDArray[float32], Any]] = [
             self._product(weights, columns, len(rows), count) for count in range(1, most + 1)
@@ -87,9 +70,9 @@ class Matrix:
                 raise LeapGenerationError("the model is unloaded")
             if threads != self._threads:
                 self._threads = threads
-                self._ggml["ggml_backend_cpu_set_n_threads"](self._backend, threads)
+                self._ggml.ggml_backend_cpu_set_n_threads(self._backend, threads)
             inputs[:] = rows
-            code = self._ggml["ggml_backend_graph_compute"](self._backend, graph)
+            code = self._ggml.ggml_backend_graph_compute(self._backend, graph)
         if code != 0:
             raise LeapGenerationError(f"llama.cpp failed to multiply (code {code})")
         return outputs
@@ -100,16 +83,16 @@ class Matrix:
             context, self._context = self._context, None
             backend, self._backend = self._backend, None
             if context:
-                self._ggml["ggml_free"](context)
+                self._ggml.ggml_free(context)
             if backend:
-                self._ggml["ggml_backend_free"](backend)
+                self._ggml.ggml_backend_free(backend)
 
     def _product(self, weights: Any, columns: int, rows: int, count: int) -> tuple[Any, Any, Any]:
         ggml, context = self._ggml, self._context
-        inputs = ggml["ggml_new_tensor_2d"](context, 0, columns, count)
-        outputs = ggml["ggml_mul_mat"](context, weights, inputs)
-        graph = ggml["ggml_new_graph_custom"](context, NODES, False)
-        ggml["ggml_build_forward_expand"](graph, outputs)
+        inputs = ggml.ggml_new_tensor_2d(context, 0, columns, count)
+        outputs = ggml.ggml_mul_mat(context, weights, inputs)
+        graph = ggml.ggml_new_graph_custom(context, NODES, False)
+        ggml.ggml_build_forward_expand(graph, outputs)
         return (
             self._values(inputs, (count, columns), ctypes.c_float),
             self._values(outputs, (count, rows), ctypes.c_float),
@@ -119,20 +102,13 @@ class Matrix:
     def _values(self, tensor: Any, shape: tuple[int, ...], kind: Any) -> Any:
         import numpy as np
 
-        pointer = ctypes.cast(self._ggml["ggml_get_data"](tensor), ctypes.POINTER(kind))
+        pointer = ctypes.cast(self._ggml.ggml_get_data(tensor), ctypes.POINTER(kind))
         return np.ctypeslib.as_array(pointer, shape)
 
 
-@cache
-def ggml_functions() -> dict[str, Any]:
-    """ggml's functions by their names, found through llama.cpp's library. Raises UnavailableError."""
-    lib = library()._lib
-    functions: dict[str, Any] = {}
-    for name, (result, *arguments) in FUNCTIONS.items():
-        try:
-            function = lib[name]
-        except AttributeError:
-            raise UnavailableError from None
-        function.restype, function.argtypes = result, arguments
-        functions[name] = function
-    return functions
+def _ggml() -> Bindings:
+    """llama.cpp, where it offers all of ggml's functions. Raises UnavailableError."""
+    llama: Bindings = library()
+    if not all(map(llama.has, NOT_EVERYWHERE)):
+        raise UnavailableError
+    return llama

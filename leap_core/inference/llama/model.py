@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..gguf.header import POOLINGS
-from .library import forget_errors, last_errors, library
+from .library import forget_errors, last_errors, library, set_log
 
 LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
 """LFM2's own spelling, which llama.cpp does not know."""
@@ -36,7 +36,11 @@ class LlamaModel:
         self.n_gpu_layers = n_gpu_layers
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
-        params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
+        if hasattr(params, "load_mode"):
+            params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
+        else:
+            params.use_mmap = use_mmap
+        set_log()
         forget_errors()
         self.pointer: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
@@ -255,7 +259,7 @@ def switch_adapters(context: Any, adapters: Adapters) -> None:
     """Compute with these adapters and scales in a llama.cpp context from now on; none clears them. Raises
     LeapGenerationError."""
     lib, count = library(), len(adapters)
-    pointers = (lib.llama_adapter_lora_p_ctypes * count)(*(adapter.pointer for adapter, _ in adapters))
+    pointers = (ctypes.c_void_p * count)(*(adapter.pointer for adapter, _ in adapters))
     scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
     if lib.llama_set_adapters_lora(context, pointers, count, scales) != 0:
         raise LeapGenerationError(f"llama.cpp cannot set the adapters: {last_errors() or 'no reason given'}")

@@ -136,9 +136,9 @@ class Projector:
     def _tokenized(self, bitmap: Any) -> Iterator[list[Any]]:
         """mtmd's chunks of one medium: the medium itself, and tokens around it, which are not used."""
         lib = self._lib
-        part = lib.mtmd_input_part()
+        part = lib.InputPart()
         part.bitmap = bitmap
-        parts = (ctypes.POINTER(lib.mtmd_input_part) * 1)(ctypes.pointer(part))
+        parts = (ctypes.POINTER(lib.InputPart) * 1)(ctypes.pointer(part))
         chunks = lib.mtmd_input_chunks_init()
         try:
             forget_errors()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from .bindings import LogCallback
 from .library import library
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def quantize(
     def listen(level: int, text: bytes, _data: object) -> None:
         _read(text.decode("utf-8", "replace"), log, on_tensor)
 
-    callback = lib.llama_log_callback(listen)
+    callback = LogCallback(listen)
     params, alive = _parameters(lib, settings, dry)
-    lib.llama_log_set(callback, ctypes.c_void_p(0))
+    lib.llama_log_set(callback, None)
     code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(params))
-    lib.llama_log_set(lib.llama_log_callback(), ctypes.c_void_p(0))  # a null pointer
+    lib.llama_log_set(LogCallback(), None)  # a null pointer
     del alive
     if code != 0:
         raise LeapModelLoadingError(f"llama.cpp cannot quantize {source.name}: {log.failure or f'code {code}'}")
@@ -109,19 +110,19 @@ def _parameters(lib: Any, settings: QuantizeSettings, dry: bool) -> tuple[Any, l
         params.token_embedding_type = settings.embedding_type
     alive: list[Any] = []
     if settings.overrides:
-        kind = lib.llama_model_tensor_override
+        kind = lib.TensorOverride
         array = (kind * (len(settings.overrides) + 1))()
         for place, (pattern, number) in enumerate(settings.overrides.items()):
             array[place].pattern, array[place].type = pattern.encode(), number
         alive.append(array)
-        params.tt_overrides = ctypes.cast(array, type(params.tt_overrides))
+        params.tt_overrides = ctypes.cast(array, ctypes.c_void_p)
     if settings.imatrix:
-        kind = lib.llama_model_imatrix_data
+        kind = lib.TensorImportance
         array = (kind * (len(settings.imatrix) + 1))()
         for place, (name, values) in enumerate(settings.imatrix.items()):
             data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
             array[place].name, array[place].data, array[place].size = name.encode(), data, values.size
             alive.append(values)
         alive.append(array)
-        params.imatrix = ctypes.cast(array, type(params.imatrix))
+        params.imatrix = ctypes.cast(array, ctypes.c_void_p)
     return params, alive

@@ -211,11 +211,11 @@ def _end(code: int | None, last_words: str, limits: Limits) -> tuple[str, str]:
             return HANG, f"it computes for more than {limits.cpu_seconds} seconds"
         if name == "SIGKILL":
             return MEMORY, "the system killed the process, which probably took too much memory"
-        return CRASH, f"llama.cpp ends the process with {name}{_assertion(last_words)}"
-    return CRASH, f"the process ends with code {code}{_assertion(last_words)}"
+        return CRASH, f"llama.cpp ends the process with {name}{assertion(last_words)}"
+    return CRASH, f"the process ends with code {code}{assertion(last_words)}"
 
 
-def _assertion(last_words: str) -> str:
+def assertion(last_words: str) -> str:
     """What the process wrote of its end: ggml's failed assertion, C++'s exception, or the last line."""
     claims = ASSERTION.findall(last_words) or [line for line in last_words.splitlines() if line.strip()][-1:]
     claims = [SOURCE_PATH.sub("", claim) for claim in claims]

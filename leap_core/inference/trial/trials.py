@@ -12,10 +12,12 @@ from ...conversation.media.audio import LEAST_SECONDS, RATE
 from ...conversation.media.image_plan import SIDE
 from ...conversation.messages import ChatMessage
 from ...conversation.options import GenerationOptions, ModelLoadingOptions
+from ...conversation.streams import last_of
 from ...errors import LeapError, LeapGenerationError, LeapModelLoadingError
 from ..gguf.checks import check_adapter, check_projector
 from ..gguf.header import read_gguf_header
 from ..llama.context import LlamaContext
+from ..llama.library import describe, run_folder
 from ..llama.model import LlamaAdapter, LlamaModel
 from ..llama.projector import Projector
 from ..template.chat_template import ChatTemplate
@@ -30,6 +32,7 @@ PROMPT_TOKENS = 24
 EVERY_KIND_OF_TEXT = "Hello, world! 12345 + 67.8 = ?\n\n\tif (x) { y[0]; }  été Straße Привет 你好 こんにちは 한국어 🙂"
 CONVERSATION = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hello!"), ChatMessage("assistant", "Hello.")]
 QUESTION = ChatMessage("user", "What is 1 + 1?")
+QUESTION_OF_ENGINE, ANSWER_OF_ENGINE = "What is the capital of France?", "Paris"
 
 
 def try_file(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
@@ -73,6 +76,22 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     }
     stage(TEMPLATE_STAGE, **facts, template_ends_process=True)
     return {"template_problem": _render(model), "template_ends_process": False}
+
+
+def try_engine(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    """Load the build of llama.cpp in ``folder`` and let ``model`` answer with it; what is to be known of the build.
+    Raises LeapModelLoadingError for one that computes wrongly."""
+    from ..runner import InProcessRunner
+
+    answer({"stage": "loading its libraries"})
+    run_folder(Path(request["folder"]))
+    facts = describe()
+    answer({"stage": "answering with the built-in model"})
+    runner = InProcessRunner(Path(request["model"]), "builtin", ModelLoadingOptions(slots=1, cpu_threads=THREADS))
+    text = last_of(runner.create_conversation().generate_response(QUESTION_OF_ENGINE)).full_message.text
+    if ANSWER_OF_ENGINE not in text:
+        raise LeapModelLoadingError(f"this build computes wrongly: the built-in model answers {text[:60]!r}")
+    return facts
 
 
 def short_prompt(model: LlamaModel) -> list[int]:

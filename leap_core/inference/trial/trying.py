@@ -16,7 +16,7 @@ from ...errors import LeapModelLoadingError
 from ...system.directories import Directories, packages_directory
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..gguf.tensor_types import check_architecture, check_decisions
-from ..llama.library import engine_version
+from ..llama.library import current_engine
 from .child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, TrialVerdict, Verdicts, run_child
 
 TRIAL = 1
@@ -55,7 +55,7 @@ def _sampled(path: Path, header_bytes: int) -> str:
 
 
 def _digest(subject: Subject, parts: Sequence[str]) -> str:
-    text = "\n".join([f"trial {TRIAL}", engine_version(), subject.kind, *subject.beside, *parts])
+    text = "\n".join([f"trial {TRIAL}", current_engine().id, subject.kind, *subject.beside, *parts])
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 

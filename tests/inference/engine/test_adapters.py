@@ -54,7 +54,7 @@ def test_logits_are_llama_cpps_and_cleared_they_are_exact_again(model: LlamaMode
         context.set_adapters([])
         assert (logits(context, words(20)) == plain).all()
         lib = library()
-        pointers, scales = (lib.llama_adapter_lora_p_ctypes * 1)(adapters[0].pointer), (ctypes.c_float * 1)(0.5)
+        pointers, scales = (ctypes.c_void_p * 1)(adapters[0].pointer), (ctypes.c_float * 1)(0.5)
         assert lib.llama_set_adapters_lora(context.pointer, pointers, 1, scales) == 0
         assert (logits(context, words(20)) == mine).all()
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from leap_core.conversation.options import GenerationOptions
 from leap_core.inference.engine.sampler import LikeliestSearch, Sampler
-from leap_core.inference.llama.library import library
+from tests.support.whole_llama import whole_library
 
 VOCABULARY = 4096
 
@@ -24,7 +24,7 @@ def llama_distribution(
     logits: np.ndarray, asked: GenerationOptions, context: list[int]
 ) -> tuple[list[int], list[float]]:
     """What llama.cpp's samplers leave of ``logits``: token ids, likeliest first, and their probabilities."""
-    lib = library()
+    lib = whole_library()
     window = 64 if asked.repeat_last_n is None else asked.repeat_last_n
     stages = [
         lib.llama_sampler_init_penalties(

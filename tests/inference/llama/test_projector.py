@@ -17,11 +17,11 @@ from leap_core.conversation.media.audio import tokens_of
 from leap_core.conversation.media.image_plan import plan_image
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.llama.context import LlamaContext
-from leap_core.inference.llama.library import multimodal_library
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.llama.projector import Projector
 from leap_core.testing.random_models import TINY_LFM2, write_random_model
 from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
+from tests.support.whole_llama import whole_multimodal_library
 
 WIDTH = 64
 
@@ -50,7 +50,7 @@ class Mtmd:
     """mtmd with its own settings: it resizes, cuts and encodes by itself."""
 
     def __init__(self, path: Path, model: LlamaModel) -> None:
-        self.lib = multimodal_library()
+        self.lib = whole_multimodal_library()
         params = self.lib.mtmd_context_params_default()
         params.use_gpu = params.print_timings = params.warmup = False
         params.n_threads = 1

@@ -1,0 +1,135 @@
+"""Engines: builds of llama.cpp by name. ``default`` is the one that llama-cpp-python compiled; others are folders below
+leap's data directory, each with its libraries and an ``engine.json`` that says what they are.
+
+``LEAP_ENGINE``, else ``engine`` in config.toml, names the one that a process runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...errors import LeapModelLoadingError, LeapNotFoundError
+from ...system.configuration import read_engine
+from ...system.directories import Directories
+
+DEFAULT = "default"
+RECORD = "engine.json"
+PACKAGE = "llama_cpp"
+VERSION = re.compile(r"""(?m)^__version__ = ["'](.+?)["']""")
+LIBRARY = re.compile(r"(?:lib)?(ggml-base|ggml|llama|mtmd)(?:[.-]v?[\d.]+)?\.(?:so(?:\.[\d.]+)?|dylib|dll)")
+ENDING = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+INSTALL_HINT = "leap engine install gets one, `leap engine add FILE` takes an archive of llama.cpp's releases"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A build of llama.cpp. ``id`` names its content: what was saved or judged with it belongs to it. ``record``: what
+    its engine.json says, empty for the default."""
+
+    name: str
+    folder: Path
+    version: str
+    id: str
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    def libraries(self) -> dict[str, Path]:
+        """The libraries in its folder. Raises LeapModelLoadingError where there is no llama.cpp among them."""
+        return libraries_in(self.folder)
+
+    @cached_property
+    def has_projectors(self) -> bool:
+        """Whether it brings what pictures and sounds need."""
+        return "mtmd" in self.libraries()
+
+
+def libraries_in(folder: Path) -> dict[str, Path]:
+    """llama.cpp's libraries in a folder by their names: llama, ggml, ggml-base, mtmd. Raises LeapModelLoadingError."""
+    try:
+        names = sorted(os.listdir(folder), key=lambda name: (not name.endswith(ENDING), len(name)))
+    except OSError as error:
+        raise LeapModelLoadingError(f"cannot read {folder}: {error.strerror}") from None
+    found: dict[str, Path] = {}
+    for name in names:
+        if match := LIBRARY.fullmatch(name):
+            found.setdefault(match[1], folder / name)
+    if "llama" not in found:
+        raise LeapModelLoadingError(f"{folder} holds no libllama{ENDING}", hint=INSTALL_HINT)
+    return found
+
+
+def default_engine() -> Engine | None:
+    """The engine of llama-cpp-python, which is not imported; None where it is not installed."""
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    try:  # the file says it in a tenth of a millisecond; importlib.metadata takes thirty to be imported
+        version = VERSION.search(Path(spec.origin).read_text("utf-8"))
+    except OSError:
+        version = None
+    text = f"llama-cpp-python {'unknown' if version is None else version[1]}"
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH") or package / "lib"
+    return Engine(DEFAULT, Path(folder), text, text)
+
+
+def engines_directory(directories: Directories) -> Path:
+    """Where engines are kept."""
+    return directories.data / "engines"
+
+
+def installed_engines(directories: Directories) -> list[Engine]:
+    """The engines that were added or installed, by name."""
+    root = engines_directory(directories)
+    names = sorted(path.parent.name for path in root.glob(f"[!.]*/{RECORD}"))
+    return [engine for name in names if (engine := _read(root / name)) is not None]
+
+
+def find_engine(name: str, variables: Mapping[str, str] | None = None) -> Engine:
+    """The engine of this name. Raises LeapNotFoundError for one that is not here."""
+    if name == DEFAULT and (engine := default_engine()) is not None:
+        return engine
+    directories = Directories.from_environment(variables)
+    folder = engines_directory(directories) / name
+    engine = _read(folder) if re.fullmatch(r"[\w][\w.+-]*", name) else None
+    if engine is None:
+        others = [each.name for each in installed_engines(directories)]
+        if name != DEFAULT and default_engine() is not None:
+            others.insert(0, DEFAULT)
+        hint = f"there are {', '.join(others)}" if others else INSTALL_HINT
+        raise LeapNotFoundError(f"there is no engine {name!r}", hint=hint)
+    return engine
+
+
+def chosen_engine(variables: Mapping[str, str] | None = None) -> Engine:
+    """The engine that the environment or config.toml names; the default one, or the only one, where they name none.
+    Raises LeapError."""
+    variables = os.environ if variables is None else variables
+    directories = Directories.from_environment(variables)
+    name = variables.get("LEAP_ENGINE") or read_engine(directories.config_file)
+    if name:
+        return find_engine(name, variables)
+    engine = default_engine()
+    if engine is not None:
+        return engine
+    others = installed_engines(directories)
+    if len(others) == 1:
+        return others[0]
+    hint = f"leap engine use {others[0].name}" if others else INSTALL_HINT
+    raise LeapModelLoadingError("there is no engine to run models with", hint=hint)
+
+
+def _read(folder: Path) -> Engine | None:
+    try:
+        record = json.loads((folder / RECORD).read_bytes())
+        return Engine(folder.name, folder, str(record["version"]), str(record["id"]), record)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
