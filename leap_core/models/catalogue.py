@@ -18,7 +18,8 @@ from typing import Any
 from ..conversation.options import AUTO, PARSERS, SamplingDefaults
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from ..inference.gguf.file_names import REPOSITORY
-from ..inference.gguf.tensor_types import ENGINE
+from ..inference.llama.architectures import needs_of, runs_from
+from ..inference.llama.library import current_engine
 from ..schemas.json_values import JsonObject
 from .manifest import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 
@@ -57,7 +58,7 @@ class CatalogueEntry:
     @property
     def runs(self) -> bool:
         """Whether leap can run it."""
-        return self.needs is None and self.obstacle is None
+        return (self.needs is None or runs_from(self.needs)) and self.obstacle is None
 
     @property
     def remarks(self) -> list[str]:
@@ -72,10 +73,9 @@ class CatalogueEntry:
 
     def check_runs(self) -> None:
         """Raises LeapModelLoadingError for a model that this llama.cpp cannot run."""
-        if self.needs is not None:
+        if self.needs is not None and not runs_from(self.needs):
             raise LeapModelLoadingError(
-                f"{self.name} needs llama.cpp {self.needs} or newer, and this leap has {ENGINE}",
-                hint="a newer leap may run it; `leap models catalogue` lists what this one runs",
+                f"{self.name} needs llama.cpp {self.needs} or newer", hint=needs_of(None, current_engine())
             )
         if self.obstacle is not None:
             raise LeapModelLoadingError(

@@ -30,7 +30,6 @@ from ..inference.llama.engines import (
     DEFAULT,
     RECORD,
     Engine,
-    chosen_engine,
     engines_directory,
     find_engine,
     installed_engines,
@@ -38,6 +37,7 @@ from ..inference.llama.engines import (
 )
 from ..inference.trial.child import assertion
 from ..system.child import child_for, killed_when
+from ..system.configuration import read_engine
 from ..system.directories import Directories
 from ..system.files import replacing
 from ..system.locks import locked
@@ -110,9 +110,8 @@ def remove_engine(name: str, variables: Mapping[str, str] | None = None) -> None
     engine = find_engine(name, variables)
     if not engine.record:
         raise LeapOptionsError("name", "the default engine belongs to llama-cpp-python: pip uninstall removes it")
-    with suppress(LeapModelLoadingError):
-        if chosen_engine(variables).name == name and len(installed_engines(_directories(variables))) > 1:
-            raise LeapOptionsError("name", f"{name} is in use (leap engine use default)")
+    if read_engine(_directories(variables).config_file) == name:
+        raise LeapOptionsError("name", f"{name} is in use (leap engine use default)")
     gone = engine.folder.with_name(f".removed-{name}-{os.getpid()}")
     try:
         engine.folder.rename(gone)

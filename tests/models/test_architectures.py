@@ -9,7 +9,8 @@ import pytest
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.gguf.header import read_gguf_header
-from leap_core.inference.gguf.tensor_types import TENSOR_TYPES, check_architecture
+from leap_core.inference.gguf.tensor_types import TENSOR_TYPES
+from leap_core.inference.llama.architectures import check_architecture
 from leap_core.inference.trial.child import REFUSED, Subject
 from leap_core.inference.trial.trying import verdict_on
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError
-from leap_core.inference.gguf.tensor_types import KNOWN, architecture_in
+from leap_core.inference.llama.architectures import KNOWN, architecture_in
 from leap_core.inference.llama.library import current_engine
 from leap_core.models.catalogue import Catalogue
 from leap_core.models.endpoints import check_alias

@@ -1,11 +1,12 @@
 """Engines: builds of llama.cpp by name. ``default`` is the one that llama-cpp-python compiled; others are folders below
 leap's data directory, each with its libraries and an ``engine.json`` that says what they are.
 
-``LEAP_ENGINE``, else ``engine`` in config.toml, names the one that a process runs.
+``LEAP_ENGINE``, else ``engine`` in config.toml, names the one that a process runs, or the folder that it lies in.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -44,6 +45,17 @@ class Engine:
     def libraries(self) -> dict[str, Path]:
         """The libraries in its folder. Raises LeapModelLoadingError where there is no llama.cpp among them."""
         return libraries_in(self.folder)
+
+    def knows(self, name: str) -> bool:
+        """Whether the build has this name of an architecture or kind of model."""
+        return name.encode() + b"\0" in self._llama
+
+    @cached_property
+    def _llama(self) -> bytes:
+        try:
+            return self.libraries()["llama"].read_bytes()
+        except (OSError, LeapModelLoadingError):
+            return b""
 
     @cached_property
     def has_projectors(self) -> bool:
@@ -94,7 +106,10 @@ def installed_engines(directories: Directories) -> list[Engine]:
 
 
 def find_engine(name: str, variables: Mapping[str, str] | None = None) -> Engine:
-    """The engine of this name. Raises LeapNotFoundError for one that is not here."""
+    """The engine of this name, or in this folder (a text with a separator). Raises LeapNotFoundError for one that is
+    not here, LeapModelLoadingError for a folder without libraries."""
+    if os.sep in name:
+        return _in_folder(Path(name).expanduser().absolute())
     if name == DEFAULT and (engine := default_engine()) is not None:
         return engine
     directories = Directories.from_environment(variables)
@@ -125,6 +140,17 @@ def chosen_engine(variables: Mapping[str, str] | None = None) -> Engine:
         return others[0]
     hint = f"leap engine use {others[0].name}" if others else INSTALL_HINT
     raise LeapModelLoadingError("there is no engine to run models with", hint=hint)
+
+
+def _in_folder(folder: Path) -> Engine:
+    known = _read(folder)
+    if known is not None:
+        return known
+    digest = hashlib.sha256()
+    for _, library in sorted(libraries_in(folder).items()):
+        digest.update(library.read_bytes())
+    identity = f"llama.cpp {digest.hexdigest()[:16]}"
+    return Engine(str(folder), folder, identity, identity, {"origin": str(folder)})
 
 
 def _read(folder: Path) -> Engine | None:

@@ -93,6 +93,10 @@ class ReasoningSplitter:
         places = [(place, tag) for tag in self._next_tags() if (place := self._held.find(tag)) >= 0]
         return min(places)[1] if places else None
 
+    def skip_space(self) -> None:
+        """Leave out the white space that comes next."""
+        self._skip_space = True
+
     def take(self, text: str) -> Iterator[tuple[Kind, str]]:
         """A text that is known to hold no tag, whatever it spells."""
         yield from self._piece(text)
@@ -275,7 +279,12 @@ class ReplyBuilder:
     def _feed_special(self, token: int) -> list[MessageResponse]:
         """The responses that a marker completes, or another token that is not text."""
         is_argument = self._calls.is_open and not self._splitter.inside  # what a string of a call holds is its text
-        if (token in self._hidden and not is_argument) or self._is_out_of_place(token):
+        if token in self._hidden and not is_argument:
+            return []
+        if self._is_out_of_place(token):
+            if token in self._ends_reasoning and not self._text:  # of a model that was told not to think
+                self._splitter.skip_space()
+                self._is_plain = False
             return []
         text = self._decoder.decode(self._vocabulary.piece(token))
         if token in self._marks:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import LeapModelLoadingError
 from ...system.directories import Directories, packages_directory
 from ..gguf.header import GGUFHeader, read_gguf_header
-from ..gguf.tensor_types import check_architecture, check_decisions
+from ..llama.architectures import check_architecture, check_decisions
 from ..llama.library import current_engine
 from .child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, TrialVerdict, Verdicts, run_child
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 from ...errors import LeapModelDownloadError
 from ...inference.gguf.file_names import REPOSITORY, by_quantization, parts_of, preferred_quantization
-from ...inference.gguf.tensor_types import DRAFTS, KNOWN
+from ...inference.llama.architectures import DRAFTS, KNOWN
 from ..catalogue import Catalogue
 from ..http import RetryPolicy, Web
 from ..hub import Hub, HubSearchResult

@@ -18,7 +18,7 @@ from .questions import CHOICE, Decision, Question
 from .readouts import LABELS, READOUTS, TEXT, AskAll, LabelReading, Prompt, Reading, TextReading, side_by_side
 from .wording import label_question, labels_of, message_of, text_question, variables_of
 
-D1 = ("lfm2-d1", "d1")
+D1 = ("lfm2-d1", "lfm3-d1", "d1")
 """Kinds of GGUFs that are asked by their own template; ``d1`` in the first files of d1-3B."""
 MOST_ORDERS = 24
 RECIPE = "recipe"

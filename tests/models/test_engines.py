@@ -1,0 +1,436 @@
+"""Engines: builds of llama.cpp that are added, fetched, chosen, refused and removed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from leap_core.errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapNotFoundError
+from leap_core.inference.llama.engines import (
+    chosen_engine,
+    default_engine,
+    find_engine,
+    installed_engines,
+    libraries_in,
+)
+from leap_core.models.engines import RELEASES_VARIABLE, add_engine, install_engine, remove_engine
+from leap_core.system.directories import Directories
+from leap_core.testing.hub import FakeHub
+
+LINUX = sys.platform.startswith("linux")
+pytestmark = pytest.mark.skipif(not LINUX, reason="libraries of Linux are made here")
+DEFAULT = default_engine()
+MACHINE = "arm64" if platform.machine() == "aarch64" else "x64"
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    """A folder with a whole build: the default engine's own files, as another build would bring them."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    for path in DEFAULT.folder.iterdir():
+        shutil.copyfile(path, folder / path.name)
+    return folder
+
+
+def packed(folder: Path, target: Path, top: str = "llama-b12359/") -> Path:
+    """The archive of a folder, with links where names of one library are alike."""
+    if target.suffix == ".zip":
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+            for path in sorted(folder.iterdir()):
+                archive.write(path, top + path.name)
+        return target
+    with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+        for path in sorted(folder.iterdir(), key=lambda path: -len(path.name)):
+            base = next((name for name in archive.getnames() if name.startswith(top + path.name + ".")), None)
+            if base is None:
+                archive.add(path, top + path.name)
+            else:
+                link = tarfile.TarInfo(top + path.name)
+                link.type, link.linkname = tarfile.SYMTYPE, Path(base).name
+                archive.addfile(link)
+    return target
+
+
+def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """A library of C's ``source``."""
+    target = folder / name
+    done = subprocess.run(
+        ["cc", "-shared", "-fPIC", "-w", "-x", "c", "-", "-o", str(target), *flags],
+        input=source,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def names() -> list[str]:
+    return [engine.name for engine in installed_engines(Directories.from_environment())]
+
+
+@pytest.mark.parametrize("ending", ["folder", ".zip", ".tar.gz"])
+def test_a_build_becomes_an_engine(build, tmp_path, ending):
+    source = build if ending == "folder" else packed(build, tmp_path / f"llama-b12359-bin-ubuntu-vulkan-x64{ending}")
+    engine = add_engine(source)
+    assert engine.name == ("build" if ending == "folder" else "b12359-vulkan") and names() == [engine.name]
+    assert engine.record["devices"] == ["CPU"] and engine.has_projectors and engine.id.startswith("llama.cpp ")
+    assert set(engine.libraries()) == {"llama", "ggml", "ggml-base", "mtmd"}
+    assert find_engine(engine.name).id == engine.id != DEFAULT.id
+    remove_engine(engine.name)
+    assert names() == [] and not [*engine.folder.parent.glob("[!.]*")]
+
+
+def test_an_engine_is_chosen_by_environment_then_configuration(build, leap_home):
+    assert chosen_engine().name == "default"
+    add_engine(build, "mine")
+    (leap_home / "config.toml").write_text('engine = "mine"\n')
+    assert chosen_engine().name == "mine"
+    assert chosen_engine({**os.environ, "LEAP_ENGINE": "default"}).name == "default"
+    assert chosen_engine({**os.environ, "LEAP_ENGINE": str(build)}).folder == build
+    with pytest.raises(LeapNotFoundError, match="no engine 'gone'") as caught:
+        chosen_engine({**os.environ, "LEAP_ENGINE": "gone"})
+    assert caught.value.hint == "there are default, mine"
+    with pytest.raises(LeapError, match="in use"):
+        remove_engine("mine")
+    with pytest.raises(LeapError, match="already"):
+        add_engine(build, "mine")
+    with pytest.raises(LeapError, match="llama-cpp-python"):
+        remove_engine("default")
+
+
+def test_without_llama_cpp_python_the_only_engine_runs(build, monkeypatch):
+    monkeypatch.setattr("leap_core.inference.llama.engines.PACKAGE", "not_installed_at_all")
+    with pytest.raises(LeapModelLoadingError, match="no engine to run models with") as caught:
+        chosen_engine()
+    assert "leap engine install" in caught.value.hint
+    add_engine(build, "mine")
+    assert chosen_engine().name == "mine"
+
+
+ANSWER = """
+import sys
+from leap_core import Leap, ModelLoadingOptions
+from leap_core.conversation.streams import last_of
+with Leap.load("builtin", ModelLoadingOptions(engine=sys.argv[1])) as runner:
+    complete = last_of(runner.create_conversation().generate_response("What is the capital of Italy?"))
+print(complete.full_message.text, complete.stats.engine)
+try:
+    Leap.load("builtin", ModelLoadingOptions(engine="default" if sys.argv[1] != "default" else "mine"))
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_process_runs_one_engine(build):
+    add_engine(build, "mine")
+    for name, noted in (("mine", "mine"), ("default", None)):
+        done = subprocess.run([sys.executable, "-c", ANSWER, name], capture_output=True, text=True, check=False)
+        answer, refusal = done.stdout.splitlines()
+        assert answer == f"The capital of Italy is Rome. {noted}"
+        assert f"runs the engine {name} already" in refusal
+
+
+def test_each_engine_has_its_own_verdicts_and_states(build):
+    code = "from leap_core.inference.llama.library import state_version; print(state_version())"
+    add_engine(build, "mine")
+    versions = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "LEAP_ENGINE": name}, capture_output=True, check=True
+        ).stdout
+        for name in ("default", "mine")
+    }
+    assert len(versions) == 2
+
+
+WRONG_LAYOUT = """
+#include <string.h>
+void llama_model_default_params(char *p) { memset(p, 1, %d); }
+void llama_context_default_params(char *p) { memset(p, 1, %d); }
+void ggml_backend_load_all_from_path(const char *p) {}
+unsigned long ggml_backend_reg_count(void) { return 0; }
+unsigned long ggml_backend_dev_count(void) { return 0; }
+void llama_log_set(void *a, void *b) {}
+"""
+
+
+def mangle(kind: str, build: Path, tmp_path: Path) -> Path:
+    """A wrong engine of this kind; what ``add`` is given."""
+    llama = build / "libllama.so"
+    if kind.startswith("cut "):
+        for path in build.glob("libllama.so*"):
+            data = path.read_bytes()
+            path.write_bytes(data[: len(data) * int(kind.split()[1]) // 100])
+    elif kind.startswith("cut-base "):
+        for path in build.glob("libggml-base.so*"):
+            data = path.read_bytes()
+            path.write_bytes(data[: len(data) * int(kind.split()[1]) // 100])
+    elif kind.startswith("without "):
+        for path in build.glob(f"{kind.split()[1]}.*"):
+            path.unlink()
+    elif kind.startswith("text in "):
+        for path in build.glob(f"{kind.split()[2]}.*"):
+            path.write_text("no library\n")
+    elif kind == "empty":
+        for path in build.iterdir():
+            path.unlink()
+    elif kind == "empty files":
+        for path in build.iterdir():
+            path.write_bytes(b"")
+    elif kind == "a file":
+        return build / "libllama.so"
+    elif kind == "nothing":
+        return tmp_path / "not-there"
+    elif kind == "another program":
+        for path in build.iterdir():
+            path.rename(path.with_name(path.name.replace("llama", "other")))
+    elif kind == "another processor":
+        for path in build.iterdir():
+            data = bytearray(path.read_bytes())
+            data[18:20] = (183 if platform.machine() == "x86_64" else 62).to_bytes(2, "little")
+            path.write_bytes(data)
+    elif kind in ("a Mac's", "Windows's"):
+        for path in build.iterdir():
+            path.write_bytes((b"\xcf\xfa\xed\xfe" if kind == "a Mac's" else b"MZ") + path.read_bytes()[4:])
+    elif kind.startswith("layout "):
+        for path in build.glob("libllama.so*"):
+            path.unlink()
+        sizes = tuple(map(int, kind.split()[1:]))
+        compiled(build, "libllama.so", WRONG_LAYOUT % sizes)
+    elif kind == "needs a newer glibc":
+        for path in build.glob("libllama.so*"):
+            path.unlink()
+        compiled(
+            build,
+            "libllama.so",
+            "extern void *not_of_this_world(void); void *f(void){return not_of_this_world();}",
+            "-Wl,-z,now",
+        )
+    elif kind == "aborts at loading":
+        for path in build.glob("libllama.so*"):
+            path.unlink()
+        compiled(build, "libllama.so", "#include <stdlib.h>\n__attribute__((constructor)) void f(void){abort();}")
+    elif kind == "exits at loading":
+        for path in build.glob("libllama.so*"):
+            path.unlink()
+        compiled(build, "libllama.so", "#include <stdlib.h>\n__attribute__((constructor)) void f(void){_Exit(0);}")
+    elif kind == "mixed":
+        for path in build.glob("libggml-base.so*"):
+            path.unlink()
+        compiled(build, "libggml-base.so.0", "int nothing;", "-Wl,-soname,libggml-base.so.0")
+        shutil.copyfile(build / "libggml-base.so.0", build / "libggml-base.so")
+    elif kind == "unreadable":
+        llama.chmod(0)
+        build.chmod(0)
+    return build
+
+
+FOLDERS = [
+    *(f"cut {share}" for share in (0, 1, 10, 50, 90, 99)),
+    *(f"cut-base {share}" for share in (1, 50, 99)),
+    *(f"without {name}" for name in ("libllama", "libggml", "libggml-base", "libggml-cpu")),
+    *(f"text in {name}" for name in ("libllama", "libggml-base", "libggml-cpu")),
+    *("empty", "empty files", "a file", "nothing", "another program", "another processor", "a Mac's", "Windows's"),
+    *("layout 78 200", "layout 78 160", "layout 10 10", "layout 900 900"),
+    *("needs a newer glibc", "aborts at loading", "exits at loading", "mixed"),
+    *(() if os.geteuid() == 0 else ("unreadable",)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_wrong_build_is_refused_in_one_line(build, tmp_path, leap, kind):
+    source = mangle(kind, build, tmp_path)
+    done = leap("engine", "add", str(source), "--name", "wrong")
+    if kind == "unreadable":
+        build.chmod(0o700)
+    assert done.code in (2, 3), done.stderr
+    assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    assert names() == [] and done.stdout == ""
+    left = Directories.from_environment().data / "engines"
+    assert not [*left.glob("[!.]*"), *left.glob(".adding*")]
+
+
+def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "llama-b1-bin-ubuntu-x64.tar.gz"
+    if kind == "cut":
+        packed(build, target)
+        target.write_bytes(target.read_bytes()[:100_000])
+    elif kind == "text":
+        target.write_text("not an archive")
+    elif kind == "cut zip":
+        target = packed(build, tmp_path / "llama-b1-bin-ubuntu-x64.zip")
+        target.write_bytes(target.read_bytes()[:-100])
+    elif kind == "another ending":
+        target = packed(build, target).rename(tmp_path / "llama.rar")
+    else:
+        with tarfile.open(target, "w:gz") as archive:
+            info = tarfile.TarInfo(
+                {"above": "../libllama.so", "absolute": "/tmp/leap-absolute.so"}.get(kind, "a/libllama.so")
+            )
+            if kind == "link":
+                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            elif kind == "hard link":
+                info.type, info.linkname = tarfile.LNKTYPE, "../../x"
+            elif kind == "device":
+                info.type = tarfile.CHRTYPE
+            info.size = 4 if info.type == tarfile.REGTYPE else 0
+            archive.addfile(info, io.BytesIO(b"\x7fELF"))
+            if kind == "twice":
+                archive.addfile(info, io.BytesIO(b"\x7fELF"))
+    return target
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "cut",
+        "text",
+        "cut zip",
+        "another ending",
+        "above",
+        "absolute",
+        "link",
+        "hard link",
+        "device",
+        "twice",
+        "no build",
+    ],
+)
+def test_a_wrong_archive_is_refused_in_one_line(build, tmp_path, leap, kind):
+    done = leap("engine", "add", str(archive_of(kind, build, tmp_path)))
+    assert done.code in (2, 3) and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done.stderr
+    assert names() == [] and not Path("/tmp/leap-absolute.so").exists()
+
+
+# A server of releases.
+
+
+@pytest.fixture
+def releases(build, tmp_path, monkeypatch):
+    """Releases at a fake server: ``publish(tag, **changes of the asset)``."""
+    with FakeHub() as hub:
+        for name, value in hub.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(RELEASES_VARIABLE, f"{hub.storage_url}/plain/releases")
+        archive = packed(build, tmp_path / "a.tar.gz").read_bytes()
+
+        def publish(tag: str = "b12359", **changes: object) -> str:
+            name = f"llama-{tag}-bin-ubuntu-{MACHINE}.tar.gz"
+            url = hub.add_plain(f"d/{name}", archive)
+            asset = {
+                "name": name,
+                "size": len(archive),
+                "digest": f"sha256:{hashlib.sha256(archive).hexdigest()}",
+                "browser_download_url": url,
+            }
+            other = {**asset, "name": f"llama-{tag}-bin-ubuntu-vulkan-{MACHINE}.tar.gz"}
+            listed = json.dumps({"tag_name": tag, "assets": [other, {**asset, **changes}]}).encode()
+            for path in (f"releases/tags/{tag}", "releases/latest"):
+                hub.add_plain(path, listed)
+            return name
+
+        publish.hub = hub
+        yield publish
+
+
+def test_a_release_is_fetched_checked_and_kept(releases):
+    releases()
+    seen = []
+    engine = install_engine(None, on_progress=lambda *step: seen.append(step))
+    assert engine.name == "b12359-cpu" and engine.record["origin"].endswith(f"ubuntu-{MACHINE}.tar.gz") and seen
+    assert not [*(Directories.from_environment().cache / "engines").glob("llama*")]
+    assert install_engine("b12359", "vulkan").name == "b12359-vulkan"
+    with pytest.raises(LeapError, match="already"):
+        install_engine("b12359")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"digest": "sha256:" + "0" * 64}, "arrived with SHA-256"),
+        ({"digest": None}, "gives no SHA-256"),
+        ({"digest": "md5:abc"}, "gives no SHA-256"),
+        ({"size": 10}, "announced|SHA-256|size"),
+        ({"size": "large"}, "how large"),
+        ({"browser_download_url": "ftp://x/y"}, "does not say where"),
+        ({"name": "llama-b12359-bin-win-cpu-x64.zip"}, "has no cpu build"),
+    ],
+)
+def test_a_release_that_cannot_be_trusted_is_refused(releases, changes, says):
+    releases(**changes)
+    with pytest.raises(LeapError, match=says):
+        install_engine("b12359")
+    assert names() == []
+
+
+def test_a_release_that_is_not_there(releases, leap):
+    leap.variables |= {name: value for name, value in os.environ.items() if name.startswith(("LEAP_", "HF_"))}
+    done = leap("engine", "install", "b1")
+    assert done.code == 4 and "has no release b1 of llama.cpp (404)" in done.stderr, done.stderr
+
+
+def test_a_fetch_that_stops_half_way_goes_on(releases):
+    name = releases()
+    hub = releases.hub
+    hub.fault("status", where=name, times=50, status=403)
+    with pytest.raises(LeapModelDownloadError):
+        install_engine("b12359")
+    hub.faults.clear()
+    hub.fault("drop", where=name, after=2_000_000)
+    assert install_engine("b12359").name == "b12359-cpu"
+
+
+def test_a_kill_while_a_build_is_added_leaves_nothing(build):
+    code = (
+        "import sys; from pathlib import Path; from leap_core.models.engines import add_engine; print('on', flush=True)"
+    )
+    code += "; add_engine(Path(sys.argv[1]), 'mine')"
+    for delay in (0.0, 0.02, 0.05, 0.1):
+        process = subprocess.Popen([sys.executable, "-c", code, str(build)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert names() == []
+    assert add_engine(build, "mine").name == "mine"
+    assert not [*find_engine("mine").folder.parent.glob(".adding*")]
+
+
+def test_libraries_are_found_by_the_names_of_every_system(tmp_path):
+    for name in ("libllama.v0.5.0.so", "libggml.v0.5.0.so", "libggml-base.so.0", "libmtmd.so", "libllama-common.so"):
+        (tmp_path / name).touch()
+    found = libraries_in(tmp_path)
+    assert {key: path.name for key, path in found.items()} == {
+        "llama": "libllama.v0.5.0.so",
+        "ggml": "libggml.v0.5.0.so",
+        "ggml-base": "libggml-base.so.0",
+        "mtmd": "libmtmd.so",
+    }
+
+
+def test_the_command_line_chooses_and_lists(build, leap):
+    assert leap("engine", "add", str(build), "--name", "mine").stdout == "mine\n"
+    assert leap("engine", "use", "mine").code == 0
+    listed = json.loads(leap("engine", "list", "--format", "json").stdout)
+    assert [(each["name"], each["used"]) for each in listed] == [("default", False), ("mine", True)]
+    done = leap("engine", "remove", "mine")
+    assert done.code == 2 and "in use" in done.stderr
+    assert leap("engine", "use", "default").code == 0
+    assert leap("engine", "remove", "mine").stdout == "mine\n"
+    assert leap("engine", "use", "nope").code == 2
