@@ -440,11 +440,12 @@ def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLo
 
 
 def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
+    from .inference.llama.library import current_engine
     from .inference.trial.child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
     from .inference.trial.trying import require_sound
 
     require_sound(Subject(path), own_template=options.chat_template is not None, variables=variables)
-    if options.mm_proj_path is not None:
+    if options.mm_proj_path is not None and current_engine().has_projectors:
         require_sound(Subject(options.mm_proj_path, PROJECTOR, {MODEL: path}), variables=variables)
     decoder, tokenizer = options.audio_decoder_path, options.audio_tokenizer_path
     if decoder is not None:

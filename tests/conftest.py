@@ -22,6 +22,11 @@ SLOW_FOLDERS = tuple(
     for folder in ("batch/clusters", "benchmarks", "contract", "end_to_end", "jobs", "real_weights", "server")
 )
 """Whole folders of processes, servers and models: slow, each test of them."""
+OF_THE_DEFAULT_ENGINE = (
+    *("test_bindings.py", "test_matrix.py", "test_projector.py", "test_builtin_media.py", "test_media.py"),
+    "test_projector_trial.py",
+)
+"""Tests of what other builds of llama.cpp need not have; others of tests/inference and tests/contract are for each."""
 MOST_WORKERS = 8
 
 sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
@@ -54,6 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+        if item.path.name in OF_THE_DEFAULT_ENGINE and "LEAP_ENGINE" in os.environ:
+            item.add_marker(
+                pytest.mark.skip("the engine that LEAP_ENGINE names may lack mtmd, or ggml's own functions")
+            )
     items.sort(key=lambda item: item.name != "test_the_examples_in_order")
 
 

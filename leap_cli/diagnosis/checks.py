@@ -410,21 +410,23 @@ def _engine_check(facts: dict[str, Any]) -> Check:
     devices = ", ".join(f"{each['name']} ({each['description']})" for each in facts["devices"])
     offload = "GPU offload" if facts["gpu_offload"] else "no GPU"
     advice = None if facts["gpu_offload"] else gpu_advice(facts["version"])
-    return Check("engine", OK, f"{devices}; {offload}; {' '.join(facts['features'])}", advice, facts)
+    name = "" if facts["engine"] == "default" else f"{facts['engine']} ({facts['version']}): "
+    return Check("engine", OK, f"{name}{devices}; {offload}; {' '.join(facts['features'])}", advice, facts)
 
 
 def gpu_advice(version: str, root: Path = Path("/")) -> str | None:
     """How to have a build for the GPU that this machine seems to have; None where it has none. ``root``: where ``dev``
     is."""
     if sys.platform == "darwin":
-        flag = "-DGGML_METAL=on"
+        backend = "metal"
     elif (root / "dev" / "nvidia0").exists():
-        flag = "-DGGML_CUDA=on"
+        backend = "cuda"
     elif next((root / "dev" / "dri").glob("renderD*"), None) is not None:
-        flag = "-DGGML_VULKAN=on"
+        backend = "vulkan"
     else:
         return None
-    return f'for the GPU, CMAKE_ARGS="{flag}" {REBUILD}=={version} (see the README)'
+    build = f'CMAKE_ARGS="-DGGML_{backend.upper()}=on" {REBUILD}=={version}'
+    return f"for the GPU, leap engine install --backend {backend} fetches a build, or {build} (see the README)"
 
 
 def _generation_check(facts: dict[str, Any] | None, failure: str) -> Check:

@@ -210,7 +210,7 @@ def prompt_cache_directory(env: Environment) -> Path:
 
 
 def _fields(arguments: Arguments) -> dict[str, Any]:
-    fields = {name: value for name in PLAIN if (value := arguments[name]) is not None}
+    fields = {name: value for name in PLAIN if (value := arguments.get(name)) is not None}
     directory = arguments.env.cwd
     if (projector := arguments["mmproj"]) is not None:
         fields["mm_proj_path"] = os.path.join(directory, projector)

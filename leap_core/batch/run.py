@@ -305,7 +305,7 @@ class Batch(BatchDefinition):
         stop: threading.Event,
     ) -> Progress:
         started = time.monotonic()
-        missing = places.count(NOWHERE)
+        missing, before = places.count(NOWHERE), places[:]
         work = ((n, self.lines) for n in range(len(places)) if places[n] == NOWHERE)
         with answering(runner, self.reader, self.concurrency, stop, self.pace) as answers:
             for n, custom_id, outcome in answers.answers(work, missing):
@@ -320,7 +320,7 @@ class Batch(BatchDefinition):
                     seconds=time.monotonic() - started,
                 )
                 if progress.finished == progress.reused + 1 and progress.reused:
-                    progress = replace(progress, other_engine=self._of_other_engines(places, result.engine))
+                    progress = replace(progress, other_engine=self._of_other_engines(before, result.engine))
                 self.on_result(progress)
         return replace(progress, stopped=progress.finished < progress.total, seconds=time.monotonic() - started)
 

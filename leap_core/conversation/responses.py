@@ -265,8 +265,9 @@ MessageResponse.Complete = Complete
 def stats_from_json(value: object, path: str = "stats") -> GenerationStats:
     """Read what ``GenerationStats.to_json`` writes. Raises LeapSerializationError."""
     json_fields = object_at(value, path)
-    for name, number in json_fields.items():
-        number_at(number, f"{path}.{name}")
+    for name, item in json_fields.items():
+        check = text_at if name == "engine" else number_at
+        check(item, f"{path}.{name}")
     try:
         return GenerationStats(**json_fields)
     except TypeError as error:

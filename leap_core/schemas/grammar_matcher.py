@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -28,6 +27,13 @@ class Vocabulary(Protocol):
         """llama.cpp's pointer to the vocabulary."""
         ...
 
+    @property
+    def tokenize_address(self) -> int:
+        """The address of llama.cpp's function that cuts a text into tokens."""
+        ...
+
+    @property
+    def eos_token(self) -> int: ...
     @property
     def n_tokens(self) -> int: ...
     @property
@@ -105,14 +111,34 @@ def tokenizer_of(vocabulary: Vocabulary) -> ConstraintTokenizer:
     with _guard:
         tokenizer = _tokenizers.get(vocabulary)
         if tokenizer is None:
-            from llguidance.llamacpp import lltokenizer_from_vocab
-
             eog = frozenset(vocabulary.eog_tokens)
-            with warnings.catch_warnings():  # llguidance asks for token attributes by an older name
-                warnings.simplefilter("ignore", DeprecationWarning)
-                made = lltokenizer_from_vocab(vocabulary.llama_vocab, eos_token=sorted(eog) or None)
-            tokenizer = _tokenizers[vocabulary] = ConstraintTokenizer(made, vocabulary.n_tokens, eog)
+            tokenizer = ConstraintTokenizer(_llguidance_tokenizer(vocabulary, sorted(eog)), vocabulary.n_tokens, eog)
+            _tokenizers[vocabulary] = tokenizer
         return tokenizer
+
+
+SPECIAL = b"\xff"
+"""What llguidance wants before the bytes of a token that is not text."""
+
+
+def _llguidance_tokenizer(vocabulary: Vocabulary, eog_tokens: list[int]) -> LLTokenizer:
+    """llguidance's own, over llama.cpp's tokenizer: what its module ``llamacpp`` makes, which imports llama_cpp."""
+    from llguidance import LLTokenizer
+
+    control = vocabulary.control_tokens
+    user_defined = set(vocabulary.special_tokens.values()) - control
+    tokens = []
+    for token in range(vocabulary.n_tokens):
+        text = vocabulary.piece(token)
+        is_special = token in control or (token in user_defined and text.startswith(b"<") and text.endswith(b">"))
+        tokens.append(SPECIAL + text if is_special else text)
+    return LLTokenizer.from_llamacpp(
+        tokens=tokens,
+        vocab_ptr=vocabulary.llama_vocab,
+        tokenize_fptr=vocabulary.tokenize_address,
+        eos_token=eog_tokens or vocabulary.eos_token,
+        slices=None,
+    )
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -39,13 +40,23 @@ def test_all_is_well_here(leap, leap_home):
     assert not leap_home.exists(), "looking has made something"
 
 
-BROKEN_ENGINE = "import os\nos.write(2, b'GGML_ASSERT(false) failed\\n')\nos.abort()\n"
+BROKEN_ENGINE = """
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) void f(void) { write(2, "GGML_ASSERT(false) failed\\n", 26); abort(); }
+"""
+HANGING_ENGINE = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { sleep(60); }"
+
+
+def an_engine_of(source: str, folder: Path) -> str:
+    """A folder with a library of C's ``source``."""
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / "libllama.so")]
+    subprocess.run(command, input=source, text=True, capture_output=True, check=True)
+    return str(folder)
 
 
 def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "llama_cpp.py").write_text(BROKEN_ENGINE)
-    leap.variables |= {"PYTHONPATH": str(tmp_path / "broken"), "HF_HUB_OFFLINE": "1"}
+    leap.variables |= {"LEAP_ENGINE": an_engine_of(BROKEN_ENGINE, tmp_path), "HF_HUB_OFFLINE": "1"}
     done = leap("doctor")
     assert done.code == 1
     assert "leap: error: engine: the process ended with code -6: GGML_ASSERT(false) failed" in done.stderr
@@ -56,8 +67,7 @@ def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
 
 @pytest.mark.slow
 def test_an_engine_that_hangs_is_given_up(env, tmp_path):
-    (tmp_path / "llama_cpp.py").write_text("import time\ntime.sleep(60)\n")
-    env.variables = {**env.variables, "PYTHONPATH": str(tmp_path)}
+    env.variables = {**env.variables, "LEAP_ENGINE": an_engine_of(HANGING_ENGINE, tmp_path)}
     begun = time.monotonic()
     (check,) = diagnosis.engine(env, patience=1.0)
     assert check.state == "problem" and "was not done after 1 s" in check.detail

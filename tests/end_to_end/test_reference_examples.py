@@ -28,6 +28,9 @@ ELSEWHERE = {
     "models merge": "needs an adapter; test_adapters.py makes one",
     "download": "needs a hub; test_download.py brings one along",
     "models search": "needs a hub; test_hub_search.py brings one along",
+    "engine add": "needs a build of llama.cpp; test_engines.py brings one along",
+    "engine install": "needs a server of releases; test_engines.py brings one along",
+    "engine remove": "needs an engine; test_engines.py adds one",
 }
 REAL_MODEL = "-m LFM2.5-"
 """What no test has; the first example of each command runs on the built-in model."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from leap_core.inference.llama import library
+from leap_core.inference.llama.engines import default_engine
 
 
 def whole_library() -> Any:
     """The module ``llama_cpp.llama_cpp``, over the same library that leap runs, its log with leap's."""
     library.library()
+    if library.current_engine() != default_engine():
+        pytest.skip("llama-cpp-python declares the functions of its own engine alone")
     from llama_cpp import llama_cpp
 
     library.set_log()
@@ -18,6 +23,7 @@ def whole_library() -> Any:
 
 def whole_multimodal_library() -> Any:
     """The module ``llama_cpp.mtmd_cpp``."""
+    whole_library()
     library.multimodal_library()
     from llama_cpp import mtmd_cpp
 

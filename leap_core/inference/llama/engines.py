@@ -48,19 +48,18 @@ class Engine:
 
     def knows(self, name: str) -> bool:
         """Whether the build has this name of an architecture or kind of model."""
-        return name.encode() + b"\0" in self._llama
+        return name.encode() + b"\0" in self._bytes_of("llama")
 
-    @cached_property
-    def _llama(self) -> bytes:
+    def _bytes_of(self, library: str) -> bytes:
         try:
-            return self.libraries()["llama"].read_bytes()
-        except (OSError, LeapModelLoadingError):
+            return self.libraries()[library].read_bytes()
+        except (OSError, KeyError, LeapModelLoadingError):
             return b""
 
     @cached_property
     def has_projectors(self) -> bool:
         """Whether it brings what pictures and sounds need."""
-        return "mtmd" in self.libraries()
+        return b"mtmd_tokenize_from_parts\0" in self._bytes_of("mtmd")
 
 
 def libraries_in(folder: Path) -> dict[str, Path]:

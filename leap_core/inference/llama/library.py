@@ -195,6 +195,7 @@ def library() -> Any:
 def multimodal_library() -> Any:
     """``library``, where it has mtmd. Raises LeapModelLoadingError where it has not."""
     llama = library()
+    _ = llama.mtmd_tokenize_from_parts  # which an older build lacks
     for name in ("mtmd_log_set", "mtmd_helper_log_set"):
         getattr(llama, name)(LOG, None)
     return llama
@@ -243,7 +244,7 @@ def describe() -> dict[str, Any]:
     switches = [word.split("=") for word in words.partition(":")[2].split("|") if "=" in word]
     return {
         "engine": engine.name,
-        "version": engine.version or _version_of(llama),
+        "version": engine.version.removeprefix("llama-cpp-python ") or _version_of(llama),
         "folder": str(engine.folder),
         "features": [name.strip() for name, value in switches if value.strip() not in ("", "0")],
         "backends": [

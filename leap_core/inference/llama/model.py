@@ -136,6 +136,16 @@ class LlamaModel:
                 tokens[bytes(lib.llama_vocab_get_text(vocab, token)).decode("utf-8", "replace")] = token
         return tokens
 
+    @property
+    def tokenize_address(self) -> int:
+        """The address of ``llama_tokenize``."""
+        return int(ctypes.cast(self._lib.llama_tokenize, ctypes.c_void_p).value or 0)
+
+    @property
+    def eos_token(self) -> int:
+        """The token that closes a text, -1 for none."""
+        return int(self._lib.llama_vocab_eos(self.llama_vocab))
+
     @cached_property
     def control_tokens(self) -> frozenset[int]:
         """Tokens that are not text: turn markers and the like."""

@@ -35,7 +35,6 @@ class Projector:
     """
 
     def __init__(self, path: Path, model: LlamaModel, *, threads: int, use_gpu: bool = False) -> None:
-        self._lib = multimodal_library()
         self._guard = threading.Lock()
         self._model = model
         self._use_gpu = use_gpu
@@ -44,6 +43,11 @@ class Projector:
         self._closed = False
         self.path = path
         self.width = model.width
+
+    @cached_property
+    def _lib(self) -> Any:
+        """Raises LeapModelLoadingError where the engine has no mtmd."""
+        return multimodal_library()
 
     def _open(self, threads: int) -> Any:
         params = self._lib.mtmd_context_params_default()

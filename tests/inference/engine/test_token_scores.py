@@ -120,9 +120,9 @@ def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_
 @pytest.mark.parametrize("flash", [True, False])
 def test_they_are_those_of_llama_cpp_python(flash):
     """The usual wrapper on the same tokens: each token of the answer, and the likeliest at its place."""
-    from leap_core.inference.llama.library import library
+    from tests.support.whole_llama import whole_library
 
-    library()  # which declines what this processor cannot do, for the wrapper too
+    whole_library()  # which declines what this processor cannot do, for the wrapper too
     import llama_cpp
 
     with Leap.load(

@@ -1,0 +1,14 @@
+"""Print what leap needs but for llama-cpp-python, a requirement a line: for machines without a compiler (docs/engine.md)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+if __name__ == "__main__":
+    listed = PROJECT.read_text("utf-8").partition("\ndependencies = [")[2].partition("\n]")[0]
+    for requirement in re.findall(r'^    "([^"]+)",', listed, re.M):
+        if not requirement.startswith("llama-cpp-python"):
+            print(requirement)
