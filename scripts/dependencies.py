@@ -1,4 +1,4 @@
-"""Print what leap needs but for llama-cpp-python, a requirement a line: for machines without a compiler (docs/engine.md)."""
+"""Print what leap needs beside llama-cpp-python, a requirement a line: for machines without a compiler."""
 
 from __future__ import annotations
 

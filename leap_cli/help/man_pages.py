@@ -314,6 +314,7 @@ WORDS: dict[str, str] = {
     "--logit-bias": "what is added to a token's logit",
     "--lookup": "drafts from what prompt and answer hold",
     "--loop-stop": "end answers that go in circles",
+    "--engine": "the build of llama.cpp that runs the model",
     "--lora": "an adapter that changes the model",
     "--load": "the file of a conversation to go on with",
     "--max-tokens": "tokens of the answer at most",

@@ -46,6 +46,8 @@ WITHOUT_FORMAT = {
     "models default": "one name",
     "help": "a guide",
     "models remove": "names, a line each",
+    "engine remove": "names, a line each",
+    "engine use": "nothing",
     "models manifest create": "a manifest, which is JSON",
     "unload": "names, a line each",
     "models cache clear": "nothing",

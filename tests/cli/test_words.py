@@ -41,6 +41,7 @@ MEANINGS = {
     "--keep-alive": r"this time without use",
     "--kind": r"this kind|what the texts are",
     "--limit": r"at most this many (passages|sessions|jobs|\w+)",
+    "--engine": r"engine",
     "--lora": r"LoRA",
     "--max-tokens": r"after this many tokens",
     "--mmproj": r"projector",
