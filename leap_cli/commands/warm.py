@@ -86,6 +86,7 @@ def ps_command(env: Environment, /, format: str) -> None:
         output.records(records, COLUMNS, name="model")
         return
     columns = [*COLUMNS, *(["port"] if len(models) > len(warm) else [])]
+    columns += ["engine"] if any("engine" in model for model in models) else []
     output.records([_shown(model) for model in models], columns, name="model")
     if not models:
         output.note("no model is warm; `leap load MODEL` keeps one so")

@@ -24,6 +24,7 @@ from leap_core.errors import LeapError
 from leap_core.system.addresses import masked
 
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.options import in_bytes
 
 OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
@@ -237,6 +238,7 @@ def versions() -> Check:
     from importlib.metadata import PackageNotFoundError, version
 
     from leap_core import __version__
+    from leap_core.inference.llama.engines import chosen_engine
 
     python = ".".join(map(str, sys.version_info[:3]))
     packages: dict[str, str | None] = {}
@@ -247,6 +249,8 @@ def versions() -> Check:
             packages[name] = None
     facts = {"leap": __version__, "python": python, "platform": sys.platform, "packages": packages}
     missing = [name for name, number in packages.items() if number is None]
+    if missing == ["llama-cpp-python"] and not isinstance(outcome_of(chosen_engine), LeapError):
+        missing = []  # another engine runs models
     if missing:
         return Check("versions", PROBLEM, f"not installed: {', '.join(missing)}", "install leap again", facts)
     summary = f"leap {__version__}, Python {python}, llama-cpp-python {packages['llama-cpp-python']}, llguidance "

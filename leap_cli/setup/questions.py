@@ -9,6 +9,7 @@ from pathlib import PurePath
 from ..completion.scripts import is_installed, place_of
 from ..completion.shell import SHELLS
 from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
 from ..framework.interrupts import raising_on_interrupt
 from ..framework.options import in_bytes, seconds_of
 from ..framework.output import Output
@@ -92,6 +93,24 @@ def describe(env: Environment, machine: Machine, there: SetUp) -> None:
         f"models stay warm for {there.keep_alive}" if there.keep_alive else "",
     ]
     output.note(f"set up already: {'; '.join(filter(None, known)) or 'nothing'}")
+    advice = _engine_advice()
+    if advice is not None:
+        output.note(advice)
+
+
+def _engine_advice() -> str | None:
+    """Which build of llama.cpp would run models here, or faster; None where one does, and no GPU is seen."""
+    from leap_core.errors import LeapError
+    from leap_core.inference.llama.engines import chosen_engine
+    from leap_core.inference.llama.library import has_gpu_support
+
+    from ..diagnosis.checks import gpu_advice
+
+    engine = outcome_of(chosen_engine)
+    if isinstance(engine, LeapError):
+        return f"{engine}: {engine.hint}"
+    has_gpu = outcome_of(has_gpu_support)
+    return None if has_gpu is True else gpu_advice(engine.version.removeprefix("llama-cpp-python "))
 
 
 def _ask_model(env: Environment, models: list[ModelOffer], machine: Machine, suggested: str) -> str:

@@ -58,5 +58,10 @@ def test_a_warm_model_runs_the_engine_that_is_set(program, other):
     try:
         done = program("generate", "-m", "builtin", "--host", "--stats", QUESTION)
         assert done.returncode == 0 and done.stderr.endswith(", engine other\n")
+        assert "other" in program("ps").stdout
+        assert program("config", "set", "engine", "default").returncode == 0  # a host runs the one that it began with
+        done = program("generate", "-m", "builtin", "--host", QUESTION)
+        assert done.returncode == 10 and "with another engine than default" in done.stderr, done
+        assert program("generate", "-m", "builtin", QUESTION).stdout == "The capital of Italy is Rome.\n"
     finally:
         program("unload", "--all")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapUnavailableError
+from ...system.configuration import read_engine
+from ...system.directories import Directories
 from .connection import ModelHost
 from .runner import HeldModel
 
@@ -83,6 +85,10 @@ def _held(
     state = _find(host, reference, options, cwd)
     if state is None:
         raise _NotHeldError(f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there")
+    directories = Directories.from_environment(variables)
+    engine = (os.environ if variables is None else variables).get("LEAP_ENGINE") or read_engine(directories.config_file)
+    if engine and engine != state["model"].get("engine", "default"):
+        raise _NotHeldError(f"the model host holds {reference} with another engine than {engine}")
     if state["differs"]:
         raise _NotHeldError(
             f"the model host holds {reference} with {state['differs']}",

@@ -16,6 +16,7 @@ from ...conversation.loading_options import LoraAdapter
 from ...conversation.options import CacheOptions, ModelLoadingOptions
 from ...conversation.runner import ModelRunner
 from ...errors import LeapModelNotFoundError, LeapOptionsError
+from ...inference.llama.library import other_engine
 from ...models.resolving import LocalModel
 from ...schemas.json_values import JsonObject
 from ..http import Refused, queue_full, still_loading
@@ -284,6 +285,7 @@ class LoadedModel:
         return {
             "key": self.key,
             "model": self.name,
+            **({"engine": engine} if (engine := other_engine()) else {}),
             "state": self.state,
             "path": str(self.local.path),
             "size": size_of(self.local.path),
