@@ -248,6 +248,7 @@ class GenerationStats:
     ``prompt_tokens`` were computed; ``cached_prompt_tokens`` were restored from the cache and are not among them;
     ``total_tokens`` = prompt_tokens + completion_tokens. ``token_per_second`` is the speed of decoding alone (0.0 when
     fewer than two tokens were made); ``time_to_first_token`` is in seconds from the request on, queueing included.
+    ``reasoning_tokens``: those of completion_tokens that were reasoning; None for none, and where it is not known.
     ``engine``: the build of llama.cpp by its name; None for the default one, and where it is not known.
     """
 
@@ -257,8 +258,9 @@ class GenerationStats:
     token_per_second: float
     cached_prompt_tokens: int = 0
     time_to_first_token: float = 0.0
+    reasoning_tokens: int | None = None
     engine: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as an object; without an engine where there is none."""
+        """The fields as an object, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}

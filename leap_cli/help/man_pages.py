@@ -361,6 +361,8 @@ WORDS: dict[str, str] = {
     "--stream": "print the answer as it comes",
     "--system": "the system prompt",
     "--template": "a saved prompt",
+    "--think-budget": "most tokens of reasoning",
+    "--think-budget-message": "what the model says when its reasoning has spent its budget",
     "--think": "let the model reason, and where that is shown",
     "--threads": "CPU threads",
     "--to": "what it is turned into: a language, types of tensors",

@@ -49,13 +49,14 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
         "Tell in JSON how likely each token and N others were, 0 to 20.",
     ),
     ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
+    ("--think-budget", "think_budget", int, "End reasoning after this many tokens; 0 lets the answer begin at once."),
     ("--image-tokens", "image_tokens", int, "Let a picture cost at most this many tokens, 16 to 1024; 256 by default."),
 )
 
 
 NUMBERS = {flag[2:]: (field, kind, meaning) for flag, field, kind, meaning in _FLAGS}
 """Options whose values are numbers: name -> field of GenerationOptions, type, meaning."""
-HEADINGS = {"--image-tokens": "Prompt", "--top-logprobs": "Answer"}
+HEADINGS = {"--image-tokens": "Prompt", "--top-logprobs": "Answer", "--think-budget": "Reasoning"}
 """Where help shows options that are no sampling."""
 SILENT = ("--image-tokens", "--image-tiles", "--top-logprobs")
 """Options that are only about pictures and JSON; help of a text that is read aloud leaves them out."""
@@ -103,6 +104,12 @@ def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
 
 _DETAILS = (
     option(
+        "--think-budget-message",
+        metavar="TEXT",
+        heading="Reasoning",
+        help="Let the model say this when its reasoning has spent its budget.",
+    ),
+    option(
         "--logit-bias",
         multiple=True,
         metavar="TOKEN=N",
@@ -122,6 +129,8 @@ def _build(arguments: Arguments) -> Sampling:
     fields = arguments.of(*(name for _, name, *_ in _FLAGS), "image_tiles", "stop")
     if arguments.get("loop_stop") is False:
         fields["loop_stop"] = False
+    if arguments.get("think_budget_message"):
+        fields["think_budget_message"] = arguments["think_budget_message"]
     if arguments.get("logit_bias"):
         fields["logit_bias"] = dict(_bias(value, arguments) for value in arguments["logit_bias"])
     if (parser := arguments.get("call_parser")) is not None:

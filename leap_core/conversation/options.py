@@ -199,7 +199,8 @@ class GenerationOptions:
 
     Reasoning: ``enable_thinking`` delivers ReasoningChunks (and asks a template that has the switch to think);
     ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's
-    ``reasoning_content`` holds it.
+    ``reasoning_content`` holds it. ``think_budget``: most tokens of reasoning (0 ends it at once), after which the
+    answer begins; ``think_budget_message`` is a sentence that ends it then.
 
     Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
     smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
@@ -250,6 +251,8 @@ class GenerationOptions:
     finish_shape: bool | None = _option(None, _switch_or_none)
     repairs: int | None = _option(None, _integer(0))
     loop_stop: bool = _option(True, _switch)
+    think_budget: int | None = _option(None, _integer(0))
+    think_budget_message: str | None = _option(None, _text)
 
     def __post_init__(self) -> None:
         self._check_constraints()

@@ -35,10 +35,12 @@ from ..conversation.responses import GenerationFinishReason, MessageResponse
 from ..conversation.runner import ModelRunner
 from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
+from ..schemas.grammar_matcher import reasoning_tags
 from .constraints.compiling import FinishingConstraint
 from .engine.repetition import PromptLookup, RepetitionWatch
 from .engine.request import Request, SequenceEnd
 from .engine.sampler import RUNTIME_DEFAULTS, Sampler, ScoreRecorder
+from .engine.thinking import ThinkingLimit
 from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .speech.voices import asks_to_speak, is_interleaved
@@ -295,6 +297,7 @@ class InProcessRunner(ModelRunner):
         voice = self._voice if constraint is None else None  # what has a shape is text
         begun = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else (None, None)
         speech, listener = begun
+        is_plain = speech is None and options.think_budget is None
         request = Request(
             made.prompt,
             Sampler(options, made.prompt.token_ids),
@@ -302,9 +305,10 @@ class InProcessRunner(ModelRunner):
             constraint=constraint.constraint if constraint else None,
             adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
-            lookup=PromptLookup() if self._options.lookup and constraint is None and speech is None else None,
+            lookup=PromptLookup() if self._options.lookup and constraint is None and is_plain else None,
             prompt_recorder=_prompt_recorder(made, options),
             watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options)) if options.loop_stop else None,
+            thinking=self._thinking_limit(options, inside=made.opens_reasoning),
         )
         reply = ReplyBuilder(
             self.model,
@@ -333,6 +337,16 @@ class InProcessRunner(ModelRunner):
         if not warning or not asks_to_speak(instruction):
             return ()
         return (warning if self._voice is not None else f"the model does not speak: {warning}",)
+
+    def _thinking_limit(self, options: GenerationOptions, *, inside: bool) -> ThinkingLimit | None:
+        """None for a model without tokens around its reasoning."""
+        tags, special = reasoning_tags(self.model), self.model.special_tokens
+        if not tags:
+            return None
+        starts, ends = ([special[pair[side]] for pair in tags] for side in (0, 1))
+        message = options.think_budget_message
+        said = self.model.tokenize(message, parse_special=False) if message else []
+        return ThinkingLimit(options.think_budget, starts, ends, [*said, ends[0]], inside=inside)
 
     def _compile_constraint(
         self,

@@ -13,7 +13,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
-from .openai.fields import NOTE, BodyFields, Unknown, functions_among
+from .openai.fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
 from .openai.replies import EVENT_STREAM, STATUSES, finish_reason, leap_fields, status_of, with_id, with_one_call
 from .openai.requests import GenerationRequest, read_chat
 from .openai.responses_reply import typed_event
@@ -72,13 +72,15 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
             raise LeapSerializationError(f"{kind!r} is not one of auto, any, tool, none", path="tool_choice.type")
         chat["tool_choice"] = CHOICES[kind]
     thinking = fields.object("thinking")
-    if thinking.take("budget_tokens") is not None:
-        notes = (*notes, "thinking.budget_tokens limits nothing here: max_tokens bounds reasoning and answer together")
+    if (budget := thinking.take("budget_tokens")) is not None:
+        chat["think_budget"] = budget
     thinking.take("display")
     if thinking.text("type") in ("enabled", "adaptive"):
         chat["enable_thinking"] = True
     output = fields.object("output_config")
-    output.take("effort")
+    effort = output.take("effort")
+    if effort in EFFORTS and "think_budget" not in chat and chat.get("enable_thinking"):
+        chat["reasoning_effort"] = effort
     form = output.take("format") or fields.take("output_format")
     if form is not None:
         schema = object_at(form, "output_config.format").get("schema")

@@ -17,7 +17,7 @@ from ..conversation.messages import LeapFunctionCall
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
-from .openai.fields import NOTE, BodyFields, read_keep_alive
+from .openai.fields import EFFORTS, NOTE, BodyFields, read_keep_alive
 from .openai.replies import finish_reason
 from .openai.requests import GenerationRequest, read_chat, read_completion
 
@@ -85,7 +85,7 @@ def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> O
     if not prompt and not images:
         return OllamaRequest(model, False, keep_alive, None)
     if fields.boolean("raw", False) or suffix:
-        for name in ("enable_thinking", "response_format", "logprobs", "top_logprobs"):
+        for name in ("enable_thinking", "reasoning_effort", "response_format", "logprobs", "top_logprobs"):
             chat.pop(name, None)
         completion = read_completion({**chat, "prompt": prompt, **({"suffix": suffix} if suffix else {})})
         return OllamaRequest(model, False, keep_alive, completion)
@@ -136,6 +136,8 @@ def _common(fields: BodyFields) -> tuple[str, JsonObject]:
     think = fields.take("think")
     if think is not None:
         chat["enable_thinking"] = bool(think)
+        if think in EFFORTS:
+            chat["reasoning_effort"] = think
     for name in ("logprobs", "top_logprobs"):
         if (value := fields.take(name)) is not None:
             chat[name] = value

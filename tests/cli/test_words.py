@@ -77,6 +77,8 @@ MEANINGS = {
     "--temperature": r"[Rr]andomness",
     "--template": r"saved",
     "--think": r"reason",
+    "--think-budget": r"reasoning",
+    "--think-budget-message": r"reasoning",
     "--threads": r"this many (CPU )?threads",
     "--timeout": r"(at most )?this long",
     "--tool": r"this tool",

@@ -103,6 +103,8 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         logprob_tokens=[3, 4],
         decision="{}",
         repairs=2,
+        think_budget=40,
+        think_budget_message="Enough.",
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -20,6 +20,7 @@ from ...errors import GenerationStats
 from ..llama.library import other_engine
 from .repetition import PromptLookup, RepetitionWatch
 from .sampler import Sampler, ScoreRecorder, TokenScore
+from .thinking import ThinkingLimit
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -267,6 +268,7 @@ class Request:
         prompt_recorder: ScoreRecorder | None = None,
         lookup: PromptLookup | None = None,
         watch: RepetitionWatch | None = None,
+        thinking: ThinkingLimit | None = None,
     ) -> None:
         self.prompt = prompt
         self.prompt_recorder = prompt_recorder
@@ -281,6 +283,7 @@ class Request:
         self.lookup = lookup
         self.watch = watch
         """Ends the answer when it goes in circles."""
+        self.thinking = thinking
         self.events: queue.SimpleQueue[int | Frame | SequenceEnd] = queue.SimpleQueue()
         """Token ids and frames in order, then one Finished."""
         self.target = list(prompt.keys)
@@ -323,6 +326,18 @@ class Request:
         self.cancelled = True
         self.wake(self)
 
+    def taken(self, token: int) -> Sequence[int]:
+        """The tokens that a sampled one leads to: itself, or those that end reasoning which has spent its budget."""
+        instead = None if self.thinking is None else self.thinking.instead_of(token)
+        if instead is None:
+            return (token,)
+        recorder = self.sampler.recorder
+        if recorder is not None:
+            recorder.scores.pop()
+            for each in instead:
+                recorder.forced(each)
+        return instead
+
     def note_time(self) -> None:
         """A token was sampled now."""
         self._last_token = time.perf_counter()
@@ -333,6 +348,8 @@ class Request:
         """Deliver a generated token."""
         self.target.append(token)
         self.sampler.accept(token)
+        if self.thinking is not None:
+            self.thinking.note(token)
         if self.speech is not None:
             self.speech.turn.take_token(token)
         self.events.put(token)
@@ -372,5 +389,6 @@ class Request:
             token_per_second=speed,
             cached_prompt_tokens=self.cached,
             time_to_first_token=0.0 if first is None else first - self._created,
+            reasoning_tokens=(self.thinking.tokens or None) if self.thinking is not None else None,
             engine=other_engine(),
         )

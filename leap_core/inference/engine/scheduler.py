@@ -264,7 +264,7 @@ class Scheduler:
         """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""
         constraint = request.constraint
         request.note_time()
-        tokens = deque([token])
+        tokens = deque(request.taken(token))
         while tokens:
             token = tokens.popleft()
             if token in self._eog:

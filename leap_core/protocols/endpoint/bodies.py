@@ -39,6 +39,7 @@ NOT_HELD = {
     "repeat_last_n": "the reach of penalties",
     "image_tokens": "the size of pictures",
     "image_tiles": "tiles of pictures",
+    "think_budget": "a budget of reasoning",
 }
 """Options that the protocol has no field for."""
 SAME_NAME = (

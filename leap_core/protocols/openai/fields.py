@@ -156,9 +156,15 @@ SAME_NAME = (
     "audio_temperature",
     "audio_top_k",
     "top_logprobs",
+    "think_budget",
+    "think_budget_message",
 )
-WHOLE = ("max_tokens", "top_k", "top_logprobs", "audio_top_k")
+WHOLE = ("think_budget", "max_tokens", "top_k", "top_logprobs", "audio_top_k")
 """Whole numbers, which JSON may write as 16.0 too."""
+EFFORT_SHARES = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
+"""How much of an answer's most tokens may be reasoning."""
+BUDGETS = ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget", "thinking_budget")
+"""What llama.cpp, vLLM and Qwen call ``think_budget``."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts of reasoning that are one here: to reason."""
 SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
@@ -194,6 +200,8 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         value = body.take(name)
         if value is not None:
             options.update(read(value))
+    if (effort := options.pop("effort", None)) is not None:
+        options = {"enable_thinking": True, **budget_of(effort, options.get("max_tokens")), **options}
     if options.get("max_tokens", 0) == -1:  # no limit, in the speech of other servers
         options["max_tokens"] = None
     choice = body.take("tool_choice")
@@ -365,15 +373,31 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     **{f"guided_{name}": read for name, read in GUIDED.items()},
     "structured_outputs": _structured_outputs,
     "repeat_penalty": lambda value: {"repetition_penalty": value},
+    **dict.fromkeys(BUDGETS, lambda value: _budget(value)),
 }
 """Fields whose values are written in another way than the option's."""
 
 
+def _budget(value: object) -> JsonObject:
+    """Most tokens of reasoning; below 0 any number, in the speech of other servers."""
+    if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+        return {}
+    return {"think_budget": value}
+
+
 def _effort(value: object) -> JsonObject:
-    """How much a model is to think: that it does is all there is."""
+    """How much a model is to think; see ``budget_of``."""
     if value != "none" and value not in EFFORTS:
         raise LeapSerializationError(f"{value!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning_effort")
-    return {"enable_thinking": True} if value in EFFORTS else {}
+    return {"effort": value} if value in EFFORTS else {}
+
+
+def budget_of(effort: str, max_tokens: object) -> JsonObject:
+    """The option that an effort makes of an answer's most tokens; none where either leaves reasoning its way."""
+    share = EFFORT_SHARES.get(effort)
+    if share is None or not isinstance(max_tokens, int) or max_tokens < 1:
+        return {}
+    return {"think_budget": int(max_tokens * share)}
 
 
 def _logprobs(value: object) -> JsonObject:

@@ -198,6 +198,7 @@ def usage(stats: GenerationStats | None) -> JsonObject | None:
         "completion_tokens": stats.completion_tokens,
         "total_tokens": prompt + stats.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": stats.cached_prompt_tokens},
+        **({"completion_tokens_details": {"reasoning_tokens": thought}} if (thought := stats.reasoning_tokens) else {}),
     }
 
 

@@ -120,7 +120,7 @@ def read_responses(
     reasoning.take("generate_summary")
     effort = reasoning.text("effort")
     if effort in EFFORTS:
-        chat["enable_thinking"] = True
+        chat["reasoning_effort"] = effort
     elif effort not in (None, "none"):
         raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning.effort")
     notes = (*fields.finish(unknown), *left_out)

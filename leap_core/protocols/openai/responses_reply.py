@@ -335,6 +335,6 @@ def _usage(stats: GenerationStats | None) -> JsonObject | None:
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": stats.cached_prompt_tokens, "cache_write_tokens": 0},
         "output_tokens": stats.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": stats.reasoning_tokens or 0},
         "total_tokens": prompt + stats.completion_tokens,
     }
