@@ -32,6 +32,7 @@ RUNS = {
     "doubt": f"{BUILTIN} reviewed.jsonl --texts 2",
     "embedding": f"{ENCODER} --tokens 512",
     "endpoint": "",
+    "engines": f"{BUILTIN} --engine default",
     "evidence": BUILTIN,
     "host": BUILTIN,
     "interruption": BUILTIN,
