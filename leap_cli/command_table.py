@@ -87,6 +87,7 @@ POINTERS = {
         **dict.fromkeys(("recipe", "recipes"), "leap saved recipes"),
         **dict.fromkeys(("bench", "benchmark"), "leap models bench MODEL"),
         **dict.fromkeys(("engines", "runtime", "backend", "backends"), "leap engine list"),
+        **dict.fromkeys(("skill", "skills"), "leap help --skill; leap help --install-skill"),
         "cache": "leap models cache",
         "log": "leap sessions log",
         "man": "leap help --man COMMAND; leap help --install-man installs the pages",

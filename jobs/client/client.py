@@ -281,8 +281,10 @@ class JobsClient(JobWatcher):
         return write_lines(lines_of(job, self.table.database), path, job)
 
     def waiting_reason(self, job: Job) -> str | None:
-        """Why a job on a server waits, such as that no worker that is alive has its model; None where one will do it,
-        and where jobs stay on this machine."""
+        """What a job waits for: its time, or on a server a worker, such as one that has its model; None where one will
+        do it."""
+        if job.state is State.QUEUED and not job.failures and job.run_after > time.time():
+            return f"its time, {time.strftime('%Y-%m-%d %H:%M', time.localtime(job.run_after))}"
         return self._waiting_reason(job, self.workers()) if self.configuration.is_shared else None
 
     def _waiting_reason(self, job: Job, workers: Sequence[WorkerRow]) -> str | None:

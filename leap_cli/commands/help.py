@@ -19,8 +19,12 @@ from ..help.guides import TOPICS, text_of
 @click.argument("words", metavar="[TOPIC|COMMAND]...", nargs=-1)
 @click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; in a pipe as man reads it.")
 @click.option("--install-man", is_flag=True, help="Put all manual pages where man finds them: man leap-generate.")
+@click.option("--skill", is_flag=True, help="Print a SKILL.md that tells coding agents how to use leap.")
+@click.option("--install-skill", is_flag=True, help="Write it where agents look: ~/.agents/skills, ~/.claude/skills.")
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool) -> None:
+def command(
+    ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
+) -> None:
     """Print a guide, or the help of a command. Without an argument list the guides.
 
     leap's package brings the manual pages along in share/man, where man finds those of the active environment.
@@ -31,6 +35,9 @@ def command(ctx: click.Context, words: tuple[str, ...], man: bool, install_man: 
         if words:
             raise click.UsageError("--install-man installs all pages, and takes no COMMAND")
         _install_manual(ctx, output)
+        return
+    if skill or install_skill:
+        _give_skill(ctx, output, install=install_skill)
         return
     if man:
         _show_manual_page(ctx, words, output)
@@ -90,6 +97,19 @@ def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output
         subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
     else:
         output.text(text)
+
+
+def _give_skill(ctx: click.Context, output: Output, *, install: bool) -> None:
+    from ..help.skill import install_skill, skill
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    text = skill({name: entry.summary for name, entry in root.table.items()})
+    if not install:
+        output.text(text)
+        return
+    for path in install_skill(text, ctx.ensure_object(Environment).variables):
+        output.text(f"{path}\n")
 
 
 def _install_manual(ctx: click.Context, output: Output) -> None:

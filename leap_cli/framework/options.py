@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -114,6 +114,32 @@ class Duration(click.ParamType[float]):
         if not self._shortest <= seconds <= self._longest:
             self.fail(f"{value} is not from {in_words(self._shortest)} to {in_words(self._longest)}", param, ctx)
         return seconds
+
+
+class Moment(click.ParamType[float]):
+    """An option's value in seconds since 1970, not in the past: after so long (``+90m``), the next time that clocks
+    here show it (``22:00``), or a date with a time (``2026-12-01T06:00``; without a zone, this machine's)."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text, now = str(value).strip(), datetime.now().astimezone()
+        try:
+            if text.startswith("+"):
+                return now.timestamp() + seconds_of(text[1:])
+            if re.fullmatch(r"\d{1,2}:\d\d", text):
+                hour, minute = map(int, text.split(":"))
+                at = datetime.now().replace(hour=hour, minute=minute, second=0, microsecond=0)
+                return (at if at.timestamp() > now.timestamp() else at + timedelta(days=1)).timestamp()
+            moment = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        except (ValueError, OverflowError, OSError) as error:
+            form = error if text.startswith("+") else f"{text!r} is none of +90m, 22:00 and 2026-12-01T06:00"
+            self.fail(str(form), param, ctx)
+        if moment < now.timestamp():
+            self.fail(f"{text} is in the past", param, ctx)
+        return moment
 
 
 class Since(click.ParamType[float]):

@@ -333,6 +333,7 @@ WORDS: dict[str, str] = {
     "--play": "play sound as it is made",
     "--port": "the port that a server listens on",
     "--priority": "which jobs go first",
+    "--at": "when a job begins at the earliest",
     "--prompt-cache": "keep the state after long prompts on disk",
     "--prompt-cache-size": "room on disk for the kept state",
     "--quant": "the quantization of a model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import option
+from ..framework.options import Moment, option
 from ..framework.output import Format, Output
 from .answer import STANDARD
 
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Background:
-    """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times."""
+    """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times, and begins
+    ``at`` a moment, in seconds since 1970, or as soon as it can."""
 
     wanted: bool
     priority: int
     retries: int
+    at: float | None = None
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -36,7 +39,8 @@ class Background:
         """Priority and retries as the jobs' client takes them."""
         from jobs.client import Policy
 
-        return Policy(priority=self.priority, retries=self.retries)
+        delay = 0.0 if self.at is None else max(0.0, self.at - time.time())
+        return Policy(priority=self.priority, retries=self.retries, delay=delay)
 
 
 _OPTIONS = (
@@ -54,6 +58,13 @@ _OPTIONS = (
         metavar="N",
         help="Do the job before those of lower priority.",
     ),
+    option(
+        "--at",
+        saved=None,
+        type=Moment(),
+        metavar="TIME",
+        help="Let a job begin then, not before: +90m, 22:00 or 2026-12-01T06:00.",
+    ),
 )
 _RETRIES = option(
     "--job-retries",
@@ -66,10 +77,13 @@ _RETRIES = option(
 
 
 def _build(arguments: Arguments) -> Background:
-    return Background(arguments["background"], arguments["priority"], arguments.get("job_retries") or 0)
+    at = arguments["at"]
+    wanted = arguments["background"] or at is not None
+    return Background(wanted, arguments["priority"], arguments.get("job_retries") or 0, at)
 
 
-EXCLUDED = {"background": ("continue_last", "session", "save", "host", "prompt_cache", "verbose")}
+_NOT_OF_A_JOB = ("continue_last", "session", "save", "host", "prompt_cache", "verbose")
+EXCLUDED = {"background": _NOT_OF_A_JOB, "at": _NOT_OF_A_JOB}
 """Options of a command that a job does not have."""
 BACKGROUND = OptionGroup("background", "Background", (*_OPTIONS, _RETRIES), _build, EXCLUDED)
 DOWNLOAD_BACKGROUND = OptionGroup("background", "Background", _OPTIONS, _build)

@@ -52,6 +52,7 @@ MEANINGS = {
     "--play": r"[Pp]lay",
     "--port": r"port",
     "--priority": r"lower priority",
+    "--at": r"not before",
     "--prompt-cache": r"state after long prompts",
     "--prompt-cache-size": r"state on disk",
     "--quant": r"quantization",
