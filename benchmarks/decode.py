@@ -12,6 +12,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -61,11 +62,17 @@ def serve_wrapper(pipe: Connection, path: Path, threads: int) -> None:
         pipe.send((count - 3) / (time.perf_counter() - first))
 
 
+def until_closed(serve: Callable[[Connection, Path, int], None], pipe: Connection, path: Path, threads: int) -> None:
+    """Serve until the other end is closed."""
+    with suppress(EOFError):
+        serve(pipe, path, threads)
+
+
 def in_a_process(serve: Callable[[Connection, Path, int], None], path: Path, threads: int) -> Callable[[str], float]:
     """Start a side; the function that is returned sends it a text and returns its speed."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there, path, threads), daemon=True)
+    process = context.Process(target=until_closed, args=(serve, there, path, threads), daemon=True)
     process.start()
     there.close()  # or its end would never be seen
 

@@ -48,8 +48,8 @@ def serve(pipe: Connection, engine: str | None, path: Path, threads: int) -> Non
     else:
         os.environ.pop("LEAP_ENGINE", None)
     with runner(path, threads=threads) as model:
-        while True:
-            kind, text = pipe.recv()
+        while (asked := _next(pipe)) is not None:
+            kind, text = asked
             if kind == "text":
                 greedy = GenerationOptions(temperature=0.0, max_tokens=TOKENS // 2)
                 pipe.send(answer(model, [user(text)], greedy).complete.full_message.text)
@@ -58,6 +58,15 @@ def serve(pipe: Connection, engine: str | None, path: Path, threads: int) -> Non
             assert stats is not None
             prefill = stats.prompt_tokens / stats.time_to_first_token
             pipe.send(stats.token_per_second if kind == "decode" else prefill)
+
+
+def _next(pipe: Connection) -> tuple[str, str] | None:
+    """What is asked next; None once the other end is closed."""
+    try:
+        asked: tuple[str, str] = pipe.recv()
+    except EOFError:
+        return None
+    return asked
 
 
 class Side:

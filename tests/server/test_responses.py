@@ -49,7 +49,8 @@ def test_options_arrive(serve):
         metadata={"a": "b"},
     )
     (request,) = server.runner.requests
-    assert request.options.to_json() == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "enable_thinking": True}
+    thinking = {"enable_thinking": True, "think_budget": 1}  # a fifth of the answer
+    assert request.options.to_json() == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, **thinking}
     assert [message.role.value for message in request.messages] == ["system", "user"]
 
 
