@@ -191,7 +191,7 @@ def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Sub
     Registry(submitter.variables, request.cwd).find(request.model)
     slots = submitter.configuration.concurrency[GENERATE]
     loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
-    settings = {"slots": slots, **loading}
+    settings = {"slots": slots, **_engine_of(submitter), **loading}
     ModelLoadingOptions(**settings)
     return {
         "model": _absolute_reference(request.model, submitter.variables, request.cwd),
@@ -199,6 +199,13 @@ def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Sub
         "variables": submitted_variables(submitter.variables, MODEL_VARIABLES),
         "host": request.host,
     }
+
+
+def _engine_of(submitter: Submitter) -> dict[str, str]:
+    """The engine that the submitter's environment names, for a worker may have another one. On a server it is the
+    worker's."""
+    engine = submitter.variables.get("LEAP_ENGINE")
+    return {"engine": engine} if engine and not submitter.configuration.is_shared else {}
 
 
 def download_job(request: DownloadRequest, variables: Mapping[str, str]) -> NewJob:
@@ -249,6 +256,7 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
         files["kept_output"] = _keep((), inputs, ".out")
         settings = replace(settings, output=files["kept_output"])
     settings = settings.from_anywhere(cwd)
+    settings = replace(settings, loading={**_engine_of(submitter), **settings.loading})
     if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
         far = rows is None and is_url(settings.source)
         suffix = "".join(PurePosixPath(name_in(settings.source)).suffixes[-2:]) if far else ".jsonl"

@@ -203,7 +203,8 @@ def _unpack(archive: Path, target: Path) -> None:
     try:
         for count, (name, size, link, file) in enumerate(_members(archive)):
             place = PurePosixPath(name.replace("\\", "/"))
-            if place.is_absolute() or ".." in place.parts or (link is not None and "/" in link.strip("/")):
+            leads_out = link is not None and (not link.strip(".") or "/" in link or "\\" in link)
+            if place.is_absolute() or ".." in place.parts or leads_out:
                 raise LeapModelLoadingError(f"{archive.name} holds {name!r}, which leads out of it")
             total += size
             if count >= MOST_MEMBERS or total > MOST_BYTES:

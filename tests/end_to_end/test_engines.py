@@ -30,10 +30,13 @@ def test_an_answer_and_its_statistics_name_the_engine(program, other):
     assert done.returncode == 2 and "there are default, other" in done.stderr
 
 
-def test_a_job_runs_the_engine_that_was_asked_for(program, other):
+def test_a_job_runs_the_engine_that_was_asked_for(program, other, variables):
     id = program("generate", "-m", "builtin", "--engine", other, "--background", QUESTION).stdout.strip()
     plain = program("generate", "-m", "builtin", "--background", QUESTION).stdout.strip()
-    for job, engine in ((id, other), (plain, None)):
+    variables["LEAP_ENGINE"] = other
+    named = program("generate", "-m", "builtin", "--background", QUESTION).stdout.strip()
+    del variables["LEAP_ENGINE"]
+    for job, engine in ((id, other), (plain, None), (named, other)):
         done = program("jobs", "wait", job, "--format", "json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["result"]["stats"].get("engine") == engine

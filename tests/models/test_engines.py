@@ -304,6 +304,7 @@ def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
         "above",
         "absolute",
         "link",
+        "link up",
         "hard link",
         "device",
         "twice",
