@@ -11,11 +11,12 @@ import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from leap_core.errors import LeapOptionsError, LeapSerializationError
 from leap_core.system.configuration import POSTGRESQL, JobSettings, read_job_settings
+from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import Directories, private_directory
 from leap_core.system.files import replacing
 

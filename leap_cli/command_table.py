@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, TableEntry
+from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, HelpGuide, TableEntry
 from .framework.environment import Environment
-from .help.guides import GuideOfCommands
 
 ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Tasks", "Search", "Models", "Tools", "Work", "Setup"
 GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
@@ -140,12 +139,18 @@ def _root(ctx: click.Context) -> None:
         ctx.ensure_object(Environment).stdout.write(command_line.overview(ctx) + "\n")
 
 
+def _guide() -> HelpGuide:
+    from .help.guides import GuideOfCommands
+
+    return GuideOfCommands()
+
+
 command_line = CommandTable(
     COMMANDS,
     GROUPS,
     default="generate",
     pointers=POINTERS,
-    guide=GuideOfCommands(),
+    guide=_guide,
     name="leap",
     callback=_root,
     help=_root.__doc__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
 from os import PathLike, fspath
@@ -17,6 +17,7 @@ from .conversation.loading_options import DETAILS
 from .conversation.options import ModelLoadingOptions, SamplingDefaults
 from .conversation.runner import ModelRunner
 from .errors import LeapError, LeapOptionsError, LeapUnavailableError
+from .system.dataclass import dataclass
 from .system.directories import Directories
 
 if TYPE_CHECKING:

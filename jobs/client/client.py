@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.models.digests import ModelDigests
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.dataclass import dataclass
 
 from ..configuration import JobsConfiguration
 from ..keeper import WorkerKeeper

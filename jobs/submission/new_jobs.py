@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from leap_core.conversation.options import GenerationOptions, ModelLoadingOption
 from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.addresses import shown
+from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import private_directory
 
 from ..configuration import JobsConfiguration

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from leap_core.errors import LeapError, LeapJobError, LeapModelNotFoundError, Le
 from leap_core.models.digests import ModelDigests
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.addresses import shown
+from leap_core.system.dataclass import dataclass
 
 from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.dataclass import dataclass
 
 from .contract import Database, Row, Values
 from .job import Claim, Ending, Fenced, State

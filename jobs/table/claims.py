@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.dataclass import dataclass
 
 from .contract import Database, Row
 from .job import DOWNLOAD, GENERATE, SHARD, VERSION, Claimant

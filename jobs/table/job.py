@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any
 
 from leap_core.errors import LeapError
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.dataclass import dataclass
 
 DOWNLOAD, GENERATE, BATCH, QUANTIZE = "download", "generate", "batch", "quantize"
 SHARD = "shard"

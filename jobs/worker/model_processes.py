@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
 from leap_core.system.addresses import without_secrets_of
+from leap_core.system.dataclass import dataclass
 from leap_core.system.processes import child_environment, module_command
 
 from ..configuration import JobsConfiguration

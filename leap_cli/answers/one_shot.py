@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from leap_core.conversation.responses import Complete, MessageResponse
 from leap_core.conversation.streams import Stream
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
+from leap_core.system.dataclass import dataclass
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
@@ -212,6 +212,8 @@ class ReadAhead:
 
     def __init__(self, stream: Stream, stop: Callable[[], object]) -> None:
         self._stream = stream
+        import queue  # here, because every single answer would pay for it
+
         self._received: queue.SimpleQueue[MessageResponse | BaseException | None] = queue.SimpleQueue()
         self._stop_all = stop
         self._thread = threading.Thread(target=self._read, name="leap-answer", daemon=True)
@@ -221,6 +223,8 @@ class ReadAhead:
         return self
 
     def __next__(self) -> MessageResponse:
+        import queue
+
         received: MessageResponse | BaseException | None
         while True:
             try:

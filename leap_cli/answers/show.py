@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from leap_core.conversation.messages import ChatMessage
@@ -21,17 +21,18 @@ from leap_core.conversation.responses import (
 )
 from leap_core.conversation.streams import PassingStream, Stream
 from leap_core.errors import GenerationStats, LeapError
+from leap_core.system.dataclass import dataclass
 
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
 from ..framework.wrapping import WordWrap
-from .markdown import MarkdownStream
 
 if TYPE_CHECKING:
     from leap_core.conversation.conversation import Conversation
     from leap_core.conversation.options import GenerationOptions
 
     from ..options.tools import Tools
+    from .markdown import MarkdownStream
 
 CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
@@ -114,7 +115,11 @@ class _Writer:
         self._streaming = streaming
         self._show_thinking = show_thinking
         self._shown_calls = calls
-        self._markdown = MarkdownStream(output.columns) if markdown and output.shows_styles else None
+        self._markdown: MarkdownStream | None = None
+        if markdown and output.shows_styles:
+            from .markdown import MarkdownStream  # here, because every prompt in a pipe would pay for it
+
+            self._markdown = MarkdownStream(output.columns)
         wraps = output.format is Format.TEXT
         self._wrap = WordWrap(output.columns) if wraps and output.columns is not None else None
         self._wrap_aside = WordWrap(output.aside_columns) if output.aside_columns is not None else None
@@ -228,7 +233,7 @@ class ReasoningOnly(PassingStream):
         return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)
 
 
-BLOCK = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^[ ]{0,3}\1[`~]*[ ]*$", re.MULTILINE | re.DOTALL)
+BLOCK = r"(?ms)^[ ]{0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^[ ]{0,3}\1[`~]*[ ]*$"
 """A block of CommonMark: a fence with an info string, lines, and a fence of the same sign that is no shorter."""
 
 
@@ -253,7 +258,7 @@ class FencedBlock(PassingStream):
             response = super().__next__()
         if not isinstance(response, Complete):
             return response
-        blocks = [match[2] for match in BLOCK.finditer(response.full_message.text)]
+        blocks = [match[2] for match in re.finditer(BLOCK, response.full_message.text)]
         if not blocks:
             self._complete = replace(response, warnings=(*response.warnings, "the answer has no fenced block"))
             return Chunk(response.full_message.text)

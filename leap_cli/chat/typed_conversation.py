@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from leap_core.conversation.messages import (
     Text,
 )
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError, LeapUnsupportedMediaError
+from leap_core.system.dataclass import dataclass
 
 from ..framework.click_classes import text_argument
 from ..framework.environment import Environment

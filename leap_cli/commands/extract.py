@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import FileName, format_choice, leap_command

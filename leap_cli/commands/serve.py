@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..framework.click_classes import leap_command

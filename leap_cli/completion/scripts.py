@@ -7,10 +7,10 @@ they define one function and register it; ``completions/`` holds them as files f
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from leap_core.errors import LeapError
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 

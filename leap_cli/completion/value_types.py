@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from ..framework.click_classes import FileName
 from ..framework.environment import Environment
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class ModelName(FileName):
@@ -46,6 +49,8 @@ class WarmModel(FileName):
             names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]
         except Exception:  # nothing may be printed while the shell completes
             return []
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
 
 
@@ -78,4 +83,6 @@ class GpuLayers(click.ParamType[int | str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         meanings = {"auto": "as many as fit", "-1": "all", "0": "none"}
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(each, help=help) for each, help in meanings.items() if each.startswith(incomplete)]

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import click
 
 from leap_core.errors import LeapError
+from leap_core.system.dataclass import dataclass
 from leap_core.system.files import replace_text
 
 from ..framework.environment import Environment
@@ -287,7 +287,8 @@ def edit_file(env: Environment, file: Path, check: Callable[[str, str], object],
     before = file.read_text("utf-8", "replace") if file.is_file() else beginning
     draft = file.with_name(f".{file.stem}-{os.getpid()}{file.suffix}")
     replace_text(draft, before)
-    import subprocess  # here, because every prompt would pay for it
+    import shlex  # here, because every prompt would pay for them
+    import subprocess
 
     editor = env.variables.get("VISUAL") or env.variables.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import click
 from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.system import configuration
 from leap_core.system.addresses import masked
+from leap_core.system.dataclass import dataclass
 from leap_core.system.files import changing, replace_text
 
 from ..framework.environment import Environment

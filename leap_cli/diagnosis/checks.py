@@ -16,12 +16,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
 from leap_core.system.addresses import masked
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of

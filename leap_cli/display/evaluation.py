@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment

@@ -10,12 +10,13 @@ import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from .environment import Environment
 from .options import OPTION_GROUPS, option, under_headings
@@ -209,6 +210,13 @@ class LeapCommand(click.Command):
                 error.message = f"{max(option.opts, key=len)}: {error.reason}"
             raise
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Short names among the long ones: click looks there first, and makes an error with suggestions of each that
+        it does not find, before it looks among the short ones."""
+        parser = super().make_parser(ctx)
+        parser._long_opt = parser._short_opt | parser._long_opt
+        return parser
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]  # completion: an option that waits for its value would hide what comes before it
@@ -265,10 +273,17 @@ class LeapCommand(click.Command):
         return list(CONTEXT_SETTINGS["help_option_names"])
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.callback = _show_help
-        return option
+        """Made here, for click would translate its words, and importing what it needs for that costs more."""
+        if self._help_option is None:
+            self._help_option = click.Option(
+                self.get_help_option_names(ctx),
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_help,
+                help="Show this message and exit.",
+            )
+        return self._help_option
 
 
 class LeapGroup(LeapCommand, click.Group):
@@ -325,7 +340,7 @@ class CommandTable(LeapGroup):
         *,
         default: str,
         pointers: Mapping[str, Mapping[str, str]],
-        guide: HelpGuide | None = None,
+        guide: Callable[[], HelpGuide] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
@@ -497,7 +512,8 @@ leap_group: Callable[..., Callable[[Callable[..., Any]], LeapGroup]] = partial(
 
 
 def _guide(ctx: click.Context) -> HelpGuide | None:
-    return getattr(ctx.find_root().command, "guide", None)
+    guide = getattr(ctx.find_root().command, "guide", None)
+    return None if guide is None else guide()
 
 
 def _show_help(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

@@ -11,10 +11,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+from leap_core.system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from leap_core.conversation.embedding import EmbeddingRunner
@@ -80,9 +82,7 @@ class Environment:
     @property
     def terminal_columns(self) -> int:
         """The width of the terminal."""
-        import shutil  # here, because it imports all that archives need
-
-        return shutil.get_terminal_size().columns
+        return terminal_columns()
 
     def read_typed_line(self, prompt: str) -> str:
         """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""
@@ -133,6 +133,17 @@ class ClosedOutput(io.TextIOBase):
 
     def write(self, text: str) -> int:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def terminal_columns() -> int:
+    """The width of the terminal, as ``shutil.get_terminal_size`` finds it, which imports all that archives need."""
+    with suppress(ValueError):
+        if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
+            return columns
+    with suppress(OSError, ValueError):
+        if sys.__stdout__ is not None and (columns := os.get_terminal_size(sys.__stdout__.fileno()).columns) > 0:
+            return columns
+    return 80
 
 
 def _working_directory() -> Path:

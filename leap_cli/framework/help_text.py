@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from .environment import terminal_columns
 from .wrapping import columns, wrapped
 
 WIDEST, NARROWEST, NARROW = 80, 20, 60
@@ -35,9 +36,7 @@ class HelpFormatter(click.HelpFormatter):
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
         if width is None:
-            import shutil  # here, because every start would pay for it
-
-            width = max(min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2, NARROWEST)
+            width = max(min(terminal_columns(), max_width or WIDEST) - 2, NARROWEST)
         super().__init__(indent_increment, width, max_width)
 
     @property

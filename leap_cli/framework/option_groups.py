@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 import click
 from click.core import ParameterSource, augment_usage_errors
+
+from leap_core.system.dataclass import dataclass
 
 from .environment import Environment
 from .option_defaults import OptionDefaults

@@ -59,7 +59,7 @@ def under_headings(options: Iterable[click.Option]) -> list[tuple[str, list[clic
 
 
 UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+PART = r"(\d+(?:\.\d+)?)(ms|[wdhms])"
 LONGEST = 10 * 365 * 86_400.0
 
 
@@ -71,7 +71,7 @@ def seconds_of(text: str) -> float:
         if float(compact) == 0:
             return 0.0
         raise ValueError(f"{compact} has no unit: write {compact}s, {compact}m, {compact}h or {compact}d")
-    parts = PART.findall(compact)
+    parts = re.findall(PART, compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise ValueError(f"{text!r} is not a length of time such as 90s, 10m or 1h30m")
     return min(sum(float(number) * UNITS[unit] for number, unit in parts), LONGEST)

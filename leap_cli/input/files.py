@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.output import Output, one_line

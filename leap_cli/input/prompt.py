@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.output import Output

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import click
 
+from leap_core.system.dataclass import dataclass
 from leap_core.system.files import descriptor_of
 
 from ..framework.click_classes import FileName, format_choice

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup

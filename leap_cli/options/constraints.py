@@ -6,13 +6,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from leap_core.errors import LeapSchemaError
+from leap_core.system.dataclass import dataclass
 
 from ..config.saved import SCHEMAS
 from ..framework.environment import Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import click
 
 from leap_core.errors import LeapError, LeapSerializationError
 from leap_core.inference.speech.voices import VOICES
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..framework.click_classes import FileName

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..framework.environment import Environment

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..framework.click_classes import FileName, format_choice

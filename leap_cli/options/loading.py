@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from leap_core.errors import LeapError, LeapModelLoadingError
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import GpuLayers, ModelName
 from ..framework.click_classes import FileName, absolute, absolute_if_file

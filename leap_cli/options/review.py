@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..framework.click_classes import FileName
 from ..framework.environment import Environment

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ..config.saved import RECIPES
 from ..framework.click_classes import FileName

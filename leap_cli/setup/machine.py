@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapError
+from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.options import in_bytes

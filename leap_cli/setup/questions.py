@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
+
+from leap_core.system.dataclass import dataclass
 
 from ..completion.scripts import is_installed, place_of
 from ..completion.shell import SHELLS

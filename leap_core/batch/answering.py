@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol, TypeAlias
 
 from ..conversation.calls import LeapFunction
@@ -23,6 +23,7 @@ from ..conversation.streams import last_of
 from ..errors import LeapEndpointError, LeapError, LeapOptionsError, LeapQueueFullError, LeapUnavailableError
 from ..protocols.openai.replies import with_one_call
 from ..protocols.openai.requests import options_of_choice
+from ..system.dataclass import dataclass
 from ..tasks.task import RecipeTask
 from .input.line_index import InputChangedError, LineIndex, read_again
 from .input.lines import EmbeddingLine, LineRequest, RequestReader

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ..system.dataclass import dataclass
 from .answering import Pace
 from .escalation import When
 from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, LineProblem, check_lines

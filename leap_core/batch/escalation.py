@@ -6,7 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..conversation.generator import Functions, Generation, MaybeOptions, Messages
 from ..conversation.messages import ChatMessageRole
@@ -20,6 +20,7 @@ from ..errors import (
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
+from ..system.dataclass import dataclass
 from ..tasks.decisions.deciding import decide
 from ..tasks.decisions.questions import Decision, Question
 from ..tasks.task import TaskReply

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from ..conversation.generator import require_voice
 from ..errors import LeapError
 from ..protocols.openai.replies import error_record
+from ..system.dataclass import dataclass
 from .answering import Answer, Pace, Runner, answering
 from .input.line_index import LineIndex, LineProblem
 from .input.lines import RequestReader, key_of, parse_line

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..models.resolving import Registry
 from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject
 from ..system.addresses import shown
+from ..system.dataclass import dataclass
 from ..system.files import NOT_WRITTEN, descriptor_of
 from .input.line_parts import LineTemplate
 from .input.lines import RequestReader

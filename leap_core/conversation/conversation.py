@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,7 @@ from ..errors import (
     LeapOptionsError,
     LeapSerializationError,
 )
+from ..system.dataclass import dataclass
 from .generator import Generation, Generator
 from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
 from .options import GenerationOptions, check_options

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import LeapOptionsError
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..errors import LeapGenerationError, LeapOptionsError, LeapUnsupportedMediaError
+from ..system.dataclass import dataclass
 from .loading_options import LoraAdapter
 from .messages import ChatMessage
 from .options import GenerationOptions

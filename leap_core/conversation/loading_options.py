@@ -6,12 +6,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import LeapOptionsError
+from ..system.dataclass import dataclass
 
 
 @dataclass(frozen=True)

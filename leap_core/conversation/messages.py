@@ -15,12 +15,13 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
+from ..system.dataclass import dataclass
 from .media.audio import JPEG_START, naming_source
 from .media.fetching import UrlAccess
 from .media.wav import WavFormat, as_float32, check_samples, check_wav, wav_from_samples

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, field, fields, replace
 from typing import Any, Protocol
 
 from ..errors import LeapOptionsError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .loading_options import (
     LARGEST,
     LoraAdapter,

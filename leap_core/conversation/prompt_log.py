@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ..schemas.shorthand import list_of
 from ..schemas.transforms import all_optional
 from ..system import __version__
 from ..system import sqlite as database
+from ..system.dataclass import dataclass
 from ..system.files import text_of
 from .messages import ChatMessage, ChatMessageRole, Text
 from .options import GenerationOptions

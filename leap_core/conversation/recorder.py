@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ..errors import (
     LeapSessionError,
     LeapUnsupportedMediaError,
 )
+from ..system.dataclass import dataclass
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Complete, FunctionResult, GenerationFinishReason, MessageResponse

@@ -9,13 +9,14 @@ import base64
 import binascii
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import ClassVar
 
 from ..errors import GenerationStats as GenerationStats
 from ..errors import LeapGenerationError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, number_at, object_at, text_at
+from ..system.dataclass import dataclass
 from .media.wav import as_float32
 from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 

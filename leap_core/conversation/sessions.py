@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import LeapSerializationError, LeapSessionError
 from ..system import sqlite as database
+from ..system.dataclass import dataclass
 from ..system.files import text_of
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole

@@ -6,10 +6,11 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from ..errors import GenerationStats, LeapGenerationError
+from ..system.dataclass import dataclass
 from .options import GenerationOptions
 from .responses import Complete
 from .runner import ModelRunner

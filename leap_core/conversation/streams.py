@@ -8,10 +8,11 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError
+from ..system.dataclass import dataclass
 from .generator import Generation
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Chunk, Complete, GenerationFinishReason, MessageResponse, require_complete

@@ -11,12 +11,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .media.wav import wav_from_samples
 from .messages import (
     Audio,

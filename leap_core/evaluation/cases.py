@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..conversation.messages import ChatMessage, ChatMessageRole
 from ..conversation.prompt_log import Entry
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from ..tasks.review.documents import ReviewedDocument, corrected_document
 from .expectations import KINDS, Expectation, read_expectations
 from .formats import as_cases

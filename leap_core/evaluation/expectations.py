@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ..errors import LeapSerializationError
 from ..schemas.expressions import CheckTakesTooLong, compiled, matches
 from ..schemas.json_schema import check_schema
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .equality import difference_of_calls, first_difference, read_calls
 
 NOT = "not_"

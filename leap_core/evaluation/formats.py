@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from . import promptfoo
 from .rows import Row, of_table
 

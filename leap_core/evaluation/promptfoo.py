@@ -7,12 +7,13 @@ import csv
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .rows import Row, read_rows
 
 FILE = "file://"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from html import escape
 from xml.sax.saxutils import quoteattr
 
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .results import (
     ALPHA,
     CaseResult,

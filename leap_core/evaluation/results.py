@@ -11,7 +11,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from typing import Any
 from ..batch.checking import CheckedBatch
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from ..system.files import replace_text
 from .expectations import JudgedAnswer, Verdict
 

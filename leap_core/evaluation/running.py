@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..batch.settings import DEFAULT_CONCURRENCY, BatchSettings, Part
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..models.resolving import resolve_local
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from ..system.files import replace_text
 from ..system.processes import resident_bytes
 from ..tasks.decisions.answers import shares

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from ..conversation.responses import Complete
 from ..conversation.sessions import UNMARKED, Mark
 from ..errors import LeapError, LeapGenerationError, LeapSerializationError
 from ..inference.template.chat_template import SEAMS, ChatTemplate, deeply
+from ..system.dataclass import dataclass
 from ..tasks.redaction import found_by_pattern, mask
 from .rows import read_rows
 

@@ -6,7 +6,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -25,6 +24,7 @@ from ..conversation.media.images import decode_image
 from ..conversation.messages import Audio, AudioPcmF32, ChatMessageContent, Image
 from ..conversation.options import GenerationOptions, ModelLoadingOptions
 from ..errors import LeapModelLoadingError, LeapSerializationError, LeapUnsupportedMediaError
+from ..system.dataclass import dataclass
 from .engine.request import Embeddings, Segment, Tokens
 from .engine.slots import CachedRows, MediaCache
 from .engine.threads import usable_cores

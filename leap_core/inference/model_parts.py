@@ -231,7 +231,8 @@ def open_model(path: Path, options: ModelLoadingOptions) -> LlamaModel:
 class EarlyOpening:
     """Begins at once to open the checked GGUF at ``path`` and a context of it, in a thread of its own: llama.cpp holds
     no lock of Python's meanwhile, so what uses the model is imported beside it, which saves a third of the time to the
-    first token. Who begins it takes both or closes the opening, before the model that was taken."""
+    first token, and its chat template is compiled while the context gets its memory. Who begins it takes both or
+    closes the opening, before the model that was taken."""
 
     def __init__(self, path: Path, options: ModelLoadingOptions) -> None:
         set_variables()  # before anything imports numpy
@@ -240,6 +241,7 @@ class EarlyOpening:
         self._taken: LlamaModel | None = None
         self._context: LlamaContext | None = None
         self._error: BaseException | None = None
+        self._model_is_there = threading.Event()
         self._thread = threading.Thread(target=self._open, name="leap-open")
         self._thread.start()
 
@@ -250,16 +252,19 @@ class EarlyOpening:
         except BaseException as error:
             self._error = error
             return
+        finally:
+            self._model_is_there.set()
         with suppress(Exception):  # ``take_context`` tries again and says why not
             if model.can_generate:
                 self._context = open_context(model, options, context_size_for(model, "", options.context_size))
 
     def take(self) -> LlamaModel:
         """The model, which is then the caller's to close. Raises what opening it raised."""
-        import jinja2.sandbox  # noqa: F401  the model's users import both, and here they cost nothing
+        import jinja2.sandbox  # noqa: F401  the model's users import all three, and here they cost nothing
         import numpy  # noqa: F401
+        import numpy.random  # noqa: F401
 
-        self._thread.join()
+        self._model_is_there.wait()
         model, self._model = self._model, None
         if model is None:
             assert self._error is not None, "a model is taken once"
@@ -269,6 +274,7 @@ class EarlyOpening:
 
     def take_context(self, context_size: int) -> LlamaContext:
         """A context of the model that was taken, then the caller's. Raises LeapModelLoadingError."""
+        self._thread.join()
         context, self._context = self._context, None
         if context is None:
             assert self._taken is not None, "the model is taken first"

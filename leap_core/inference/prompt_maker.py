@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from ..errors import (
     LeapOptionsError,
 )
 from ..schemas.grammar_matcher import REASONING_TAGS
+from ..system.dataclass import dataclass
 from .engine.request import Embeddings, PromptTokens, Segment, Tokens, boundaries_of
 from .llama.model import LlamaModel
 from .media import MediaSegments, ReadsMedia, check_count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -27,6 +26,7 @@ from ..errors import (
     LeapModelLoadingError,
     LeapOptionsError,
 )
+from ..system.dataclass import dataclass
 from .engine.embedding_queue import EmbeddingQueue, EmbeddingWork
 from .engine.request import Adapters
 from .engine.threads import usable_cores

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ..inference.gguf.file_names import REPOSITORY
 from ..inference.llama.architectures import needs_of, runs_from
 from ..inference.llama.library import current_engine
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .manifest import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 
 KEYS = (

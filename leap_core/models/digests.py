@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from leap_core.models.resolving import resolve_local
 from leap_core.models.store import InstalledModel, Store
 from leap_core.system.directories import Directories
 from leap_core.system.files import replace_text
+
+from ..system.dataclass import dataclass
 
 CHUNK_BYTES = 1 << 20
 

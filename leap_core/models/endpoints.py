@@ -20,13 +20,14 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import LeapEndpointError, LeapOptionsError, LeapSerializationError
 from ..system.configuration import offline, read_table, table_or_error
+from ..system.dataclass import dataclass
 from ..system.directories import Directories
 
 NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")

@@ -21,7 +21,6 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -38,6 +37,7 @@ from ..inference.llama.engines import (
 from ..inference.trial.child import assertion
 from ..system.child import child_for, killed_when
 from ..system.configuration import read_engine
+from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from ..system.files import replacing
 from ..system.locks import locked

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urljoin
 
 from ..errors import LeapModelDownloadError
+from ..system.dataclass import dataclass
 from .http import Web
 
 SHA256 = re.compile(r"[0-9a-f]{64}")

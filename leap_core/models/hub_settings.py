@@ -10,11 +10,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
+from ..system.dataclass import dataclass
 
 
 @dataclass(frozen=True)

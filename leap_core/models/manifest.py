@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -33,6 +33,7 @@ from ..conversation.options import SamplingDefaults
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..inference.gguf.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from ..system.files import replacing
 
 TEXT, IMAGE, AUDIO = "llama.cpp/text-to-text", "llama.cpp/image-to-text", "llama.cpp/lfm2-audio-v1"

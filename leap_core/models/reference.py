@@ -18,12 +18,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
 from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
+from ..system.dataclass import dataclass
 from .catalogue import Catalogue, CatalogueEntry
 from .endpoints import BUILTINS, expand
 from .manifest import path_of_file_url

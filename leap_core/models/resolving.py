@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -24,6 +24,7 @@ from ..inference.gguf.file_names import (
     role_of,
 )
 from ..system.addresses import masked
+from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from .endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
 from .hub_settings import endpoint_of

@@ -10,12 +10,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ..errors import LeapError, LeapModelNotFoundError, LeapSerializationError
 from ..inference.gguf.file_names import by_quantization, companions_of, preferred_quantization, split_name
+from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from ..system.files import text_of
 from ..system.locks import GLANCE_SECONDS, Busy, is_locked, locked

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..conversation.options import SamplingDefaults
@@ -17,6 +16,7 @@ from ..inference.gguf.header import GGUFHeader, read_gguf_header
 from ..inference.llama.architectures import check_architecture, check_decisions
 from ..inference.trial.child import CRASH, HANG, Subject
 from ..inference.trial.trying import error_of, problem_after_fetching, verdict_on
+from ..system.dataclass import dataclass
 from ..system.files import hash_file, place
 from ..system.locks import is_locked
 from .manifest import INFERENCE_TYPES, Manifest, adapter_key, read_manifest, write_manifest

@@ -8,7 +8,6 @@ import secrets
 import time
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..conversation.messages import LeapFunctionCall
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
+from ..system.dataclass import dataclass
 from .openai.fields import EFFORTS, NOTE, BodyFields, read_keep_alive
 from .openai.replies import finish_reason
 from .openai.requests import GenerationRequest, read_chat, read_completion

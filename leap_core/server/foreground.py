@@ -7,7 +7,6 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..models.resolving import resolve_local
 from ..opening import load_as_made, load_local_for_embedding, try_local
 from ..protocols.host.http import LOOPBACK
 from ..protocols.host.served_models import STATUS_PATH, ServerState, known_server
+from ..system.dataclass import dataclass
 from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
 from .application import Server, build_app, listen, on_signals
 from .endpoints.batches import BatchEndpoints, BatchQueue, JobEndpoints, owner_of

@@ -10,12 +10,13 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ..errors import LeapOptionsError, LeapSerializationError
+from .dataclass import dataclass
 from .directories import Directories
 
 _tables: dict[Path, tuple[object, dict[str, Any]]] = {}

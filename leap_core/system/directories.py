@@ -6,10 +6,10 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LeapError
+from .dataclass import dataclass
 
 APPLICATION = "leap"
 

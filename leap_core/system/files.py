@@ -14,7 +14,7 @@ from typing import IO
 from ..errors import LeapError
 from .locks import locked
 
-DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})")
+DESCRIPTOR = r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})"
 
 NOT_WRITTEN = frozenset({".xlsx", ".xls", ".ods", ".arrow", ".feather", ".db", ".sqlite", ".zip"})
 """Endings of files that a program would not find what it expects in."""
@@ -101,7 +101,7 @@ def text_of(name: str) -> str:
 def descriptor_of(name: str) -> int | None:
     """The descriptor that a path is a name of, such as 1 for ``/dev/stdout``. To open it anew would be to write over
     what others write to the same file."""
-    descriptor = DESCRIPTOR.fullmatch(os.path.normpath(name))
+    descriptor = re.fullmatch(DESCRIPTOR, os.path.normpath(name))
     if descriptor is None:
         return None
     return {"out": 1, "err": 2}[descriptor["name"]] if descriptor["name"] else int(descriptor["number"])

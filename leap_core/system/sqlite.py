@@ -11,11 +11,11 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from ..errors import LeapError
+from .dataclass import dataclass
 
 BUSY_SECONDS = 30.0
 PAGE_BYTES = 4096

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .decisions.answers import Answer, answer_object, how_sure, names_of
 from .decisions.deciding import Settings, decide, prompts_of
 from .decisions.questions import Decision, Question

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..inference.constraints.shape_prompts import field_lines
 from ..schemas.json_schema import check_schema, parse_json
 from ..schemas.json_values import JsonObject, object_at, text_at
 from ..schemas.transforms import all_optional
+from ..system.dataclass import dataclass
 from .evidence.evidence import invented_last, with_missed
 from .evidence.places import find_places
 from .evidence.values import NOT_IN_TEXT

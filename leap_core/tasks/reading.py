@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..conversation.messages import ChatMessage
@@ -23,6 +22,7 @@ from ..conversation.runner import ModelRunner
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..schemas.json_schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
+from ..system.dataclass import dataclass
 from .choose import FORMATS, TEXT, YES_OR_NO, Choose, Classify, Decide, DecideAll
 from .decisions.deciding import MOST_ORDERS, Settings, readout_for, way_of_asking
 from .decisions.questions import MOST_OPTIONS, PREDICATE, Decision, Question, read_questions

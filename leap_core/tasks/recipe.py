@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
@@ -28,6 +28,7 @@ from typing import Any
 from ..conversation.messages import ChatMessage, ChatMessageContent, Text
 from ..conversation.options import GenerationOptions
 from ..errors import LeapOptionsError
+from ..system.dataclass import dataclass
 
 SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -18,6 +18,7 @@ from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..errors import LeapConstraintError, LeapGenerationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .task import Prompt, Task, TaskAnswer, TaskModel, halves_between_sentences, pieces_that_fit, text_of
 
 URL = re.compile(

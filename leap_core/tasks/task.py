@@ -8,7 +8,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Protocol
 
 from ..conversation.messages import ChatMessage, ChatMessageRole, Image, Text
@@ -18,6 +18,7 @@ from ..conversation.runner import ModelRunner
 from ..conversation.streams import last_of
 from ..errors import GenerationStats, LeapGenerationError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .recipe import PICTURE, TEXT, Recipe, Wording
 
 Prompt = tuple[list[ChatMessage], GenerationOptions]

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.media.audio import LEAST_SECONDS, RATE, as_wav, at_model_rate, samples_of_wav, wav_of_integers
@@ -15,6 +15,7 @@ from ..conversation.messages import Audio, ChatMessage, ChatMessageRole, Text
 from ..conversation.options import GenerationOptions
 from ..conversation.responses import Chunk
 from ..errors import LeapSerializationError
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..errors import LeapOptionsError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from .task import Prompt, Task, TaskAnswer, TaskModel, head_of, pieces_that_fit, text_of
 
 LANGUAGES = {

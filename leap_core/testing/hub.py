@@ -22,11 +22,13 @@ import ssl
 import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from ..system.dataclass import dataclass
 
 API, RESOLVE, FILES = "/api/", "/resolve/", "/storage/"
 """What to give a fault as ``where`` to hit the API, the hub's answers to downloads, or the storage's."""

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,9 +7,11 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

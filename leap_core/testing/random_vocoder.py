@@ -4,9 +4,10 @@ holds them, so a quantized one can be held against its own values. Needs the ``g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ..system.dataclass import dataclass
 
 ARCHITECTURE = "this model cannot be used as LLM, use it via --model-vocoder in TTS examples"
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..conversation.conversation import messages_of
@@ -32,6 +32,7 @@ from ..conversation.responses import (
 from ..conversation.runner import ModelRunner
 from ..errors import GenerationStats, LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..inference.template.reply import StopStrings
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..conversation.calls import LeapFunction

@@ -5,9 +5,10 @@ trained on, and what tests and demonstrations let it hear. Needs numpy; writing 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ..system.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

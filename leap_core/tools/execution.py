@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +19,7 @@ from ..conversation.calls.declaration import LeapFunction, Program, Service
 from ..conversation.messages import LeapFunctionCall
 from ..conversation.responses import FunctionResult as FunctionResult
 from ..errors import LeapSchemaError, LeapToolError
+from ..system.dataclass import dataclass
 from ..system.directories import packages_directory
 from ..system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
 from .lifeline import Lifeline

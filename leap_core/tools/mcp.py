@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from ..errors import LeapToolError
 from ..schemas.json_values import JsonObject
+from ..system.dataclass import dataclass
 from ..system.directories import packages_directory
 from ..system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
 from .execution import StreamTail, short_environment

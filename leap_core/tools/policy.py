@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.messages import ChatMessageRole, LeapFunctionCall
 from ..errors import LeapError, LeapOptionsError
 from ..system.configuration import TOOL_SETTINGS, check_setting, default_of
+from ..system.dataclass import dataclass
 from ..tasks.decisions.deciding import decide
 from ..tasks.decisions.questions import Decision, Question
 from ..tasks.decisions.readouts import side_by_side

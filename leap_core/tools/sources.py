@@ -9,13 +9,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from ..conversation.calls.declaration import LeapFunction
 from ..errors import LeapSerializationError, LeapToolError, LeapToolNotFoundError
 from ..system.configuration import check_setting
+from ..system.dataclass import dataclass
 from ..system.files import changing, replace_text
 from .execution import Command, PythonFunction, run_process
 from .mcp import McpTool, server_of, tool_name, tools_of, words_of

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from leap_core.system.dataclass import dataclass
 
 from ...completion.value_types import ModelName
 from ...exit_codes import ExitCode

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from ...opening import HostUse, open_embedding_runner, open_runner
 from ...system import __version__
 from ...system.addresses import without_secrets_of
 from ...system.configuration import read_job_settings
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ..answering import Answer, answering
 from ..input.line_index import GivenLines

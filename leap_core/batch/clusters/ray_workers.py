@@ -16,11 +16,12 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, TypeVar
 
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapUnavailableError
 from ...system import __version__
+from ...system.dataclass import dataclass
 from ..answering import Answer, LineWorkers
 from ..input.line_index import LineIndex, read_again
 from ..input.lines import RequestReader

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import LeapError, LeapSchemaError, LeapSerializationError
+from ...system.dataclass import dataclass
 from .lines import Line, RequestReader
 from .quick_check import LineChecker
 from .rows import LONGEST_ROW, InputRows

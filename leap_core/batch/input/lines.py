@@ -23,7 +23,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +38,7 @@ from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, Emb
 from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
 from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ...tasks.reading import read_task
 from ...tasks.task import OVERRIDES, RecipeTask
 from .line_parts import MEDIA_FIELDS, LineTemplate, mentions_media, messages_with_content, take_media, with_content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...conversation.responses import Complete
@@ -13,6 +13,7 @@ from ...protocols.anthropic import batch_answer, batch_error
 from ...protocols.openai.embeddings import decoded, embedding_reply, encoded, numbers_of
 from ...protocols.openai.replies import finish_reason, joined, message_body, usage, whole_chat
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ...tasks.evidence.evidence import row_of as evidence_row
 from ...tasks.task import TaskReply
 from ...tasks.task import table_row as row_of

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +15,7 @@ from typing import IO, Any
 from ...conversation.messages import Speech
 from ...conversation.responses import Complete
 from ...protocols.openai.embeddings import decoded
+from ...system.dataclass import dataclass
 from ...system.files import replacing
 from ...tasks.evidence.evidence import COLUMNS
 from ..input.rows import compressing, pyarrow

@@ -6,12 +6,13 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from ...errors import LeapGeneratableSchematizationError, LeapOptionsError, LeapSerializationError
 from ...schemas.json_values import JsonObject
 from ...schemas.python_types import optional_of, schema_of, without_annotations
+from ...system.dataclass import dataclass
 from . import parameter_types as types
 from .parameter_types import LeapFunctionParameterType, SchemaType
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 
 
 class LeapFunctionParameterType:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from . import pythonic
 from .call_list import BareList, read_calls

@@ -10,10 +10,10 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import LeapSerializationError
+from ...system.dataclass import dataclass
 from .wav import check_wav, read_riff, read_wav
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from ctypes import c_float
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image

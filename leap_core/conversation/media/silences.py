@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...system.dataclass import dataclass
 from .audio import LEAST_SECONDS, RATE
 
 if TYPE_CHECKING:

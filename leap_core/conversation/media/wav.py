@@ -10,12 +10,11 @@ import io
 import math
 import struct
 import sys
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from ...errors import LeapSerializationError
+from ...system.dataclass import dataclass
 
 PCM, IEEE_FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 ENCODINGS = {(PCM, 16): "int16", (PCM, 24): "int24", (PCM, 32): "int32", (IEEE_FLOAT, 32): "float32"}
@@ -122,6 +121,8 @@ def check_samples(samples: Sequence[float], sample_rate: int) -> None:
 
 def as_float32(samples: Sequence[float]) -> tuple[float, ...]:
     """The samples as float32 holds them; numpy's arrays will do. What float32 cannot hold becomes infinite."""
+    from array import array  # here, because every prompt would pay for it
+
     try:
         return tuple(array("f", samples))
     except TypeError:
@@ -254,6 +255,8 @@ def wav_header(data_bytes: int, sample_rate: int, channels: int = 1) -> bytes:
 
 def pcm16(samples: Sequence[float]) -> bytes:
     """Samples in [-1, 1] as little-endian 16-bit numbers; louder ones are cut off."""
+    from array import array
+
     values = array("h", (round(max(-1.0, min(1.0, sample)) * 32767) for sample in samples))
     if sys.byteorder == "big":
         values.byteswap()

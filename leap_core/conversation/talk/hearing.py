@@ -10,11 +10,11 @@ the loudspeaker comes back is measured while answers sound; until then it is tak
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ...system.dataclass import dataclass
 from ..media.audio import LEAST_SECONDS, MOST_SECONDS, RATE, RELIABLE_SECONDS, wav_of_integers
 from ..media.silences import cut_at_silences
 from ..messages import Audio, ChatMessage, ChatMessageRole

@@ -12,11 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from ...errors import LeapOptionsError
+from ...system.dataclass import dataclass
 from ..media.audio import RATE
 from ..messages import ChatMessage, ChatMessageContent, ChatMessageRole
 from ..responses import AudioSample, Complete, MessageResponse

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...conversation.calls.pythonic import ARGUMENT
@@ -21,6 +20,7 @@ from ...schemas.json_schema import JsonSchema, pointer
 from ...schemas.json_values import JsonObject
 from ...schemas.keywords import CHECKS, bounded, with_bounded_formats
 from ...schemas.transforms import transform, walk, with_closed_objects
+from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

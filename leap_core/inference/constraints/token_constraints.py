@@ -13,10 +13,10 @@ import random
 import string
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import LeapGenerationError
+from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

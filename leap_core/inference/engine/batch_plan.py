@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...errors import LeapError, LeapGenerationError
+from ...system.dataclass import dataclass
 from ..llama.context import LlamaContext
 from .request import Embeddings, Request
 from .slots import Slot

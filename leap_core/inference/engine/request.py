@@ -10,13 +10,14 @@ import queue
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
+from ...system.dataclass import dataclass
 from ..llama.library import other_engine
 from .repetition import PromptLookup, RepetitionWatch
 from .sampler import Sampler, ScoreRecorder, TokenScore

@@ -15,10 +15,10 @@ import math
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...conversation.options import GenerationOptions, SamplingDefaults
+from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy import float32, float64, int64

@@ -20,11 +20,11 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from ...conversation.options import CacheOptions
+from ...system.dataclass import dataclass
 from ...system.files import replacing
 
 MAGIC = b"leap snapshot 2\n"

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from .header import GGUFHeader, TensorInfo
 
 VISION, AUDIO = "lfm2", "lfm2a"

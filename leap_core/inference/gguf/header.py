@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -21,6 +20,7 @@ from struct import error as StructError
 from typing import Any
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError
+from ...system.dataclass import dataclass
 from .file_names import first_part_of
 from .tensor_types import FILE_TYPES, TENSOR_TYPES, TensorType
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
+from ...system.dataclass import dataclass
 from .header import GGUFHeader
 
 PROGRAM = 54_000_000

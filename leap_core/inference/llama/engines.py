@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from ...errors import LeapModelLoadingError, LeapNotFoundError
 from ...system.configuration import read_engine
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 
 DEFAULT = "default"

@@ -7,11 +7,12 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from .bindings import LogCallback
 from .library import library
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...system.dataclass import dataclass
 from .frames import CodeSampler, Detokenizer, Frame, FrameMaker
 from .layers import MOST_SPEAKERS, LlamaColumnLayers, LlamaDepthLayers, StackModel
 from .numpy_layers import FileProducts, NumpyDepthLayers, NumpyDetokenizerLayers

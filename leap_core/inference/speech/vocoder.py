@@ -8,12 +8,12 @@ architecture beside it, and only its table of codes and its window are in the vo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from ..gguf.header import GGUFHeader, TensorInfo, read_gguf_header
 from .waveform import hann_window
 

@@ -14,11 +14,12 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from ...system.child import LOOK_SECONDS, child_for
+from ...system.dataclass import dataclass
 from ...system.files import replacing
 from ..gguf.file_names import parts_of
 

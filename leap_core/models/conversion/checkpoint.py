@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from ...system.files import BINARY, read_at
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ...errors import LeapError, LeapModelLoadingError
 from ...system.child import child_for, kill, killed_when
+from ...system.dataclass import dataclass
 
 QUANTIZE, MEASURE = (f"leap_core.models.conversion.tasks:{name}" for name in ("quantize_file", "measure_cost"))
 LAST_WORDS = 300

@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from ...inference.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
 from ...inference.trial.child import Subject
 from ...inference.trial.trying import error_of, problem_after_fetching, verdict_on
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import place
 from ..resolving import LocalModel, resolve_local

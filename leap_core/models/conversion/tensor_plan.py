@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from .checkpoint import LLAMA, MOE, MOST_TOKENS, Family, StoredTensor, read_json
 
 if TYPE_CHECKING:

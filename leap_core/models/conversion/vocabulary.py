@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import LeapModelLoadingError
+from ...system.dataclass import dataclass
 from .checkpoint import LLAMA, Family, damaged, read_json
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5

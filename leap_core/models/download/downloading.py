@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ...inference.gguf.file_names import REPOSITORY
 from ...inference.gguf.header import read_gguf_header
 from ...inference.llama.architectures import architecture_in, check_architecture, check_decisions, decisions_in
 from ...inference.trial.trying import problem_after_fetching
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import hash_file, place, sync_directory
 from ...system.locks import locked

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 
 from ...errors import LeapModelDownloadError
 from ...inference.gguf.file_names import REPOSITORY, by_quantization, parts_of, preferred_quantization
 from ...inference.llama.architectures import DRAFTS, KNOWN
+from ...system.dataclass import dataclass
 from ..catalogue import Catalogue
 from ..http import RetryPolicy, Web
 from ..hub import Hub, HubSearchResult

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,6 +29,7 @@ from ...inference.gguf.file_names import (
     safe_file_name,
     safe_repository_path,
 )
+from ...system.dataclass import dataclass
 from ..catalogue import Catalogue, CatalogueEntry
 from ..http import Web
 from ..hub import Hub, RemoteFile, RepositoryListing

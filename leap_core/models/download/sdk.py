@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit
@@ -27,6 +27,7 @@ from ...errors import (
     LeapOptionsError,
 )
 from ...inference.gguf.file_names import file_name_of_url, name_of, safe_file_name, safe_repository_path
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.locks import is_locked
 from ..catalogue import Catalogue

@@ -21,11 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
+from ...system.dataclass import dataclass
 from ...system.files import BINARY, read_at, replacing, sync_directory, write_at
 from ..http import DownloadStopped, Retryable, RetryPolicy, Web, WebAnswer
 from ..hub import RemoteFile, strong_etag

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
@@ -24,6 +23,7 @@ from ...errors import LeapEndpointError, LeapError
 from ...models.endpoints import Endpoint
 from ...models.hub_settings import CERTIFICATE_FILES
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from .errors import PASSING, Refusal, Words
 
 

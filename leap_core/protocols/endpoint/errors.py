@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from ...errors import LeapEndpointError, LeapError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
 from ...models.endpoints import Endpoint
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ..openai.requests import FIELDS_OF_OPTIONS
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})

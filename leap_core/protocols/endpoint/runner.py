@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
@@ -30,6 +29,7 @@ from ...conversation.streams import CheckedGeneration
 from ...errors import LeapEndpointError, LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
 from ...models.endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from .bodies import ReplyReader, chat_body, check_held, in_one_piece, text_body
 from .connection import Connection, Patience, Reads
 from .errors import NoSuchPathError

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from ...errors import (
     LeapUnavailableError,
 )
 from ...schemas.json_values import JsonObject, error_from_json
+from ...system.dataclass import dataclass
 from ...system.directories import Directories, private_directory
 from ...system.files import replacing
 from ...system.locks import Busy, is_locked, locked

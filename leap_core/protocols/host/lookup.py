@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapUnavailableError
 from ...system.configuration import read_engine
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from .connection import ModelHost
 from .runner import HeldModel

@@ -250,7 +250,7 @@ TEXTS_AT_ONCE = 32
 MOST_CHARACTERS = 4_000_000
 """The texts of one request have at most these characters together."""
 LOOK_SECONDS = 0.05
-NUMBERED = re.compile(r"texts\[(\d+)\]")
+NUMBERED = r"texts\[(\d+)\]"
 
 
 class RemoteEmbeddingRunner(EmbeddingRunner):
@@ -367,6 +367,6 @@ def _value(choice: Enum | str | None) -> str | None:
 
 def _renumbered(error: LeapError, first: int) -> LeapError:
     """An error about a text, which has its number in the request, with its number in the call."""
-    if not isinstance(error, LeapOptionsError) or (match := NUMBERED.fullmatch(error.option)) is None:
+    if not isinstance(error, LeapOptionsError) or (match := re.fullmatch(NUMBERED, error.option)) is None:
         return error
     return LeapOptionsError(f"texts[{int(match[1]) + first}]", error.reason)

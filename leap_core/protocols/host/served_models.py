@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ...system.files import replacing
 from .http import send
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from .fields import NOTE, BodyFields, Unknown, read_keep_alive
 
 if TYPE_CHECKING:

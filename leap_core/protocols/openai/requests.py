@@ -9,7 +9,7 @@ win) and ``events`` (true: every chunk of a stream also carries the MessageRespo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from ...conversation.calls import LeapFunction
@@ -18,6 +18,7 @@ from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.options import GenerationOptions, check_tool_choice
 from ...errors import LeapOptionsError, LeapSerializationError
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from .fields import (
     ANY_OBJECT,
     HARMLESS,

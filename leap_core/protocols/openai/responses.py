@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ...conversation.media.fetching import UrlAccess
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
+from ...system.dataclass import dataclass
 from .fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
 from .requests import GenerationRequest, read_chat
 

@@ -12,13 +12,13 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...conversation.messages import ChatMessage, ChatMessageRole, Speech
 from ...conversation.options import GenerationOptions
 from ...errors import LeapOptionsError, LeapSerializationError
 from ...inference.speech.voices import CONVERSATION_PROMPT, DEFAULT_VOICE, VOICES, voice_prompt
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from .fields import NOTE, REFUSE, BodyFields, Unknown, read_keep_alive, read_parameters
 
 FORMATS = {

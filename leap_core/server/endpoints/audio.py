@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
@@ -25,6 +24,7 @@ from ...errors import LeapError, LeapGenerationError, LeapSerializationError
 from ...protocols.openai.fields import read_keep_alive
 from ...protocols.openai.responses_reply import typed_event
 from ...protocols.openai.speech import FORMATS, SpeechRequest, read_speech
+from ...system.dataclass import dataclass
 from ...tasks.transcription import PROMPT, Recording, Transcribed, as_json, read_recording, transcribe, write
 from ..answers import GenerationBridge, reserved, start_bridge
 from ..http import LARGEST_BODY, AsciiJSON, Refused, body_of, client_watch, finish, read_body, unacceptable

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -31,6 +31,7 @@ from ...errors import LeapError, LeapModelNotFoundError, LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDINGS_URL
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, object_at, text_at
+from ...system.dataclass import dataclass
 from ...system.files import replace_text
 from ..access import refuse_other_origins
 from ..http import AsciiJSON, Refused, read_json

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from ...protocols.openai.requests import GenerationRequest
 from ...protocols.openai.responses import ResponsesRequest
 from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ..http import AsciiJSON, Refused
 from ..models.loaded_models import LoadedModels
 from .batches import Records, loading_of, not_found, owner_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from ...inference.gguf.memory import memory_of
 from ...models.endpoints import BUILTINS
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import InstalledModel, Store
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from .loaded_model import LoadRequest, size_of_files
 

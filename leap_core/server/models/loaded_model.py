@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ...conversation.embedding import EmbeddingRunner
@@ -19,6 +19,7 @@ from ...errors import LeapModelNotFoundError, LeapOptionsError
 from ...inference.llama.library import other_engine
 from ...models.resolving import LocalModel
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ..http import Refused, queue_full, still_loading
 
 DEFAULT_SLOTS = 8

@@ -8,13 +8,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError, LeapUnavailableError
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import hold
+from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import still_loading, too_many_wait
 from .abilities import Offer, check_name, foreseen_memory

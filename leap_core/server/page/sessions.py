@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.sessions import Session, SessionStore
 from ...errors import LeapSerializationError, LeapSessionError
 from ...schemas.json_values import number_at, object_at, text_at
+from ...system.dataclass import dataclass
 from ...tools.policy import FunctionPolicy
 from ..access import refuse_other_origins, refused_key
 from ..http import AsciiJSON, Refused, read_body

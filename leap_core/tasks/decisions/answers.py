@@ -14,11 +14,11 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import LeapOptionsError
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import replace_text
 from .questions import PREDICATE, SCORE, Question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
 from ...conversation.generator import Generator
@@ -13,6 +13,7 @@ from ...conversation.options import GenerationOptions
 from ...conversation.responses import Complete
 from ...errors import LeapOptionsError
 from ...schemas.grammar_matcher import REASONING_TAGS
+from ...system.dataclass import dataclass
 from .answers import Answer, Case, Decided, kept_temperatures, shares, temperature_of
 from .questions import CHOICE, Decision, Question
 from .readouts import LABELS, READOUTS, TEXT, AskAll, LabelReading, Prompt, Reading, TextReading, side_by_side

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import fsum
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...conversation.generator import Generation, Generator
 from ...conversation.messages import ChatMessage, ChatMessageRole, Image, Text
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapGenerationError, LeapGuardError, LeapSerializationError, LeapUnsupportedMediaError
+from ...system.dataclass import dataclass
 from .answers import Answer, names_of
 from .deciding import Settings, decide
 from .questions import PREDICATE, Decision, Question, read_questions

@@ -11,13 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...conversation.media.fetching import UrlAccess
 from ...conversation.messages import ChatMessageContent, Image
 from ...errors import LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
+from ...system.dataclass import dataclass
 from .answers import Answer, Decided, how_sure
 from .deciding import Settings
 from .questions import CHOICE, PREDICATE, Decision, read_openai_questions, read_systemone_questions

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...conversation.messages import Image
 from ...errors import LeapSerializationError
 from ...schemas.json_values import list_at, object_at, text_at
+from ...system.dataclass import dataclass
 
 PREDICATE, CHOICE, SCORE = "predicate", "choice", "score"
 KINDS = (PREDICATE, CHOICE, SCORE)

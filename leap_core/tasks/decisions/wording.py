@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...conversation.messages import ChatMessage, Text
 from ...errors import LeapOptionsError
+from ...system.dataclass import dataclass
 from .questions import CHOICE, PREDICATE, SCORE, Decision, Question, text_of
 
 YES, NO = ("yes", "Yes", "YES"), ("no", "No", "NO")

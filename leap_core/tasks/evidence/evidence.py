@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...conversation.responses import TokenLogprob
 from ...errors import LeapSerializationError
 from ...schemas.json_schema import pointer
 from ...schemas.json_values import JsonObject, number_at, object_at
+from ...system.dataclass import dataclass
 from .places import Place, ValuePath, find_places, leaves
 from .values import NO_PLACE, NOT_IN_TEXT, SourceText
 

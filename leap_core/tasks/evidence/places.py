@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.json_schema import pointer
+from ...system.dataclass import dataclass
 from .values import NO_PLACE, NOT_IN_TEXT, Candidate, TextSource, candidates, folded
 
 ValuePath = tuple[str | int, ...]

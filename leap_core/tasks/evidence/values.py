@@ -8,10 +8,11 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property
 from typing import Any
+
+from ...system.dataclass import dataclass
 
 NUMBER = re.compile(
     r"(?<![\w.,])[-+\u2212]?(?:\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"

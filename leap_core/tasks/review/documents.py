@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ...schemas.json_schema import parse_json, pointer, read_schema
 from ...schemas.json_values import JsonObject, list_at, number_at, object_at, text_at
 from ...schemas.transforms import all_optional
+from ...system.dataclass import dataclass
 from ...system.files import replace_text
 from ...system.locks import Busy, locked
 from ..evidence.evidence import without

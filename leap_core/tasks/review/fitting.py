@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from ...errors import LeapError
 from ...schemas.json_values import JsonObject
+from ...system.dataclass import dataclass
 from ..evidence.evidence import Thresholds, field_of, is_doubtful
 from .documents import ABSENT, CORRECT, REJECT, ReviewedDocument
 

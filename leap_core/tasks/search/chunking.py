@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...system.dataclass import dataclass
 from .documents import CODE, MARKDOWN, TextLine
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 256, 32

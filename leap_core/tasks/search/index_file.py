@@ -10,11 +10,11 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapOptionsError
+from ...system.dataclass import dataclass
 from ...system.sqlite import Schema, connect, transaction, wrap_sqlite_errors
 from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, TextChunk
 

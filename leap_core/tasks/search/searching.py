@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from ...conversation.messages import ChatMessage
 from ...errors import LeapModelNotFoundError, LeapOptionsError
+from ...system.dataclass import dataclass
 from .index_file import IndexFile, Passage
 from .vector_table import VectorTable, open_table
 

@@ -11,11 +11,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError
+from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import text_of
 from ...system.locks import Busy, locked

@@ -12,10 +12,10 @@ import itertools
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ...system.dataclass import dataclass
 from ...system.locks import locked
 from .index_file import IndexFile
 
