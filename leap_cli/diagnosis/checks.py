@@ -344,9 +344,22 @@ def models(env: Environment) -> Check:
     except OSError as error:
         return Check("models", WARNING, f"{error.filename}: {error.strerror}")
     broken = [f"{name} is {state}" for name, state in states.items() if state != "ready"]
-    detail = ", ".join([f"{len(states)} installed", *broken])
+    detail = ", ".join([f"{len(states)} installed", *broken, *_answers(env, states)])
     advice = "leap download completes a partial one; leap models verify checks the others" if broken else None
     return Check("models", WARNING if broken else OK, detail, advice, {"models": states})
+
+
+def _answers(env: Environment, states: dict[str, str]) -> Iterator[str]:
+    """Whether the model that answers when none is named gives the same request the same answer."""
+    from leap_core.inference.gguf.header import read_gguf_header
+    from leap_core.models.resolving import resolve_local
+
+    from ..options.loading import configured_model
+
+    with suppress(LeapError, OSError):
+        name = configured_model(env) or (next(iter(states)) if len(states) == 1 else "builtin")
+        alike = read_gguf_header(resolve_local(name, variables=env.variables, cwd=env.cwd).path).is_alike
+        yield f"{name}: the same request gets the same answer {'always' if alike else 'with --exact'}"
 
 
 def host(env: Environment) -> Check:

@@ -278,6 +278,7 @@ WORDS: dict[str, str] = {
     "--end": "end the worker",
     "--errors": "the file of failed lines",
     "--file": "a file whose text is taken",
+    "--exact": "the same answer to the same request, with weights of any type",
     "--fit": "fit temperatures, or thresholds of doubt, to cases whose answers are known",
     "--flash-attention": "flash attention, or not",
     "--follow": "go on until the job has ended",

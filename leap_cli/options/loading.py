@@ -33,7 +33,7 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
 PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "lookup", "engine"),
+    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine"),
 )
 """Options that are fields of ModelLoadingOptions unchanged."""
 
@@ -125,6 +125,11 @@ _DETAILS = (
     ),
     option(
         "--lookup/--no-lookup", default=None, help="Answer faster where the answer repeats its prompt; off by default."
+    ),
+    option(
+        "--exact/--no-exact",
+        default=None,
+        help="Give the same request the same answer with weights of any type, and read prompts more slowly.",
     ),
     option(
         "--mmproj",

@@ -167,7 +167,7 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
 
 DETAILS = (
     *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
-    *("random_seed", "lookup", "mm_proj_path", "adapters"),
+    *("random_seed", "lookup", "exact", "mm_proj_path", "adapters"),
 )
 """Options beside the common ones that a model host follows."""
 MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
@@ -227,6 +227,8 @@ class ModelLoadingOptions:
     beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
     audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
     ``lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
+    ``exact``: compute each position alone, so that the same request gives the same answer with weights of any type,
+    after any history and beside any neighbours; prompts take about three times as long. Not together with ``lookup``.
     ``engine``: the build of llama.cpp that runs it, by its name (None: the one that is set); a process runs one.
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
@@ -249,6 +251,7 @@ class ModelLoadingOptions:
     media_cache_bytes: int = 256 * 1024**2
     adapters: Sequence[LoraAdapter] = ()
     lookup: bool = False
+    exact: bool = False
     engine: str | None = None
     extras: str | None = None
 
@@ -262,9 +265,13 @@ class ModelLoadingOptions:
                 object.__setattr__(self, name, Path(getattr(self, name)))
         if self.adapters != ():
             object.__setattr__(self, "adapters", adapters_of(self.adapters))
-        for name in ("use_mmap", "flash_attention", "lookup"):
+        for name in ("use_mmap", "flash_attention", "lookup", "exact"):
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
+        if self.exact and self.lookup:
+            raise LeapOptionsError(
+                "exact", "each position is computed alone, so that lookup has nothing to verify at once"
+            )
         for name in ("chat_template", "engine"):
             if not isinstance(getattr(self, name), (str, type(None))):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not a text")

@@ -198,6 +198,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         kv_type_k=keys,
         kv_type_v=values,
         rollback=LONG_DRAFT if options.lookup else 0,
+        exact=options.exact,
     )
 
 
@@ -217,6 +218,7 @@ def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     keys, values = options.kv_types(model.n_gpu_layers)
     layout = f"{keys} {values} {options.flash_attention} {model.n_gpu_layers} unified"
     layout += " rollback" if options.lookup else ""
+    layout += " exact" if options.exact else ""
     parts = b"\0".join([model.fingerprint, state_version().encode(), layout.encode()])
     return blake2b(parts, digest_size=16).digest()
 

@@ -25,6 +25,13 @@ def test_every_option_reaches_the_model(leap):
     assert list(options.adapters) == [LoraAdapter(cwd / "a.gguf"), LoraAdapter(cwd / "b.gguf", 0.5)]
 
 
+def test_exact_reaches_the_model_and_excludes_lookup(leap):
+    leap.script("ok")
+    assert leap("generate", "--exact", "hi").code == 0 and leap.loaded[0][1].exact
+    refused = leap("generate", "--exact", "--lookup", "hi")
+    assert refused.code == 2 and "--exact: each position is computed alone" in refused.stderr
+
+
 def test_they_may_stand_in_the_configuration(leap):
     leap.home.mkdir()
     (leap.home / "config.toml").write_text(

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
 
-from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
+from leap_core import CacheOptions, ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
+from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.runner import InProcessRunner
 
 from .conftest import THREADS
@@ -86,3 +88,30 @@ def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> N
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_XS"])
+def test_exact_keeps_the_answer_with_types_whose_products_round_in_two_ways(
+    smol: Path, kind: str, tmp_path: Path, leap_home: Path
+) -> None:
+    """First alone, again, after cancelled answers, beside eight others, read back in a conversation, and from disk."""
+    made = tmp_path / f"{kind}.gguf"
+    command = ["-m", "leap_cli", "models", "quantize", str(smol), "--to", kind, "--allow-requantize", "-o", str(made)]
+    subprocess.run([sys.executable, *command], check=True, env={**os.environ, "LEAP_HOME": str(leap_home)})
+    assert read_gguf_header(smol).is_alike and not read_gguf_header(made).is_alike
+    cache = CacheOptions.on_disk(tmp_path / "prompts")
+    plain = ModelLoadingOptions(cpu_threads=2, context_size=1024, exact=True)
+    with InProcessRunner(made, "made", replace(plain, slots=1, cpu_threads=1)) as fresh:
+        first = [asked(fresh, prompt) for prompt in PROMPTS[:2]]
+        talk = [ChatMessage("user", PROMPTS[0]), ChatMessage("assistant", first[0][0]), ChatMessage("user", "Again.")]
+        second = numbers(fresh.start(talk, options=options()))
+    for _ in range(2):  # the second one begins with what the first left on disk
+        with InProcessRunner(made, "made", replace(plain, slots=8, cache_options=cache)) as used:
+            assert [asked(used, prompt) for prompt in PROMPTS[:2]] == first
+            stream = used.start([ChatMessage("user", "Tell me a story.")], options=options(1, 200))
+            next(stream)
+            stream.close()
+            many = [used.start([ChatMessage("user", PROMPTS[n % 2])], options=options()) for n in range(8)]
+            assert [numbers(each) for each in many] == first * 4
+            assert numbers(used.start(talk, options=options())) == second

@@ -128,10 +128,10 @@ class StepPart:
         return rows
 
 
-def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[list[StepPart]]:
+def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: bool = False) -> list[list[StepPart]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
     ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
-    computes all with the same adapters."""
+    computes all with the same adapters. ``apart``: each part has a decode of its own."""
     answering: list[tuple[Slot, int | None]] = []
     reading: list[tuple[Slot, int | None]] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
@@ -151,6 +151,8 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace) -> list[li
         room -= _append(parts, slot, stop, room)
     if len(parts) == 1:
         return [parts]
+    if apart:
+        return [[part] for part in parts]
     groups: dict[tuple[bool, bool, bytes], list[StepPart]] = {}
     for part in parts:
         groups.setdefault(part.group, []).append(part)

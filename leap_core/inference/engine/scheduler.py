@@ -122,7 +122,7 @@ class Scheduler:
         ready = self._running()
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
             ready = self._encoder.encode_next(ready, self._fail)
-        for parts in plan_step(ready, self._context.batch_size, self._pace):
+        for parts in plan_step(ready, self._context.batch_size, self._pace, apart=self._context.exact):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             started, computed = time.perf_counter(), time.process_time()

@@ -113,6 +113,11 @@ SCALARS = {
 }
 TYPE_NAMES = {number: name for number, (name, _) in SCALARS.items()} | {STRING: "string", ARRAY: "array"}
 U32, U64 = Struct("<I"), Struct("<Q")
+ALIKE = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"})
+"""Types whose products with one position and with several have the same bits on a processor: those with blocks of 32
+weights. ``scripts/same_rows.py`` prints the table."""
+NO_PRODUCTS = ("conv", "ssm_a", "ssm_d.", "norm")
+"""Parts of the names of tensors with two dimensions that multiply no position as a matrix."""
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 """llama.cpp's, by their numbers in files."""
 
@@ -184,6 +189,14 @@ class GGUFHeader:
     def decisions(self) -> str:
         """How a model that was made for decisions is asked, such as lfm2-d1; empty for any other."""
         return self._text(f"{self.architecture}.decision.type") or ""
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether the same request gets the same answer from it without ``exact``, on a processor."""
+        products = (
+            each for each in self.tensors if len(each.shape) > 1 and not any(n in each.name for n in NO_PRODUCTS)
+        )
+        return all(each.type in ALIKE for each in products)
 
     @property
     def tokenizer_pre(self) -> str | None:

@@ -204,7 +204,9 @@ class LlamaContext:
 
     ``batch_size``: most positions of one decode; raised to what slots and ``rollback`` need. ``kv_type_k``,
     ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``rollback``: how many of the last decode's positions ``take_back`` is
-    to be able to forget, where the model's memory allows; the attribute says how many it is.
+    to be able to forget, where the model's memory allows; the attribute says how many it is. ``exact``: llama.cpp
+    computes each position of a decode, which then has one run, alone: with some types of weights its kernels for
+    several round differently.
     """
 
     def __init__(
@@ -219,6 +221,7 @@ class LlamaContext:
         kv_type_k: str = "f16",
         kv_type_v: str = "f16",
         rollback: int = 0,
+        exact: bool = False,
     ) -> None:
         self._lib = lib = library()
         self.model = model
@@ -240,9 +243,13 @@ class LlamaContext:
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
         least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
-        if self._window and model.is_hybrid:  # llama.cpp cuts it, and a later cut could take cells of an earlier one
+        self.exact = exact
+        if self._window and (
+            model.is_hybrid or exact
+        ):  # llama.cpp cuts it, and a later cut could take cells of an earlier one
             batch_size = min(batch_size, max(1, self._window - 1))
-        self.batch_size = params.n_batch = params.n_ubatch = min(max(batch_size, least), params.n_ctx)
+        self.batch_size = params.n_batch = min(max(batch_size, least), params.n_ctx)
+        params.n_ubatch = 1 if exact else params.n_batch
         params.offload_kqv = params.op_offload = True
         self._abort = AbortFlag()
         params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data

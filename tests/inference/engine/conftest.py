@@ -37,7 +37,13 @@ def model(request: pytest.FixtureRequest, lfm2_path: Path, llama_path: Path) -> 
 
 
 @pytest.fixture
-def make_scheduler(model: LlamaModel) -> Iterator[Callable[..., Scheduler]]:
+def exact() -> bool:
+    """Whether contexts compute each position alone."""
+    return False
+
+
+@pytest.fixture
+def make_scheduler(model: LlamaModel, exact: bool) -> Iterator[Callable[..., Scheduler]]:
     """Schedulers over the model, closed at the end of the test."""
     made: list[tuple[Scheduler, LlamaContext]] = []
 
@@ -57,6 +63,7 @@ def make_scheduler(model: LlamaModel) -> Iterator[Callable[..., Scheduler]]:
             batch_size=batch_size,
             threads=1,
             kv_type_k="bf16",  # with this all ways to compute round alike: answers can be compared
+            exact=exact,
         )
         store = SnapshotStore(cache or CacheOptions(), scope)
         made.append((Scheduler(context, store, context_size=context_size, threads=1), context))

@@ -1,5 +1,6 @@
 """The same request gives the same tokens with the same probabilities to the last bit, whatever was and is computed.
-Weights are quantized: with others llama.cpp multiplies one position in another way than several."""
+Weights are quantized, for with others llama.cpp multiplies one position in another way than several; or each position
+is computed alone (``exact``), and then they may be others."""
 
 from __future__ import annotations
 
@@ -37,11 +38,20 @@ SHAPES = {
 """A model of each kind of memory that llama.cpp has."""
 
 
-@pytest.fixture(scope="module", params=SHAPES)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
-    loaded = LlamaModel(
-        write_random_model(tmp_path_factory.mktemp("models") / "model.gguf", SHAPES[request.param], "q8_0")
-    )
+@pytest.fixture(scope="module", params=[*SHAPES, "window, exact", "hybrid, exact"])
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def exact(case: str) -> bool:
+    return case.endswith(", exact")
+
+
+@pytest.fixture(scope="module")
+def model(case: str, exact: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    path = tmp_path_factory.mktemp("models") / "model.gguf"
+    loaded = LlamaModel(write_random_model(path, SHAPES[case.partition(",")[0]], "f16" if exact else "q8_0"))
     yield loaded
     loaded.close()
 
@@ -172,7 +182,7 @@ def test_a_sequence_that_could_not_be_moved_is_known_to_be_out_of_order() -> Non
     assert cells.out_of_order(cells.place([(1, 1)])) == 1
 
 
-def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel) -> None:
+def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel, exact: bool) -> None:
     def steps(context: LlamaContext, sequence: int, start: int, tokens: list[int]) -> list[bytes]:
         found = []
         for n, token in enumerate(tokens):
@@ -185,7 +195,7 @@ def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel) -> None:
     prompt, more = words(90, 1), words(12, 2)
     results = []
     for lower in (False, True):
-        context = LlamaContext(model, cells=512, slots=2, batch_size=128, threads=1, kv_type_k="bf16")
+        context = LlamaContext(model, cells=512, slots=2, batch_size=128, threads=1, kv_type_k="bf16", exact=exact)
         if lower:
             context.add(1, 0, words(60, 3), output=False)
             assert context.decode() == 0
