@@ -60,7 +60,7 @@ class JobsConfiguration:
     ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
     without a sign of life. ``fetch_models``: the worker fetches models that jobs on a server need.
     ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they. ``name``: of the
-    worker, where several run in one data directory."""
+    worker, where several run in one data directory. ``webhook_secret``: signs messages about jobs."""
 
     directories: Directories
     queue_url: str | None = None
@@ -71,6 +71,7 @@ class JobsConfiguration:
     name: str = DEFAULT_NAME
     fetch_models: bool = False
     keep_output_days: float = DEFAULTS.keep_output_days
+    webhook_secret: str | None = None
 
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None, *, name: str = DEFAULT_NAME) -> JobsConfiguration:
@@ -97,6 +98,7 @@ class JobsConfiguration:
             name=name,
             fetch_models=settings.fetch_models,
             keep_output_days=settings.keep_output_days,
+            webhook_secret=settings.webhook_secret,
         )
 
     def named(self, name: str) -> JobsConfiguration:

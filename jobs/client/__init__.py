@@ -9,5 +9,6 @@ with JobsClient() as jobs:
     print(jobs.wait(id).result)
 """
 
+from ..submission.new_jobs import Following as Following
 from .client import JobsClient as JobsClient
 from .client import Policy as Policy

@@ -24,11 +24,13 @@ from ..submission.new_jobs import (
     AnswerRequest,
     BatchRequest,
     DownloadRequest,
+    Following,
     Submitter,
     TranscriptRequest,
     batch_job,
     discard_input,
     download_job,
+    followers,
     generation_job,
     quantize_job,
     transcription_job,
@@ -54,11 +56,15 @@ WORKERS_SECONDS = 5.0
 @dataclass(frozen=True)
 class Policy:
     """``priority``: higher goes first. ``retries``: how often a failed job is tried again. ``delay``: seconds
-    before the first attempt."""
+    before the first attempt. ``after``: ids of jobs, or their beginnings, that must have ended well before it begins,
+    ``after_any``: in any way. ``then``: what is done when it has ended."""
 
     priority: int = 0
     retries: int = 2
     delay: float = 0.0
+    after: Sequence[str] = ()
+    after_any: Sequence[str] = ()
+    then: Following | None = None
 
 
 class JobsClient(JobWatcher):
@@ -101,7 +107,7 @@ class JobsClient(JobWatcher):
 
     def generate(self, prompt: str | Sequence[ChatMessage], *, policy: Policy | None = None, **request: Any) -> str:
         """Answer a prompt, or a conversation, in the background; the job's id. ``request``: fields of AnswerRequest."""
-        return self.submit([_with(self.generation(prompt, **request), policy)])[0]
+        return self.submit([self._with(self.generation(prompt, **request), policy)])[0]
 
     def generation(self, prompt: str | Sequence[ChatMessage], **request: Any) -> NewJob:
         """A job that answers a prompt, to be submitted with others. ``request``: fields of AnswerRequest. Raises
@@ -122,7 +128,7 @@ class JobsClient(JobWatcher):
         try:
             if place is not None:  # the sound is kept in a file here
                 job = replace(shared_job(job, place), machine=self.configuration.machine)
-            return self.submit([_with(job, policy)])[0]
+            return self.submit([self._with(job, policy)])[0]
         except BaseException:
             discard_input(job.parameters, self.configuration)
             raise
@@ -133,11 +139,11 @@ class JobsClient(JobWatcher):
         job = download_job(DownloadRequest(model, **request), self._variables)
         if self.configuration.is_shared:
             job = replace(job, machine=self.configuration.machine)
-        return self.submit([_with(job, policy)])[0]
+        return self.submit([self._with(job, policy)])[0]
 
     def quantize(self, work: QuantizeWork, *, policy: Policy | None = None) -> str:
         """Quantize a model in the background; the job's id. Raises LeapError for what can be refused at once."""
-        return self.submit([_with(quantize_job(work, self._submitter), policy)])[0]
+        return self.submit([self._with(quantize_job(work, self._submitter), policy)])[0]
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
@@ -147,14 +153,16 @@ class JobsClient(JobWatcher):
             return self._shared_batch(asked, policy)
         job = batch_job(asked, self._submitter)
         try:
-            return self.submit([_with(job, policy)])[0]
+            return self.submit([self._with(job, policy)])[0]
         except BaseException:
             discard_input(job.parameters, self.configuration)
             raise
 
     def _shared_batch(self, request: BatchRequest, policy: Policy | None) -> str:
+        if policy is not None and (policy.after or policy.after_any):
+            raise LeapJobError("a batch on a server comes after no other job", hint="wait for it with leap jobs wait")
         with shared_batch(request, self._submitter, self.workers()) as batch:
-            id = add_batch(self.table, replace(batch, job=_with(batch.job, policy)))
+            id = add_batch(self.table, replace(batch, job=self._with(batch.job, policy)))
         job = self.get(id)
         self._wake([(id, 1, job.kind, job.priority)])
         self._warn_of_waiting([job])
@@ -166,13 +174,28 @@ class JobsClient(JobWatcher):
             return None
         return shared_model(model, self._submitter, cwd, self.workers())
 
+    def _with(self, job: NewJob, policy: Policy | None) -> NewJob:
+        """The job as the policy wants it. Raises LeapJobError for jobs to come after that are not there, and for what
+        cannot follow a job on a server."""
+        policy = policy or Policy()
+        return replace(
+            job,
+            priority=policy.priority,
+            retries=policy.retries,
+            run_after=time.time() + policy.delay if policy.delay > 0 else 0.0,
+            after=tuple(self.table.find(id).id for id in policy.after),
+            after_any=tuple(self.table.find(id).id for id in policy.after_any),
+            followers=() if policy.then is None else followers(policy.then, self._submitter),
+        )
+
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
         self._open_queues()  # a wrong queue_url is refused before anything is queued; a server may be away
         ids = self.table.add(jobs)
         now = time.time()
-        self._wake([(id, 1, job.kind, job.priority) for id, job in zip(ids, jobs, strict=True) if job.run_after <= now])
+        due = [job.run_after <= now and not job.after and not job.after_any for job in jobs]
+        self._wake([(id, 1, job.kind, job.priority) for id, job, is_due in zip(ids, jobs, due, strict=True) if is_due])
         if self.configuration.is_shared:
             different = {(job.model, job.machine): id for id, job in zip(ids, jobs, strict=True)}
             self._warn_of_waiting([self.get(id) for id in different.values()])
@@ -210,6 +233,7 @@ class JobsClient(JobWatcher):
         if job.state.is_final:
             return job
         self.table.request_cancel(job.id)
+        self.table.release()
         return self.wait(job.id) if wait else self.get(job.id)
 
     def retry(self, id: str) -> Job:
@@ -282,8 +306,10 @@ class JobsClient(JobWatcher):
         return write_lines(lines_of(job, self.table.database), path, job)
 
     def waiting_reason(self, job: Job) -> str | None:
-        """What a job waits for: its time, or on a server a worker, such as one that has its model; None where one will
-        do it."""
+        """What a job waits for: other jobs, its time, or on a server a worker, such as one that has its model; None
+        where one will do it."""
+        if waited := job.comes_after:
+            return f"the end of {', '.join(waited)}"
         if job.state is State.QUEUED and not job.failures and job.run_after > time.time():
             return f"its time, {time.strftime('%Y-%m-%d %H:%M', time.localtime(job.run_after))}"
         return self._waiting_reason(job, self.workers()) if self.configuration.is_shared else None
@@ -328,12 +354,6 @@ class JobsClient(JobWatcher):
             if queues is not None:
                 queues.send(messages)
             self.ensure_worker()
-
-
-def _with(job: NewJob, policy: Policy | None) -> NewJob:
-    policy = policy or Policy()
-    after = time.time() + policy.delay if policy.delay > 0 else 0.0
-    return replace(job, priority=policy.priority, retries=policy.retries, run_after=after)
 
 
 def _ended_before(older_than: float) -> float:

@@ -13,7 +13,7 @@ from leap_core.system.files import cannot_write
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
 from ..table.contract import Database
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, Job, State
+from ..table.job import BATCH, COMMAND, DOWNLOAD, GENERATE, QUANTIZE, Job, State
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:
@@ -23,6 +23,8 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
     if job.kind == QUANTIZE:
         return iter([json.dumps(made, ensure_ascii=False) for made in (job.result or {}).get("models", [])])
+    if job.kind == COMMAND:
+        raise LeapJobError(f"the job {job.id} tells of another", hint=f"leap jobs logs {job.id} shows its output")
     if job.kind == GENERATE:
         text = text_of_result(job)
         return iter(text.split("\n") if text is not None else ())

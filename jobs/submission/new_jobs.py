@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from leap_core.conversation.messages import ChatMessage, ChatMessageRole
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
@@ -21,7 +22,7 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, DOWNLOAD, GENERATE, QUANTIZE, NewJob
+from ..table.job import BATCH, COMMAND, DOWNLOAD, GENERATE, QUANTIZE, NewJob
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
@@ -104,6 +105,50 @@ class BatchRequest:
     def source_name(self) -> str:
         """The input, as messages call it."""
         return Path(shown(self.settings.source)).name if self.rows is None else "standard input"
+
+
+@dataclass(frozen=True)
+class Following:
+    """What is done when a job has ended. ``command``: for the shell, in ``cwd``. ``notify``: a note on the desktop.
+    ``webhook``: an address that gets a message; ``webhook_data``: with the job's label and result in it."""
+
+    command: str | None = None
+    notify: bool = False
+    webhook: str | None = None
+    webhook_data: bool = False
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+COMMAND_VARIABLES = (
+    *("PATH", "LANG", "LC_ALL", "DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
+    *("LEAP_HOME", "HOME"),
+)
+"""What commands after a job find as its submitter had it."""
+MESSAGE_RETRIES = 4
+"""A message is sent at most five times, with growing pauses."""
+
+
+def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
+    """The jobs that tell of the end of another. Raises LeapJobError on a server, where a row of others runs nothing on
+    this machine, and LeapSerializationError for an address that is none."""
+    if submitter.configuration.is_shared:
+        raise LeapJobError("nothing follows a job on a server", hint="leap jobs wait JOB && COMMAND does the same here")
+    variables = {name: submitter.variables[name] for name in COMMAND_VARIABLES if name in submitter.variables}
+    where: JsonObject = {"cwd": str(following.cwd.absolute()), "variables": variables}
+    jobs = []
+    if following.command is not None:
+        told = {"label": _label(f"then: {following.command}"), "do": "then", "command": following.command}
+        jobs.append(NewJob(COMMAND, {**told, **where}, retries=0))
+    if following.notify:
+        jobs.append(NewJob(COMMAND, {"label": "notify", "do": "notify", **where}, retries=0))
+    if following.webhook is not None:
+        address = urlsplit(following.webhook)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise LeapSerializationError(f"{shown(following.webhook)} is no http or https address", path="webhook")
+        message: JsonObject = {"label": _label(f"webhook: {address.hostname}"), "do": "webhook"}
+        message |= {"url": following.webhook, "with_data": following.webhook_data}
+        jobs.append(NewJob(COMMAND, message, retries=MESSAGE_RETRIES))
+    return tuple(jobs)
 
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")

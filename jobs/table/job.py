@@ -26,10 +26,12 @@ from leap_core.errors import LeapError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-DOWNLOAD, GENERATE, BATCH, QUANTIZE = "download", "generate", "batch", "quantize"
+DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND = "download", "generate", "batch", "quantize", "command"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
-KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE)
+KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND)
+LATER = 253_402_300_800.0
+"""The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
 VERSION, SHARD_VERSION = 2, 2
 """Of the parameters of jobs that this leap reads, and of the shards that it submits: a worker leaves alone what a newer
 leap has submitted. Jobs that are no shards have the parameters of version 1."""
@@ -114,6 +116,14 @@ class Job:
         return str(self.parameters.get("label", self.kind))
 
     @property
+    def comes_after(self) -> tuple[str, ...]:
+        """Jobs that it waits for, as long as it does."""
+        if self.state is not State.QUEUED or self.run_after < LATER:
+            return ()
+        after = self.parameters["after"]
+        return (*after["well"], *after["any"])
+
+    @property
     def percent(self) -> float | None:
         """How much of the work is done, as far as that is known."""
         progress = self.progress or {}
@@ -147,7 +157,9 @@ class Job:
 
 @dataclass(frozen=True)
 class NewJob:
-    """What is needed to queue a job. ``run_after``: not before this moment, in seconds since 1970."""
+    """What is needed to queue a job. ``run_after``: not before this moment, in seconds since 1970. ``after``: ids of
+    jobs that must have ended well before, ``after_any``: in any way. ``followers``: jobs about this one, queued with
+    it, that begin when it has ended."""
 
     kind: str
     parameters: JsonObject
@@ -157,6 +169,9 @@ class NewJob:
     model: str | None = None
     machine: str | None = None
     origin: str | None = None
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    followers: tuple[NewJob, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from .batch_rows import ANSWERED, change_own, reopen, settle_all
 from .claims import ALIVE_SECONDS, NOW, claim_first, wake
 from .contract import Conflict, Database, Values
 from .database import open_database
-from .job import BATCH, JOB_VERSION, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
+from .job import BATCH, JOB_VERSION, LATER, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
@@ -69,10 +70,15 @@ class Table(Forgetting):
         """Queue jobs, all or none; their ids."""
         rows = [(new_id(), job) for job in jobs]
 
-        work = Counter((job.kind, job.model, job.machine) for _, job in rows if job.run_after <= time.time())
+        due = [job for _, job in rows if job.run_after <= time.time() and not job.after and not job.after_any]
+        work = Counter((job.kind, job.model, job.machine) for job in due)
 
         def add() -> list[str]:
             ids = [self.insert(id, job) for id, job in rows]
+            for id, (_, job) in zip(ids, rows, strict=True):
+                for follower in job.followers:
+                    parameters = {**follower.parameters, "about": id}
+                    self.insert(new_id(), replace(follower, parameters=parameters, after_any=(id,)))
             self._wake(work)
             return ids
 
@@ -80,12 +86,14 @@ class Table(Forgetting):
 
     def insert(self, id: str, job: NewJob, *, output: str | None = None) -> str:
         """Queue a job under this id, or another where it is taken, within a transaction that announces it; the id."""
+        waits = job.after or job.after_any
+        after = {"after": {"well": job.after, "any": job.after_any, "at": job.run_after}} if waits else {}
         values = {
             "kind": job.kind,
-            "parameters": dumps(job.parameters),
+            "parameters": dumps({**job.parameters, **after}),
             "priority": job.priority,
             "retries": job.retries,
-            "run_after": job.run_after,
+            "run_after": LATER if waits else job.run_after,
             "model": job.model,
             "machine": job.machine,
             "origin": job.origin,
@@ -291,6 +299,42 @@ class Table(Forgetting):
             self.database.change(f"UPDATE jobs SET {assignments} WHERE {running}", {**values, "id": id})
             return
         change_own(self.database, running, assignments, {**values, "id": id})
+
+    def release(self) -> Sequence[str]:
+        """Let jobs begin that come after others, once those have ended; where one should have ended well and did not,
+        they fail. Their ids. What is true of them is read from the rows, so any worker may do it at any time."""
+        rows = self.database.rows(
+            "SELECT id, parameters FROM jobs WHERE state='queued' AND run_after>0 AND run_after>=:later",
+            {"later": LATER},
+        )
+        return [str(row["id"]) for row in rows if self._release(row["id"], json.loads(row["parameters"])["after"])]
+
+    def _release(self, id: str, after: Mapping[str, Any]) -> bool:
+        well, ended = ({each: self.get(each) for each in after[name]} for name in ("well", "any"))
+        if any(job is not None and not job.state.is_final for job in (*well.values(), *ended.values())):
+            return False
+        bad = {each: job for each, job in well.items() if job is None or job.state is not State.SUCCEEDED}
+        values: dict[str, object] = {"id": id, "later": LATER, "at": after["at"], "error": None, "state": "queued"}
+        if bad:
+            other, job = next(iter(bad.items()))
+            how = "was removed" if job is None else "was cancelled" if job.state is State.CANCELLED else "failed"
+            error = {"type": "LeapJobError", "message": f"it comes after the job {other}, which {how}"}
+            values |= {"error": dumps({**error, "hint": f"leap jobs retry {id} begins it all the same"})}
+            values |= {"state": "failed"}
+
+        def release() -> bool:
+            changed = self.database.change(
+                "UPDATE jobs SET state=:state, run_after=:at, error=:error, "
+                "finished=CASE WHEN CAST(:state AS text)='failed' THEN leap_now() END "
+                "WHERE id=:id AND state='queued' AND run_after>=:later",
+                values,
+            )
+            if changed:
+                self.database.announce("changed", id)
+                self._wake_for([id])
+            return bool(changed)
+
+        return self.database.transaction(release)
 
     def request_cancel(self, id: str) -> State:
         """Cancel a queued job, or ask its worker to stop; the state it then has."""

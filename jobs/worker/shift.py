@@ -20,7 +20,21 @@ from ..configuration import JobsConfiguration
 from ..queue import Bell, Queues, ring
 from ..table.claims import WorkerRows
 from ..table.contract import MISSED
-from ..table.job import BATCH, DOWNLOAD, GENERATE, KINDS, QUANTIZE, SHARD, Claim, Claimant, Ending, Fenced, Job, State
+from ..table.job import (
+    BATCH,
+    COMMAND,
+    DOWNLOAD,
+    GENERATE,
+    KINDS,
+    QUANTIZE,
+    SHARD,
+    Claim,
+    Claimant,
+    Ending,
+    Fenced,
+    Job,
+    State,
+)
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .model_processes import ModelFetching, ModelsAtHand, Processes
@@ -340,6 +354,7 @@ class Shift:
         if version is not None and version == self._version and now < self._next_due and self._slots.is_idle:
             return self._has_work
         self._version = version
+        self._table.release()
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
         self._has_work = bool(kinds) or (seconds is not None if self._shared else self._table.unfinished() > 0)
@@ -405,7 +420,7 @@ class Shift:
             self._slots.wake(kind)
 
     def _claim(self, kind: str) -> Job | None:
-        if self._ending.is_set() or (kind == QUANTIZE and self._shared):  # a row of others names no files here
+        if self._ending.is_set() or (kind in (QUANTIZE, COMMAND) and self._shared):  # others' rows name nothing here
             return None
         kind = SHARD if kind == BATCH and self._shared else kind
         job = self._table.claim_next(kind, self._claimant)
@@ -423,6 +438,12 @@ class Shift:
             self._table.requeue(Claim(job.id, job.attempt, self._owner), interrupted=True)
 
     def _work(self, job: Job) -> None:
+        self._do(job)
+        self._version = None  # the next sweep looks what comes after it; on a server it may be seconds away
+        if self._shared and self._table.release():
+            self._wake(self._table.waiting(self._claimant)[0])
+
+    def _do(self, job: Job) -> None:
         if job.kind in (GENERATE, BATCH, SHARD):
             self._run_in_process(job)
             return
@@ -432,6 +453,10 @@ class Shift:
             self._run_here(job, partial(download, configuration=self._configuration))
         elif job.kind == QUANTIZE:
             self._run_here(job, quantize)
+        elif job.kind == COMMAND:
+            from .following import follow
+
+            self._run_here(job, partial(follow, table=self._table, configuration=self._configuration))
 
     def _run_here(self, job: Job, task: Callable[[Attempt], Ending]) -> None:
         attempt = self._attempts.begin(job)

@@ -276,7 +276,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "quantize")
+KINDS = ("download", "generate", "batch", "quantize", "command")
 
 
 @leap_group("jobs")

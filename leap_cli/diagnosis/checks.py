@@ -353,11 +353,11 @@ def _answers(env: Environment, states: dict[str, str]) -> Iterator[str]:
     """Whether the model that answers when none is named gives the same request the same answer."""
     from leap_core.inference.gguf.header import read_gguf_header
     from leap_core.models.resolving import resolve_local
-
-    from ..options.loading import configured_model
+    from leap_core.system.configuration import read_configuration
 
     with suppress(LeapError, OSError):
-        name = configured_model(env) or (next(iter(states)) if len(states) == 1 else "builtin")
+        configured = env.variables.get("LEAP_MODEL") or read_configuration(env.directories.config_file).default_model
+        name = configured or (next(iter(states)) if len(states) == 1 else "builtin")
         alike = read_gguf_header(resolve_local(name, variables=env.variables, cwd=env.cwd).path).is_alike
         yield f"{name}: the same request gets the same answer {'always' if alike else 'with --exact'}"
 

@@ -12,6 +12,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
+from ..completion.value_types import JobId
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Moment, option
@@ -19,18 +20,22 @@ from ..framework.output import Format, Output
 from .answer import STANDARD
 
 if TYPE_CHECKING:
-    from jobs.client import JobsClient, Policy
+    from jobs.client import Following, JobsClient, Policy
 
 
 @dataclass(frozen=True)
 class Background:
     """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times, and begins
-    ``at`` a moment, in seconds since 1970, or as soon as it can."""
+    ``at`` a moment, in seconds since 1970, or as soon as it can; ``after`` jobs that ended well, ``after_any`` in any
+    way. ``then``: what is done when it has ended."""
 
     wanted: bool
     priority: int
     retries: int
     at: float | None = None
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    then: Following | None = None
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -41,7 +46,7 @@ class Background:
         from jobs.client import Policy
 
         delay = 0.0 if self.at is None else max(0.0, self.at - time.time())
-        return Policy(priority=self.priority, retries=self.retries, delay=delay)
+        return Policy(self.priority, self.retries, delay, self.after, self.after_any, self.then)
 
 
 _OPTIONS = (
@@ -66,7 +71,34 @@ _OPTIONS = (
         metavar="TIME",
         help="Let a job begin then, not before: +90m, 22:00 or 2026-12-01T06:00.",
     ),
+    option(
+        "--after",
+        saved=None,
+        multiple=True,
+        type=JobId(),
+        metavar="JOB",
+        help="Let a job begin when this one has ended well.",
+    ),
+    option(
+        "--after-any",
+        saved=None,
+        multiple=True,
+        type=JobId(),
+        metavar="JOB",
+        help="Let a job begin when this one has ended, well or not.",
+    ),
+    option(
+        "--then",
+        saved=None,
+        metavar="COMMAND",
+        help="Run this when a job has ended; LEAP_JOB_STATE says how.",
+    ),
+    option("--notify", is_flag=True, saved=None, help="Show a note on the desktop when a job has ended."),
+    option("--webhook", saved=None, metavar="URL", help="Send a message to this address when a job has ended."),
+    option("--webhook-data", is_flag=True, saved=None, help="Send the job's label and result with the message."),
 )
+BEGIN_ONE = ("after", "after_any", "then", "notify", "webhook")
+"""Options that make a job, as ``--background`` and ``--at`` do."""
 _RETRIES = option(
     "--job-retries",
     saved=None,
@@ -78,13 +110,36 @@ _RETRIES = option(
 
 
 def _build(arguments: Arguments) -> Background:
-    at = arguments["at"]
-    wanted = arguments["background"] or at is not None
-    return Background(wanted, arguments["priority"], arguments.get("job_retries") or 0, at)
+    wanted = any(arguments[name] for name in ("background", *BEGIN_ONE)) or arguments["at"] is not None
+    if arguments["webhook_data"] and arguments["webhook"] is None:
+        raise click.UsageError("--webhook-data goes with --webhook")
+    return Background(
+        wanted,
+        arguments["priority"],
+        arguments.get("job_retries") or 0,
+        arguments["at"],
+        arguments["after"],
+        arguments["after_any"],
+        _following(arguments),
+    )
+
+
+def _following(arguments: Arguments) -> Following | None:
+    if not any(arguments[name] for name in ("then", "notify", "webhook")):
+        return None
+    from jobs.client import Following
+
+    return Following(
+        arguments["then"],
+        arguments["notify"],
+        arguments["webhook"],
+        arguments["webhook_data"],
+        arguments.env.cwd,
+    )
 
 
 _NOT_OF_A_JOB = ("continue_last", "session", "save", "host", "prompt_cache", "verbose")
-EXCLUDED = {"background": _NOT_OF_A_JOB, "at": _NOT_OF_A_JOB}
+EXCLUDED = {name: _NOT_OF_A_JOB for name in ("background", "at", *BEGIN_ONE)}
 """Options of a command that a job does not have."""
 BACKGROUND = OptionGroup("background", "Background", (*_OPTIONS, _RETRIES), _build, EXCLUDED)
 DOWNLOAD_BACKGROUND = OptionGroup("background", "Background", _OPTIONS, _build)

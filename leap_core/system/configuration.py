@@ -106,6 +106,8 @@ SETTINGS = (
     Setting("jobs.generate", int, "Answers in the background at once.", 4, low=1, high=64),
     Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
     Setting("jobs.quantize", int, "Quantizations in the background at once.", 1, low=1, high=64),
+    Setting("jobs.command", int, "Commands and messages after jobs at once.", 4, low=1, high=64),
+    Setting("jobs.webhook_secret", str, "What the messages of --webhook are signed with, such as whsec_…"),
     Setting("jobs.idle_minutes", float, "How long a worker without work stays.", 5.0, low=0),
     Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
     Setting("jobs.fetch_models", bool, "On a server: whether workers fetch models that jobs need.", False),
@@ -133,7 +135,7 @@ TOOL_SETTINGS = tuple(
     )
 )
 """Keys allowed in ``[tools.NAME]``."""
-JOB_KINDS = ("download", "generate", "batch", "quantize")
+JOB_KINDS = ("download", "generate", "batch", "quantize", "command")
 """The kinds of jobs of which ``jobs.KIND`` run at once."""
 
 
@@ -154,7 +156,8 @@ class JobSettings:
     ``idle_minutes``: how long a worker without work stays; ``idle_minutes_is_set``: in the file.
     ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
     server holds without a sign of life. ``fetch_models``: a worker of a server fetches models that jobs need and it
-    lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they."""
+    lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they.
+    ``webhook_secret``: signs messages about jobs."""
 
     queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
@@ -164,6 +167,7 @@ class JobSettings:
     lease_seconds: float = default_of("jobs.lease_seconds")
     fetch_models: bool = default_of("jobs.fetch_models")
     keep_output_days: float = default_of("jobs.keep_output_days")
+    webhook_secret: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,7 @@ def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
 
 def read_job_settings(path: Path) -> JobSettings:
     """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
-    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days")
+    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days", "webhook_secret")
     values = _given(path, "queue_url", "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
     fields = {key.removeprefix("jobs."): value for key, value in values.items()}
     at_once = JobSettings().at_once

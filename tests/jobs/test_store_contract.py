@@ -255,3 +255,70 @@ def test_models_that_a_worker_lacks(table):
     workers.enter("me", machine="here", name="a", pid=7, version="1", capacity={}, models={}, fetches=True)
     workers.set_models("me", {"aaa": "Model"}, {"aaa": "A"})
     assert workers.all()[0].fetches and workers.all()[0].origins == {"aaa": "A"}
+
+
+def test_a_job_that_comes_after_others_waits_for_their_ends(table):
+    first, second = add(table), add(table)
+    later = add(table, after=(first,), after_any=(second,))
+    whatever = add(table, after_any=(first, second))
+    doomed = add(table, after=(second,))
+    assert table.get(later).comes_after == (first, second)
+    assert [begin(table).id for _ in range(2)] == [first, second] and table.claim_next("generate", ME) is None
+    assert table.release() == []
+    table.finish(Claim(first, 1, "run-1"), Ending(State.SUCCEEDED))
+    assert table.release() == [] and table.claim_next("generate", ME) is None
+    table.finish(Claim(second, 1, "run-1"), Ending(State.FAILED))
+    assert set(table.release()) == {later, whatever, doomed}
+    assert table.release() == []
+    job = table.get(doomed)
+    assert job.state is State.FAILED and job.finished is not None
+    assert job.error["message"] == f"it comes after the job {second}, which failed"
+    assert {begin(table).id for _ in range(2)} == {later, whatever}
+    assert table.retry(doomed).state is State.QUEUED and begin(table).id == doomed
+
+
+def test_a_removed_job_and_a_cancelled_one_did_not_end_well(table):
+    for end in ("cancel", "remove"):
+        first = add(table)
+        later = add(table, after=(first,))
+        table.request_cancel(first)
+        if end == "remove":
+            table.remove(first)
+        assert table.release() == [later]
+        word = "cancelled" if end == "cancel" else "removed"
+        assert table.get(later).error["message"] == f"it comes after the job {first}, which was {word}"
+
+
+def test_a_job_that_comes_after_another_keeps_its_own_time(table):
+    first = add(table)
+    later = add(table, after=(first,), run_after=time.time() + 3600)
+    claim = begin(table)
+    table.finish(claim, Ending(State.SUCCEEDED))
+    assert table.release() == [later] and table.claim_next("generate", ME) is None
+    assert 3500 < table.get(later).run_after - time.time() < 3700
+
+
+def test_followers_are_queued_with_their_job_and_are_about_it(table):
+    follower = NewJob("command", {"do": "notify"}, retries=0)
+    (id,) = table.add([NewJob("generate", {"label": "x"}, followers=(follower, follower))])
+    followers = [job for job in table.jobs() if job.kind == "command"]
+    assert [job.parameters["about"] for job in followers] == [id, id]
+    assert [job.comes_after for job in followers] == [(id,), (id,)]
+
+
+def test_many_that_release_at_once_release_each_job_once(table, place):
+    first = add(table)
+    later = [add(table, after=(first,)) for _ in range(20)]
+    table.finish(begin(table), Ending(State.SUCCEEDED))
+    released: list[str] = []
+
+    def release() -> None:
+        with Table(place) as own:
+            released.extend(own.release())
+
+    threads = [threading.Thread(target=release) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(released) == sorted(later)

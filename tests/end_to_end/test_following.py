@@ -1,0 +1,182 @@
+"""``--after``, ``--then``, ``--notify`` and ``--webhook``: what comes after a job, over real processes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+QUESTION = "What is the capital of Italy?"
+
+
+class Receiver:
+    """An HTTP server that answers with these codes in turn, then with 204."""
+
+    def __init__(self, *codes: int) -> None:
+        self.messages: list[tuple[dict[str, str], bytes]] = []
+        left = list(codes)
+        messages = self.messages
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                messages.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                self.send_response(left.pop(0) if left else 204)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Callable[..., Receiver]]:
+    made: list[Receiver] = []
+
+    def make(*codes: int) -> Receiver:
+        made.append(Receiver(*codes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def listed(program, *arguments: str) -> list[dict[str, object]]:
+    return json.loads(program("jobs", "list", "--format", "json", *arguments).stdout)
+
+
+@pytest.mark.slow
+def test_one_after_another_then_a_command(program, tmp_path):
+    first = program("generate", "-m", "builtin", "--at", "+1s", QUESTION).stdout.strip()
+    command = 'echo "$LEAP_JOB_ID $LEAP_JOB_KIND $LEAP_JOB_STATE" > told.txt; echo said; pwd'
+    done = program("generate", "-m", "builtin", "--after", first[:6], "--then", command, QUESTION)
+    assert done.returncode == 0, done.stderr
+    second = done.stdout.strip()
+    seen = json.loads(program("jobs", "status", second, "--format", "json").stdout)
+    assert seen["waits_for"] == f"the end of {first}"
+    assert program("jobs", "wait").returncode == 0
+    jobs = {job["id"]: job for job in listed(program)}
+    assert jobs[second]["started"] >= jobs[first]["finished"]
+    (follower,) = [job for job in jobs.values() if job["kind"] == "command"]
+    assert follower["state"] == "succeeded" and follower["started"] >= jobs[second]["finished"]
+    assert (tmp_path / "told.txt").read_text() == f"{second} generate succeeded\n"
+    logs = program("jobs", "logs", follower["id"])
+    assert "said" in logs.stdout + logs.stderr and str(tmp_path) in logs.stdout + logs.stderr
+
+
+@pytest.mark.slow
+def test_what_follows_a_failure_hears_of_it_and_what_needed_it_fails(program, tmp_path):
+    first = program("download", "nobody/nothing-GGUF", "--background", "--format", "quiet").stdout.split()[0]
+    told = program(
+        "generate", "-m", "builtin", "--after-any", first, "--then", 'printf %s "$LEAP_JOB_STATE" >&2; exit 7', QUESTION
+    ).stdout.strip()
+    needing = program("generate", "-m", "builtin", "--after", first, QUESTION).stdout.strip()
+    program("jobs", "cancel", first)
+    assert program("jobs", "wait", told).returncode == 0
+    assert program("jobs", "wait", needing).returncode == 8
+    program("jobs", "wait")
+    (follower,) = [job for job in listed(program) if job["kind"] == "command"]
+    assert follower["state"] == "failed" and follower["error"]["message"] == "the command ended with code 7: succeeded"
+    error = next(job for job in listed(program) if job["id"] == needing)["error"]["message"]
+    assert error.startswith(f"it comes after the job {first}, which ")
+
+
+@pytest.mark.slow
+def test_a_message_is_signed_and_tried_again_under_one_id(program, receiver, leap_home):
+    leap_home.mkdir(exist_ok=True)
+    secret = base64.b64encode(b"a secret of 24 bytes, or").decode()
+    (leap_home / "config.toml").write_text(f'[jobs]\nwebhook_secret = "whsec_{secret}"\n')
+    hook = receiver(500, 302)
+    id = program("generate", "-m", "builtin", "--webhook", hook.url, QUESTION).stdout.strip()
+    program("jobs", "wait")
+    assert len(hook.messages) == 3
+    assert len({headers["webhook-id"] for headers, _ in hook.messages}) == 1
+    headers, body = hook.messages[-1]
+    message = json.loads(body)
+    assert message["type"] == "job.succeeded" and message["data"]["id"] == id and b"capital" not in body
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = base64.b64encode(hmac.new(base64.b64decode(secret), signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    time.sleep(2)
+    assert len(hook.messages) == 3, "nothing is sent after a 2xx"
+
+
+@pytest.mark.slow
+def test_a_message_with_data_and_no_secret(program, receiver):
+    hook = receiver()
+    program("generate", "-m", "builtin", "--webhook", hook.url, "--webhook-data", QUESTION)
+    program("jobs", "wait")
+    ((headers, body),) = hook.messages
+    assert "webhook-signature" not in headers
+    assert "Rome" in json.dumps(json.loads(body)["data"]["result"])
+
+
+@pytest.mark.slow
+def test_the_worker_killed_before_and_while_a_command_runs(program, tmp_path):
+    command = "echo begun >> begun.txt; sleep 1; echo done >> done.txt"
+    program("generate", "-m", "builtin", "--at", "+1s", "--then", command, QUESTION)
+    for _ in range(3):
+        time.sleep(0.7)
+        status = json.loads(program("jobs", "worker", "--status", "--format", "json").stdout)
+        if status.get("pid"):
+            os.kill(status["pid"], signal.SIGKILL)
+    assert program("jobs", "wait", "--timeout", "60s").returncode == 0
+    (follower,) = [job for job in listed(program) if job["kind"] == "command"]
+    assert follower["state"] == "succeeded" and "done" in (tmp_path / "done.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_command_is_ended_with_its_job(program, tmp_path):
+    program("generate", "-m", "builtin", "--then", "echo $$ > pid.txt; sleep 60", QUESTION)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "pid.txt").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (follower,) = [job for job in listed(program) if job["kind"] == "command"]
+    assert program("jobs", "cancel", follower["id"]).returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid.txt").read_text()), 0)
+
+
+@pytest.mark.slow
+def test_a_note_is_the_desktops_own(program, tmp_path, variables):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "notify-send").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/note.txt\n')
+    (tools / "notify-send").chmod(0o755)
+    variables["PATH"] = f"{tools}:{variables['PATH']}"
+    program("generate", "-m", "builtin", "--notify", QUESTION)
+    program("jobs", "wait")
+    assert (tmp_path / "note.txt").read_text().splitlines()[2:] == ["leap: generate succeeded", QUESTION]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--after", "zzzz"], "there is no job 'zzzz'"),
+        (["--webhook", "ftp://example.org"], "is no http or https address"),
+        (["--webhook-data"], "--webhook-data goes with --webhook"),
+        (["--then", "true", "--host"], "--then"),
+    ],
+)
+def test_wrong_wishes_are_refused_before_anything_is_queued(program, arguments, said):
+    done = program("generate", "-m", "builtin", *arguments, QUESTION)
+    assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr
+    assert listed(program) == []
