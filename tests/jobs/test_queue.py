@@ -88,6 +88,7 @@ def test_the_configuration_of_jobs(leap_home):
         "generate": 4,
         "batch": 1,
         "quantize": 1,
+        "command": 4,
     }
     config = leap_home / "config.toml"
     config.write_text('queue_url = "sqlite:////x.db"\n[jobs]\nbatch = 3\nidle_minutes = 0.5\n')
