@@ -37,7 +37,8 @@ from ..submission.new_jobs import (
 )
 from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
 from ..table.claims import WorkerRow, WorkerRows
-from ..table.job import FINAL, KINDS, Job, NewJob, State
+from ..table.job import FINAL, KINDS, SCHEDULE, Job, NewJob, State
+from ..table.schedules import PAUSED, RUN, SKIP, Every, repeated
 from ..table.table import Table
 from .results import NO_WORKER, lines_of, waiting_reason, write_lines
 from .watching import JobWatcher
@@ -57,7 +58,9 @@ WORKERS_SECONDS = 5.0
 class Policy:
     """``priority``: higher goes first. ``retries``: how often a failed job is tried again. ``delay``: seconds
     before the first attempt. ``after``: ids of jobs, or their beginnings, that must have ended well before it begins,
-    ``after_any``: in any way. ``then``: what is done when it has ended."""
+    ``after_any``: in any way. ``then``: what is done when it has ended. ``every``: when it is due again and again;
+    ``missed``: ``run`` or ``skip`` what was due while no worker ran; ``overlap``: ``skip`` or ``queue`` what is due
+    while the one before goes on."""
 
     priority: int = 0
     retries: int = 2
@@ -65,6 +68,9 @@ class Policy:
     after: Sequence[str] = ()
     after_any: Sequence[str] = ()
     then: Following | None = None
+    every: str | None = None
+    missed: str = RUN
+    overlap: str = SKIP
 
 
 class JobsClient(JobWatcher):
@@ -159,8 +165,10 @@ class JobsClient(JobWatcher):
             raise
 
     def _shared_batch(self, request: BatchRequest, policy: Policy | None) -> str:
-        if policy is not None and (policy.after or policy.after_any):
-            raise LeapJobError("a batch on a server comes after no other job", hint="wait for it with leap jobs wait")
+        if policy is not None and (policy.after or policy.after_any or policy.every):
+            raise LeapJobError(
+                "a batch on a server comes after no other job, and only once", hint="wait for it with leap jobs wait"
+            )
         with shared_batch(request, self._submitter, self.workers()) as batch:
             id = add_batch(self.table, replace(batch, job=self._with(batch.job, policy)))
         job = self.get(id)
@@ -178,7 +186,7 @@ class JobsClient(JobWatcher):
         """The job as the policy wants it. Raises LeapJobError for jobs to come after that are not there, and for what
         cannot follow a job on a server."""
         policy = policy or Policy()
-        return replace(
+        made = replace(
             job,
             priority=policy.priority,
             retries=policy.retries,
@@ -187,6 +195,11 @@ class JobsClient(JobWatcher):
             after_any=tuple(self.table.find(id).id for id in policy.after_any),
             followers=() if policy.then is None else followers(policy.then, self._submitter),
         )
+        if policy.every is None:
+            return made
+        if made.after or made.after_any:
+            raise LeapJobError("a job that comes again and again comes after no other one")
+        return repeated(made, Every.of(policy.every), missed=policy.missed, overlap=policy.overlap)
 
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
@@ -308,6 +321,8 @@ class JobsClient(JobWatcher):
     def waiting_reason(self, job: Job) -> str | None:
         """What a job waits for: other jobs, its time, or on a server a worker, such as one that has its model; None
         where one will do it."""
+        if job.kind == SCHEDULE and job.run_after >= PAUSED:
+            return "leap jobs schedules --resume"
         if waited := job.comes_after:
             return f"the end of {', '.join(waited)}"
         if job.state is State.QUEUED and not job.failures and job.run_after > time.time():

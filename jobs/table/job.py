@@ -29,7 +29,9 @@ from leap_core.system.dataclass import dataclass
 DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND = "download", "generate", "batch", "quantize", "command"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
-KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND)
+SCHEDULE = "schedule"
+"""A job that is never run: it queues others, see ``schedules``."""
+KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, SCHEDULE)
 LATER = 253_402_300_800.0
 """The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
 VERSION, SHARD_VERSION = 2, 2
@@ -118,7 +120,7 @@ class Job:
     @property
     def comes_after(self) -> tuple[str, ...]:
         """Jobs that it waits for, as long as it does."""
-        if self.state is not State.QUEUED or self.run_after < LATER:
+        if self.state is not State.QUEUED or self.run_after < LATER or self.kind == SCHEDULE:
             return ()
         after = self.parameters["after"]
         return (*after["well"], *after["any"])

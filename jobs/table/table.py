@@ -22,7 +22,7 @@ from .batch_rows import ANSWERED, change_own, reopen, settle_all
 from .claims import ALIVE_SECONDS, NOW, claim_first, wake
 from .contract import Conflict, Database, Values
 from .database import open_database
-from .job import BATCH, JOB_VERSION, LATER, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
+from .job import BATCH, JOB_VERSION, LATER, SCHEDULE, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
@@ -74,15 +74,19 @@ class Table(Forgetting):
         work = Counter((job.kind, job.model, job.machine) for job in due)
 
         def add() -> list[str]:
-            ids = [self.insert(id, job) for id, job in rows]
-            for id, (_, job) in zip(ids, rows, strict=True):
-                for follower in job.followers:
-                    parameters = {**follower.parameters, "about": id}
-                    self.insert(new_id(), replace(follower, parameters=parameters, after_any=(id,)))
+            ids = [self.insert_with_followers(job, id) for id, job in rows]
             self._wake(work)
             return ids
 
         return self.database.transaction(add)
+
+    def insert_with_followers(self, job: NewJob, id: str | None = None) -> str:
+        """``insert``, and what follows the job with it."""
+        id = self.insert(id or new_id(), job)
+        for follower in job.followers:
+            about = replace(follower, parameters={**follower.parameters, "about": id}, after_any=(id,))
+            self.insert(new_id(), about)
+        return id
 
     def insert(self, id: str, job: NewJob, *, output: str | None = None) -> str:
         """Queue a job under this id, or another where it is taken, within a transaction that announces it; the id."""
@@ -304,7 +308,8 @@ class Table(Forgetting):
         """Let jobs begin that come after others, once those have ended; where one should have ended well and did not,
         they fail. Their ids. What is true of them is read from the rows, so any worker may do it at any time."""
         rows = self.database.rows(
-            "SELECT id, parameters FROM jobs WHERE state='queued' AND run_after>0 AND run_after>=:later",
+            "SELECT id, parameters FROM jobs WHERE state='queued' AND run_after>0 AND run_after>=:later "
+            f"AND kind<>'{SCHEDULE}'",
             {"later": LATER},
         )
         return [str(row["id"]) for row in rows if self._release(row["id"], json.loads(row["parameters"])["after"])]

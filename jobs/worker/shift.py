@@ -35,6 +35,7 @@ from ..table.job import (
     Job,
     State,
 )
+from ..table.schedules import fire
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .model_processes import ModelFetching, ModelsAtHand, Processes
@@ -355,6 +356,7 @@ class Shift:
             return self._has_work
         self._version = version
         self._table.release()
+        fire(self._table)
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
         self._has_work = bool(kinds) or (seconds is not None if self._shared else self._table.unfinished() > 0)

@@ -206,7 +206,8 @@ class _EveryJob:
         """How they are now."""
         from jobs.table.job import State
 
-        unfinished = {job.id: job for job in self._jobs.list(states=[State.QUEUED, State.RUNNING])}
+        listed = self._jobs.list(states=[State.QUEUED, State.RUNNING])
+        unfinished = {job.id: job for job in listed if job.kind != "schedule"}  # those have no end
         for id in self._unfinished - unfinished.keys():
             job = outcome_of(partial(self._jobs.get, id))
             if not isinstance(job, LeapError):  # else it was removed

@@ -18,6 +18,7 @@ from ..display.jobs import (
     EventPrinter,
     doing,
     exit_code_of_job,
+    schedule_row,
     show_jobs,
     show_rows,
     state_named,
@@ -28,7 +29,7 @@ from ..framework.click_classes import format_flag, leap_command, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, option
 from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, page_opener, removal_flags
-from ..options.background import open_jobs
+from ..options.background import open_jobs, print_id
 from .job_workers import watch, worker, workers
 from .serve import guides
 
@@ -189,7 +190,8 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     ended: list[Job] = []
     late: list[Job] = []
     with open_jobs(env) as jobs:
-        job_ids = ids or [job.id for job in jobs.list(states=[state_named("queued"), state_named("running")])]
+        unfinished = jobs.list(states=[state_named("queued"), state_named("running")])
+        job_ids = ids or [job.id for job in unfinished if job.kind != "schedule"]
         try:
             for id in job_ids:
                 ended.append(_wait_with_progress(jobs, id, deadline, output))
@@ -276,7 +278,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "quantize", "command")
+KINDS = ("download", "generate", "batch", "quantize", "command", "schedule")
 
 
 @leap_group("jobs")
@@ -373,6 +375,36 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
             for event in jobs.events(id, attempt):
                 printer.show(event)
     printer.end()
+
+
+@command.command(short_help="List jobs that come again and again.")
+@option("--suspend", "paused", type=JobId(), metavar="ID", help="Let this one not be due until it is resumed.")
+@option("--resume", "resumed", type=JobId(), metavar="ID", help="Let this one go on with its next time.")
+@option("--run", "now", type=JobId(), metavar="ID", help="Run this one now, too, and print the job's id.")
+@format_flag
+@click.pass_obj
+def schedules(env: Environment, /, paused: str | None, resumed: str | None, now: str | None, format: str) -> None:
+    """List jobs that come again and again (--every): when the next run is due, and how the last one ended.
+
+    leap jobs cancel ends one.
+    """
+    from jobs.table.schedules import pause, resume, run_now
+
+    output = Output(env, format)
+    with open_jobs(env) as jobs:
+        if now is not None:
+            print_id(output, run_now(jobs.table, jobs.get(now)))
+            jobs.ensure_worker()
+            return
+        for id, change in ((paused, pause), (resumed, resume)):
+            if id is not None:
+                change(jobs.table, jobs.get(id))
+        jobs.ensure_worker_for_unfinished()
+        found = jobs.list(states=[state_named("queued")], kinds=["schedule"])
+        records = [schedule_row(job, jobs) for job in found]
+    if not records and output.format is Format.TEXT:
+        output.note("there are no schedules; --every makes one of generate, batch, download and quantize")
+    output.records(records, ["id", "next", "last", "runs", "what"], name="id")
 
 
 @command.command(short_help="Count jobs by kind and state.")

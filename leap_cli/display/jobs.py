@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..exit_codes import ExitCode
@@ -129,6 +130,29 @@ class EventPrinter:
         if self._open:
             self._output.text("\n")
         self._open = False
+
+
+def schedule_row(job: Job, client: JobsClient) -> dict[str, Any]:
+    """A job that comes again and again: its next run, and how the last ones ended."""
+    from leap_core import errors
+
+    told = job.progress or {}
+    last = "-"
+    with suppress(errors.LeapJobError):
+        last = client.get(told["last"]).state.value if told.get("last") else "-"
+    if last == "failed" and told.get("failures"):
+        last += f", {told['failures'] + 1} in a row"
+    waits = (client.waiting_reason(job) or "").removeprefix("its time, ")
+    return {
+        "id": job.id,
+        "every": job.parameters["every"],
+        "next": "paused" if waits.startswith("leap") else waits,
+        "last": last,
+        "last_job": told.get("last"),
+        "runs": told.get("runs", 0),
+        "skipped": told.get("skipped", 0),
+        "what": job.label,
+    }
 
 
 def show_jobs(output: Output, jobs: Sequence[Job], client: JobsClient) -> None:

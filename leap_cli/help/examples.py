@@ -188,6 +188,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled --limit 1 --format quiet)"',),
     "jobs output": ('leap jobs output "$(leap jobs list --limit 1 --format quiet)"',),
     "jobs workers": ("leap jobs workers",),
+    "jobs schedules": ("leap jobs schedules",),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),
     "jobs remove": ('leap jobs remove "$(leap jobs list --state succeeded --limit 1 --format quiet)"',),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Background:
     """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times, and begins
     ``at`` a moment, in seconds since 1970, or as soon as it can; ``after`` jobs that ended well, ``after_any`` in any
-    way. ``then``: what is done when it has ended."""
+    way. ``then``: what is done when it has ended. ``every``, ``missed`` and ``overlap`` as ``Policy`` has them."""
 
     wanted: bool
     priority: int
@@ -36,6 +36,9 @@ class Background:
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
     then: Following | None = None
+    every: str | None = None
+    missed: str = "run"
+    overlap: str = "skip"
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -46,7 +49,17 @@ class Background:
         from jobs.client import Policy
 
         delay = 0.0 if self.at is None else max(0.0, self.at - time.time())
-        return Policy(self.priority, self.retries, delay, self.after, self.after_any, self.then)
+        return Policy(
+            self.priority,
+            self.retries,
+            delay,
+            self.after,
+            self.after_any,
+            self.then,
+            self.every,
+            self.missed,
+            self.overlap,
+        )
 
 
 _OPTIONS = (
@@ -70,6 +83,27 @@ _OPTIONS = (
         type=Moment(),
         metavar="TIME",
         help="Let a job begin then, not before: +90m, 22:00 or 2026-12-01T06:00.",
+    ),
+    option(
+        "--every",
+        saved=None,
+        metavar="TIME",
+        help='Do the job again and again: 6h, or "0 9 * * 1-5 [ZONE]", as crontab has it.',
+    ),
+    option(
+        "--missed",
+        saved=None,
+        type=click.Choice(["run", "skip"]),
+        default="run",
+        help="Run once what was due while nothing ran (default), or skip it.",
+    ),
+    option(
+        "--still-running",
+        "overlap",
+        saved=None,
+        type=click.Choice(["skip", "queue"]),
+        default="skip",
+        help="Skip a run while the one before goes on (default), or queue it.",
     ),
     option(
         "--after",
@@ -97,7 +131,7 @@ _OPTIONS = (
     option("--webhook", saved=None, metavar="URL", help="Send a message to this address when a job has ended."),
     option("--webhook-data", is_flag=True, saved=None, help="Send the job's label and result with the message."),
 )
-BEGIN_ONE = ("after", "after_any", "then", "notify", "webhook")
+BEGIN_ONE = ("every", "after", "after_any", "then", "notify", "webhook")
 """Options that make a job, as ``--background`` and ``--at`` do."""
 _RETRIES = option(
     "--job-retries",
@@ -121,6 +155,9 @@ def _build(arguments: Arguments) -> Background:
         arguments["after"],
         arguments["after_any"],
         _following(arguments),
+        arguments["every"],
+        arguments["missed"],
+        arguments["overlap"],
     )
 
 

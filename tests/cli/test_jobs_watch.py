@@ -14,6 +14,7 @@ from leap_core.errors import LeapJobError
 class Row:
     id: str
     state: State
+    kind: str = "generate"
 
 
 class Queue:

@@ -180,3 +180,69 @@ def test_wrong_wishes_are_refused_before_anything_is_queued(program, arguments, 
     done = program("generate", "-m", "builtin", *arguments, QUESTION)
     assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr
     assert listed(program) == []
+
+
+def schedules(program) -> list[dict[str, object]]:
+    return json.loads(program("jobs", "schedules", "--format", "json").stdout)
+
+
+def wait_for_runs(program, count: int) -> dict[str, object]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        (found,) = schedules(program)
+        if found["runs"] >= count and found["last"] == "succeeded":
+            return found
+        time.sleep(0.3)
+    raise AssertionError(schedules(program))
+
+
+@pytest.mark.slow
+def test_a_prompt_again_and_again_while_the_worker_is_killed(program):
+    id = program("generate", "-m", "builtin", "--every", "1s", QUESTION).stdout.strip()
+    wait_for_runs(program, 1)
+    for _ in range(3):
+        status = json.loads(program("jobs", "worker", "--status", "--format", "json").stdout)
+        os.kill(status["pid"], signal.SIGKILL)
+        wait_for_runs(program, schedules(program)[0]["runs"] + 1)
+    assert program("jobs", "wait", "--timeout", "30s").returncode in (0, 9), "a schedule is not waited for"
+    program("jobs", "schedules", "--suspend", id)
+    program("jobs", "wait")
+    runs = listed(program, "--kind", "generate")
+    assert all(job["state"] == "succeeded" for job in runs)
+    (paused,) = schedules(program)
+    assert paused["next"] == "paused" and paused["runs"] == len(runs)
+    run = program("jobs", "schedules", "--run", id).stdout.strip()
+    assert program("jobs", "wait", run).returncode == 0
+    program("jobs", "schedules", "--resume", id)
+    wait_for_runs(program, paused["runs"] + 1)
+    assert program("jobs", "cancel", id).returncode == 0 and schedules(program) == []
+
+
+@pytest.mark.slow
+def test_a_batch_again_and_again_reads_its_file_anew_and_writes_a_file_each_time(program, tmp_path):
+    lines = tmp_path / "in.jsonl"
+    lines.write_text(json.dumps({"prompt": QUESTION}) + "\n")
+    refused = program("batch", str(lines), "-m", "builtin", "-o", "out.jsonl", "--every", "2s")
+    assert refused.returncode == 8 and "needs an output of its own" in refused.stderr
+    piped = program("batch", "-", "-m", "builtin", "-o", "out-%S.jsonl", "--every", "2s", stdin=lines.read_text())
+    assert piped.returncode == 8 and "no pipe" in piped.stderr and listed(program) == []
+    told = "echo $LEAP_JOB_OUTPUT >> told.txt"
+    done = program("batch", str(lines), "-m", "builtin", "-o", "out-%H%M%S.jsonl", "--every", "2s", "--then", told)
+    assert done.returncode == 0, done.stderr
+    wait_for_runs(program, 1)
+    lines.write_text(lines.read_text() * 2)
+    wait_for_runs(program, schedules(program)[0]["runs"] + 2)
+    program("jobs", "schedules", "--suspend", done.stdout.strip())
+    program("jobs", "wait")
+    written = sorted(tmp_path.glob("out-*.jsonl"))
+    assert len(written) >= 3
+    counts = [len(path.read_text().splitlines()) for path in written]
+    assert counts[0] == 1 and counts[-1] == 2
+    assert sorted((tmp_path / "told.txt").read_text().split()) == [str(path) for path in written]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", ["soon", "0 25 * * *", "0 9 * * 1-5 Mars/Base", "0 9 30 2 *"])
+def test_times_that_are_none(program, every):
+    done = program("generate", "-m", "builtin", "--every", every, QUESTION)
+    assert done.returncode == 2 and "--every" in done.stderr and listed(program) == []

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
+from datetime import datetime, timezone
 
 import pytest
 
 from jobs.table.claims import WorkerRows
 from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.schedules import Every, fire, pause, repeated, resume, run_now
 from jobs.table.table import Table
-from leap_core.errors import LeapJobError
+from leap_core.errors import LeapJobError, LeapOptionsError
 
 ME, OTHER = Claimant("me", "run-1", "here"), Claimant("other", "run-2", "there")
 
@@ -322,3 +325,129 @@ def test_many_that_release_at_once_release_each_job_once(table, place):
     for thread in threads:
         thread.join()
     assert sorted(released) == sorted(later)
+
+
+def schedule(table: Table, every: str, moment: float, **given: object) -> str:
+    first = Every.of(every)
+    job = NewJob("generate", {"label": "x"}, run_after=first.next_after(moment, moment + (first.seconds or 0)))
+    return table.add([repeated(job, Every.of(every), **given)])[0]  # type: ignore[arg-type]
+
+
+def test_what_is_due_is_queued_once_by_whoever_looks_first(table, place):
+    moment = 1_800_000_000.0
+    id = schedule(table, "60s", moment, overlap="queue")
+    assert fire(table, moment + 59) == []
+    fired: list[str] = []
+
+    def look() -> None:
+        with Table(place) as own:
+            for second in range(60, 60 * 8, 20):
+                fired.extend(fire(own, moment + second))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    runs = [job for job in table.jobs() if job.kind == "generate"]
+    assert sorted(job.parameters["due"] - moment for job in runs) == [60.0 * n for n in range(1, 8)]
+    assert sorted(fired) == sorted(job.id for job in runs)
+    told = table.get(id)
+    assert (told.state, told.progress["runs"], told.run_after) == (State.QUEUED, 7, moment + 480)
+
+
+def test_what_was_missed_is_run_once_or_not_at_all(table):
+    moment = 1_800_000_000.0
+    run, skip = (schedule(table, "60s", moment, missed=missed) for missed in ("run", "skip"))
+    assert len(fire(table, moment + 3600)) == 1
+    assert [table.get(id).run_after for id in (run, skip)] == [moment + 3660] * 2
+    assert (table.get(run).progress["runs"], table.get(skip).progress["skipped"]) == (1, 1)
+
+
+def test_a_run_that_goes_on_lets_the_next_one_be_skipped_or_queued(table):
+    moment = 1_800_000_000.0
+    schedule(table, "60s", moment)
+    assert len(fire(table, moment + 60)) == 1 and fire(table, moment + 120) == []
+    table.finish(begin(table), Ending(State.FAILED))
+    assert len(fire(table, moment + 180)) == 1
+
+
+def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
+    id = schedule(table, "3600s", time.time())
+    pause(table, table.get(id))
+    assert fire(table, time.time() + 1e6) == [] and table.release() == []
+    resume(table, table.get(id))
+    assert 3500 < table.get(id).run_after - time.time() <= 3600
+    run = run_now(table, table.get(id))
+    assert table.get(run).state is State.QUEUED and begin(table).id == run
+    table.request_cancel(id)
+    assert fire(table, time.time() + 1e6) == []
+    with pytest.raises(LeapJobError, match="is no schedule that goes on"):
+        resume(table, table.get(id))
+
+
+@pytest.mark.slow
+def test_a_year_of_schedules_in_two_zones_over_kills_and_jumps_of_the_clock(table, place):
+    """Each worker opens the table anew, looks once and is gone; the clock jumps forth and back. What is due is run
+    once, but for what was due while nobody looked, of which the first is run."""
+    zones = ("Europe/Berlin", "America/New_York", "UTC")
+    fields = [f"{time} {days}" for time in ("30 2", "0 9", "15 1") for days in ("* * *", "* * 1-5")]
+    texts = [f"{each} {zone}" for each in fields for zone in zones] + ["0 */8 * * *", "36h"]
+    begun = datetime(2027, 1, 1, tzinfo=timezone.utc).timestamp()
+    ids = {schedule(table, text, begun, overlap="queue"): text for text in texts}
+    rng, now, end = random.Random(3), begun, begun + 365 * 86_400
+    looks = []
+    while now < end:
+        with Table(place) as worker:
+            fire(worker, now)
+            looks.append(now)
+            if rng.random() < 0.02:
+                fire(worker, now - rng.uniform(0, 7200))  # set back
+        now += rng.uniform(3600, 6 * 3600) if rng.random() > 0.02 else 86_400.0 * 2  # off for two days
+    due: dict[str, list[float]] = {id: [] for id in ids}
+    for job in table.jobs(kinds=["generate"]):
+        due[job.parameters["schedule"]].append(job.parameters["due"])
+    for id, text in ids.items():
+        every, moments = Every.of(text), due[id]
+        assert len(set(moments)) == len(moments)
+        ideal = [every.next_after(begun, begun + (every.seconds or 0))]
+        while (moment := every.next_after(ideal[-1], ideal[0])) <= looks[-1]:
+            ideal.append(moment)
+        assert set(moments) <= set(ideal), text
+        for before, moment in zip(ideal, ideal[1:], strict=False):
+            if moment not in moments:
+                assert next(look for look in looks if look >= before) >= moment, (text, moment)
+        assert len(moments) > 0.6 * len(ideal)
+
+
+def test_minutes_that_clocks_skip_or_show_twice_are_run_once():
+    """In Berlin 2027-03-28 has no 02:30, and 2027-10-31 has two."""
+    nightly = Every.of("30 2 * * * Europe/Berlin")
+
+    def due(day: str) -> list[str]:
+        start = datetime.fromisoformat(f"{day}T00:00+00:00").timestamp() - 7200
+        found, moment = [], start
+        while (moment := nightly.next_after(moment)) < start + 86_400:
+            found.append(datetime.fromtimestamp(moment, timezone.utc).strftime("%H:%M"))
+        return found
+
+    assert due("2027-03-27") == ["01:30"] and due("2027-03-28") == ["01:30"] and due("2027-03-29") == ["00:30"]
+    assert due("2027-10-30") == ["00:30"] and due("2027-10-31") == ["00:30"] and due("2027-11-01") == ["01:30"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("soon", "neither a length of time"),
+        ("6 h", "has 2 fields"),
+        ("0.5s", "neither a length of time"),
+        ("0 25 * * *", "25 is not a valid input"),
+        ("0 9 * * mon", "mon is not a valid input"),
+        ("0 9 30 2 *", "there is no such time"),
+        ("0 9 * * * Mars/Base", "there is no zone Mars/Base"),
+        ("0 9 * * * ../../etc/passwd", "there is no zone"),
+    ],
+)
+def test_times_that_are_none_are_refused(text, reason):
+    with pytest.raises(LeapOptionsError, match=reason):
+        Every.of(text)
