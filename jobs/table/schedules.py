@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapJobError, LeapOptionsError
+from leap_core.errors import LeapError, LeapJobError, LeapOptionsError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
@@ -150,7 +151,10 @@ def fire(table: Table, now: float | None = None) -> list[str]:
         f"run_after<=COALESCE(CAST(:now AS DOUBLE PRECISION), leap_now()) AND kind='{SCHEDULE}'",
         {"now": now},
     )
-    runs = [_fire(table, Job.of_row(row), row["clock"] if now is None else now) for row in rows]
+    runs = []
+    for row in rows:
+        with suppress(LeapError):  # a time that only a newer leap can read, or a zone that this machine lacks
+            runs.append(_fire(table, Job.of_row(row), row["clock"] if now is None else now))
     return [run for run in runs if run is not None]
 
 

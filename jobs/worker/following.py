@@ -77,9 +77,11 @@ def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str,
             last = line.rstrip() or last
             attempt.note(line.rstrip("\n"))
         code = process.wait()
+    except BaseException:
+        _end(process)
+        raise
     finally:
         timer.cancel()
-        _end(process)
     if attempt.stop.is_set():
         return Ending(State.CANCELLED)
     if time.monotonic() - begun >= COMMAND_SECONDS:
@@ -91,18 +93,15 @@ def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str,
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the command and what it has started."""
-    if process.poll() is not None:
-        return
+    """End the command and what it has started, which may hold its output open after its own end."""
     if sys.platform == "win32":
         process.kill()
         return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _variables(job: Job) -> dict[str, str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import psutil
 import pytest
 
 QUESTION = "What is the capital of Italy?"
@@ -56,6 +57,14 @@ def receiver() -> Iterator[Callable[..., Receiver]]:
     yield make
     for each in made:
         each.close()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or waits only to be reaped by one that is not ours."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def listed(program, *arguments: str) -> list[dict[str, object]]:
@@ -150,8 +159,20 @@ def test_a_command_is_ended_with_its_job(program, tmp_path):
         time.sleep(0.1)
     (follower,) = [job for job in listed(program) if job["kind"] == "command"]
     assert program("jobs", "cancel", follower["id"]).returncode == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid.txt").read_text()), 0)
+    assert has_ended(int((tmp_path / "pid.txt").read_text()))
+
+
+@pytest.mark.slow
+def test_what_a_command_leaves_in_the_background_is_ended_with_its_job_alone(program, tmp_path):
+    program("generate", "-m", "builtin", "--then", "sleep 60 & echo $! > pid.txt", QUESTION)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "pid.txt").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    (follower,) = [job for job in listed(program) if job["kind"] == "command"]
+    assert follower["state"] == "running"  # its output is still open
+    assert program("jobs", "cancel", follower["id"]).returncode == 0
+    assert has_ended(int((tmp_path / "pid.txt").read_text()))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import threading
@@ -370,6 +371,16 @@ def test_a_run_that_goes_on_lets_the_next_one_be_skipped_or_queued(table):
     assert len(fire(table, moment + 60)) == 1 and fire(table, moment + 120) == []
     table.finish(begin(table), Ending(State.FAILED))
     assert len(fire(table, moment + 180)) == 1
+
+
+def test_a_schedule_that_cannot_be_read_stops_no_other_one(table):
+    moment = 1_800_000_000.0
+    strange = schedule(table, "60s", moment)
+    job = table.get(strange)
+    parameters = json.dumps({**job.parameters, "every": "each second full moon"})
+    table.database.change("UPDATE jobs SET parameters=:new WHERE id=:id", {"new": parameters, "id": strange})
+    schedule(table, "60s", moment)
+    assert len(fire(table, moment + 60)) == 1
 
 
 def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
