@@ -30,6 +30,7 @@ from ..submission.new_jobs import (
     batch_job,
     discard_input,
     download_job,
+    folder_job,
     followers,
     generation_job,
     quantize_job,
@@ -150,6 +151,13 @@ class JobsClient(JobWatcher):
     def quantize(self, work: QuantizeWork, *, policy: Policy | None = None) -> str:
         """Quantize a model in the background; the job's id. Raises LeapError for what can be refused at once."""
         return self.submit([self._with(quantize_job(work, self._submitter), policy)])[0]
+
+    def watch_folder(
+        self, directory: Path, arguments: Sequence[str], *, patterns: Sequence[str] = (), cwd: Path | None = None
+    ) -> str:
+        """Run leap with these arguments for each file that comes into a directory and fits a pattern; the id of the
+        job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last."""
+        return self.submit([folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter)])[0]
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.

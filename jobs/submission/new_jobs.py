@@ -22,7 +22,7 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, COMMAND, DOWNLOAD, GENERATE, QUANTIZE, NewJob
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, NewJob
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
@@ -149,6 +149,28 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
         message |= {"url": following.webhook, "with_data": following.webhook_data}
         jobs.append(NewJob(COMMAND, message, retries=MESSAGE_RETRIES))
     return tuple(jobs)
+
+
+def folder_job(
+    directory: Path, patterns: Sequence[str], arguments: Sequence[str], cwd: Path, submitter: Submitter
+) -> NewJob:
+    """A job that has leap run with these arguments for each new file of a directory whose name fits one of the
+    patterns, or all without any. Raises LeapJobError on a server, and where there is no such directory."""
+    if submitter.configuration.is_shared:
+        raise LeapJobError("a job on a server watches no folder of this machine")
+    place = (cwd / directory).absolute()
+    if not place.is_dir():
+        raise LeapJobError(f"there is no directory {place}")
+    taken = {*COMMAND_VARIABLES, *MODEL_VARIABLES}
+    parameters: JsonObject = {
+        "label": _label(f"{place.name}: {' '.join(arguments)}"),
+        "directory": str(place),
+        "patterns": list(patterns) or ["*"],
+        "arguments": list(arguments),
+        "cwd": str(cwd.absolute()),
+        "variables": {name: value for name, value in submitter.variables.items() if name in taken},
+    }
+    return NewJob(FOLDER, parameters)
 
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")

@@ -31,7 +31,11 @@ SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
 SCHEDULE = "schedule"
 """A job that is never run: it queues others, see ``schedules``."""
-KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, SCHEDULE)
+FOLDER = "folder"
+"""Another one: it queues a job for each new file."""
+STANDING = (SCHEDULE, FOLDER)
+"""Kinds of jobs that have no end of their own."""
+KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, SCHEDULE, FOLDER)
 LATER = 253_402_300_800.0
 """The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
 VERSION, SHARD_VERSION = 2, 2

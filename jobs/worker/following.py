@@ -1,5 +1,5 @@
-"""What is done when a job has ended: a command, a note on the desktop, a message to an address. Each is a job of its
-own that comes after the other, so it survives the worker, and says in its log what went wrong."""
+"""Commands as jobs: what is done when another job has ended (a command, a note on the desktop, a message), and with a
+file of a folder. So it survives the worker, and says in its log what went wrong."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.processes import CREATION_FLAGS, OF_A_SESSION, child_environment, module_command
 
 from ..configuration import JobsConfiguration
 from ..table.job import Ending, Job, State
@@ -38,6 +39,9 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     """Do what the job asks for about the one that it comes after. Raises LeapJobError, or LeapUnavailableError where
     another try may help."""
     parameters = attempt.job.parameters
+    if parameters["do"] == "leap":  # for a file of a folder
+        variables = {**os.environ, **parameters["variables"]}
+        return _run(attempt, module_command("leap_cli", *parameters["arguments"]), child_environment(variables))
     about = table.get(parameters["about"])
     if about is None:
         raise LeapJobError(f"the job {parameters['about']} was removed before this could tell of it")
@@ -62,7 +66,8 @@ def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,
+            start_new_session=OF_A_SESSION,
+            creationflags=CREATION_FLAGS,
         )
     except OSError as error:
         raise LeapJobError(f"the command cannot be started: {error}") from None

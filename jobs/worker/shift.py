@@ -38,6 +38,7 @@ from ..table.job import (
 from ..table.schedules import fire
 from ..table.table import Table
 from .attempt import Attempt, Attempts
+from .folders import Folders
 from .model_processes import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
 from .work_table import Carrier
@@ -247,6 +248,7 @@ class Shift:
         self._processes = Processes(owner, configuration.directories.data, carry)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._slots = Slots(configuration.concurrency, self._claim, self._work, self._repeat)
+        self._folders = None if self._shared else Folders(self._table)
         self._queues: Queues | None = None
         if configuration.has_queue:
             self._queues = Queues(
@@ -338,6 +340,8 @@ class Shift:
                 self._fetching.begin(self._table.lacking(self._claimant))
         if not self._slots.is_idle or rarely:
             self._look_for_unseen_ends()
+        if self._folders is not None and self._folders.look():
+            self._slots.wake(COMMAND)
         return self._look_for_work() or not self._slots.is_idle or bool(self._fetching and self._fetching.is_busy)
 
     def drain(self) -> None:

@@ -207,7 +207,7 @@ class _EveryJob:
         from jobs.table.job import State
 
         listed = self._jobs.list(states=[State.QUEUED, State.RUNNING])
-        unfinished = {job.id: job for job in listed if job.kind != "schedule"}  # those have no end
+        unfinished = {job.id: job for job in listed if job.kind not in ("schedule", "folder")}  # those have no end
         for id in self._unfinished - unfinished.keys():
             job = outcome_of(partial(self._jobs.get, id))
             if not isinstance(job, LeapError):  # else it was removed

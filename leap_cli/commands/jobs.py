@@ -25,7 +25,7 @@ from ..display.jobs import (
     table_row,
 )
 from ..exit_codes import ExitCode
-from ..framework.click_classes import format_flag, leap_command, leap_group
+from ..framework.click_classes import FileName, format_flag, leap_command, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, option
 from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, page_opener, removal_flags
@@ -191,7 +191,7 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     late: list[Job] = []
     with open_jobs(env) as jobs:
         unfinished = jobs.list(states=[state_named("queued"), state_named("running")])
-        job_ids = ids or [job.id for job in unfinished if job.kind != "schedule"]
+        job_ids = ids or [job.id for job in unfinished if job.kind not in ("schedule", "folder")]
         try:
             for id in job_ids:
                 ended.append(_wait_with_progress(jobs, id, deadline, output))
@@ -278,7 +278,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "quantize", "command", "schedule")
+KINDS = ("download", "generate", "batch", "quantize", "command", "schedule", "folder")
 
 
 @leap_group("jobs")
@@ -375,6 +375,38 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
             for event in jobs.events(id, attempt):
                 printer.show(event)
     printer.end()
+
+
+@command.command(
+    short_help="Run a command for each new file of a folder.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("directory", metavar="DIR", type=FileName())
+@click.argument("arguments", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@option(
+    "--files", "patterns", multiple=True, metavar="PATTERN", help="Take only files whose path fits, such as '*.pdf'."
+)
+@format_flag
+@click.pass_obj
+def folder(
+    env: Environment,
+    /,
+    directory: str,
+    arguments: tuple[str, ...],
+    patterns: tuple[str, ...],
+    format: str,
+) -> None:
+    """Run a command of leap for each file that comes into DIR, and for those that are there.
+
+    {} is the file's path, {name} its name and {stem} its name without the ending. A file is taken once by name and
+    content, when it has stopped growing. The job's id is printed; leap jobs logs tells what was taken, and leap jobs
+    cancel ends it.
+    """
+    from ..command_table import COMMANDS
+
+    if arguments[0] not in COMMANDS:
+        raise click.UsageError(f"{arguments[0]!r} is no command of leap")
+    with open_jobs(env) as jobs:
+        print_id(Output(env, format), jobs.watch_folder(Path(directory), arguments, patterns=patterns, cwd=env.cwd))
 
 
 @command.command(short_help="List jobs that come again and again.")
