@@ -342,6 +342,8 @@ class Shift:
             self._look_for_unseen_ends()
         if self._folders is not None and self._folders.look():
             self._slots.wake(COMMAND)
+        if self._shared:  # here and not at every look, for each statement is a way to the server
+            self._begin_what_is_due()
         return self._look_for_work() or not self._slots.is_idle or bool(self._fetching and self._fetching.is_busy)
 
     def drain(self) -> None:
@@ -359,8 +361,8 @@ class Shift:
         if version is not None and version == self._version and now < self._next_due and self._slots.is_idle:
             return self._has_work
         self._version = version
-        self._table.release()
-        fire(self._table)
+        if not self._shared:
+            self._begin_what_is_due()
         kinds, seconds = self._table.waiting(self._claimant)
         self._wake(kinds)
         self._has_work = bool(kinds) or (seconds is not None if self._shared else self._table.unfinished() > 0)
@@ -445,9 +447,12 @@ class Shift:
 
     def _work(self, job: Job) -> None:
         self._do(job)
-        self._version = None  # the next sweep looks what comes after it; on a server it may be seconds away
-        if self._shared and self._table.release():
-            self._wake(self._table.waiting(self._claimant)[0])
+        self._version = None  # what this process writes changes no version, and something may come after the job
+
+    def _begin_what_is_due(self) -> None:
+        """Queue what schedules want, and what comes after jobs that have ended."""
+        self._table.release()
+        fire(self._table)
 
     def _do(self, job: Job) -> None:
         if job.kind in (GENERATE, BATCH, SHARD):
