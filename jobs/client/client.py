@@ -114,6 +114,7 @@ class JobsClient(JobWatcher):
 
     def generate(self, prompt: str | Sequence[ChatMessage], *, policy: Policy | None = None, **request: Any) -> str:
         """Answer a prompt, or a conversation, in the background; the job's id. ``request``: fields of AnswerRequest."""
+        request.setdefault("model_may_come", _comes_after(policy))
         return self.submit([self._with(self.generation(prompt, **request), policy)])[0]
 
     def generation(self, prompt: str | Sequence[ChatMessage], **request: Any) -> NewJob:
@@ -162,6 +163,7 @@ class JobsClient(JobWatcher):
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
         ``request``: fields of BatchRequest."""
+        request.setdefault("model_may_come", _comes_after(policy))
         asked = BatchRequest(settings, **request)
         if self.configuration.is_shared:
             return self._shared_batch(asked, policy)
@@ -377,6 +379,10 @@ class JobsClient(JobWatcher):
             if queues is not None:
                 queues.send(messages)
             self.ensure_worker()
+
+
+def _comes_after(policy: Policy | None) -> bool:
+    return policy is not None and bool(policy.after or policy.after_any)
 
 
 def _ended_before(older_than: float) -> float:

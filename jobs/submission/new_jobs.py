@@ -55,6 +55,8 @@ class AnswerRequest:
     host: bool = True
     cwd: Path = field(default_factory=Path.cwd)
     speech: Path | None = None
+    model_may_come: bool = False
+    """Whether the model need not be here yet, because the job comes after another one."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class BatchRequest:
     cwd: Path = field(default_factory=Path.cwd)
     max_workers: int | None = None
     label: str | None = None
+    model_may_come: bool = False
+    """Whether the model need not be here yet, because the job comes after another one."""
 
     @property
     def source_name(self) -> str:
@@ -256,7 +260,9 @@ def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Sub
     """How the model of an answer is found and loaded."""
     from leap_core.models.resolving import Registry
 
-    Registry(submitter.variables, request.cwd).find(request.model)
+    registry = Registry(submitter.variables, request.cwd)
+    may_come = isinstance(request, AnswerRequest) and request.model_may_come
+    (registry.can_answer if may_come else registry.find)(request.model)
     slots = submitter.configuration.concurrency[GENERATE]
     loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
     settings = {"slots": slots, **_engine_of(submitter), **loading}
@@ -331,7 +337,13 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
         files["kept"] = _keep(_rows_of(settings.source) if rows is None else rows, inputs, suffix or ".jsonl")
         settings = replace(settings, source=files["kept"])
     try:
-        with check_batch(settings, default_model=request.default_model, variables=variables, cwd=cwd) as checked:
+        with check_batch(
+            settings,
+            default_model=request.default_model,
+            variables=variables,
+            cwd=cwd,
+            model_may_come=request.model_may_come,
+        ) as checked:
             model, digest, embeds = checked.model, checked.input_digest, checked.embeds
     except BaseException:
         for file in files.values():

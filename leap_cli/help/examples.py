@@ -188,7 +188,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs retry": ('leap jobs retry "$(leap jobs list --state cancelled --limit 1 --format quiet)"',),
     "jobs output": ('leap jobs output "$(leap jobs list --limit 1 --format quiet)"',),
     "jobs workers": ("leap jobs workers",),
-    "jobs folder": ("leap jobs folder scans --files '*.txt' -- summarize -o 'done/{stem}.md' '{}'",),
+    "jobs folder": ("leap jobs folder . --files '*.txt' -- summarize -o '{stem}.md' '{}'",),
     "jobs schedules": ("leap jobs schedules",),
     "jobs stats": ("leap jobs stats --format json",),
     "jobs worker": ("leap jobs worker --status",),

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO
 
 from ..conversation.options import ModelLoadingOptions
-from ..errors import LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ..errors import (
+    LeapModelNotDownloadedError,
+    LeapModelNotFoundError,
+    LeapOptionsError,
+    LeapSerializationError,
+)
 from ..system.dataclass import dataclass
 from .answering import Pace
 from .escalation import When
@@ -96,8 +102,10 @@ def check_batch(
     default_model: str | None,
     variables: Mapping[str, str],
     cwd: Path,
+    model_may_come: bool = False,
 ) -> CheckedBatch:
-    """Check places, lines and model. ``stdin`` is read when the source is "-".
+    """Check places, lines and model. ``stdin`` is read when the source is "-". ``model_may_come``: one that can be
+    fetched need not be here yet; then the fingerprint is empty.
 
     Raises LeapSerializationError that names the lines which cannot be used (unless they are to be skipped), and
     LeapModelNotFoundError when there is no such model.
@@ -130,7 +138,9 @@ def check_batch(
         default_model = None if embeds else default_model  # that one writes
         named = settings.model or default_model or _named_by(checked.models)
         model = named or (BUILTIN_EMBED if embeds else BUILTIN)
-        fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
+        fingerprint = ""
+        with suppress(LeapModelNotDownloadedError) if model_may_come else nullcontext():
+            fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
         if settings.escalate_to is not None and (embeds or settings.on is not None):
             what = "vectors" if embeds else f"a batch on {settings.on}"
             raise LeapOptionsError("escalate_to", f"{what} cannot go on with a second model")

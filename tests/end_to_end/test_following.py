@@ -267,3 +267,17 @@ def test_a_batch_again_and_again_reads_its_file_anew_and_writes_a_file_each_time
 def test_times_that_are_none(program, every):
     done = program("generate", "-m", "builtin", "--every", every, QUESTION)
     assert done.returncode == 2 and "--every" in done.stderr and listed(program) == []
+
+
+@pytest.mark.slow
+def test_the_model_of_what_comes_after_a_download_need_not_be_here(program, tmp_path):
+    """What it is checked for when it begins."""
+    (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
+    first = program("generate", "-m", "builtin", "--at", "+2s", QUESTION).stdout.strip()
+    for command in (["generate", QUESTION], ["batch", "in.jsonl", "-o", "out.jsonl"]):
+        assert program(*command, "-m", "LFM2.5-350M", "--background").returncode == 3
+        assert program(*command, "-m", "Not-Here", "--after", first).returncode == 2
+        done = program(*command, "-m", "LFM2.5-350M", "--after", first, "--job-retries", "0")
+        assert done.returncode == 0, done.stderr
+        id = done.stdout.strip()
+        assert program("jobs", "wait", id).returncode == 3
