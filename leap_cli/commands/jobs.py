@@ -377,9 +377,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
     printer.end()
 
 
-@command.command(
-    short_help="Run a command for each new file of a folder.", context_settings={"ignore_unknown_options": True}
-)
+@command.command(short_help="Run a command for each new file of a folder.")
 @click.argument("directory", metavar="DIR", type=FileName())
 @click.argument("arguments", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @option(
