@@ -161,6 +161,7 @@ TOPICS = {
     "endpoints": "models elsewhere: OpenAI's protocol, keys, privacy",
     "clusters": "Slurm, Kubernetes: batches beyond one machine",
     "jobs": "Work in the background",
+    "standing-work": "Work that begins by itself, and tells when it is done",
     "search": "Finding and asking in one's own files; vectors",
     "models": "Names, downloads, imports, checks",
     "fine-tuning": "Your own models: training data, converted, quantized, measured",
@@ -202,6 +203,8 @@ TOPIC_OF = {
     "models cache": "one-shot",
     "sessions log": "log",
     "doctor": "command-line",
+    "jobs schedules": "standing-work",
+    "jobs folder": "standing-work",
     "setup": "first-hour",
 }
 """The guide of a command whose name is no guide's."""
