@@ -60,7 +60,8 @@ class JobsConfiguration:
     ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
     without a sign of life. ``fetch_models``: the worker fetches models that jobs on a server need.
     ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they. ``name``: of the
-    worker, where several run in one data directory. ``webhook_secret``: signs messages about jobs."""
+    worker, where several run in one data directory. ``webhook``: where messages about jobs go; ``webhook_secret`` signs
+    them."""
 
     directories: Directories
     queue_url: str | None = None
@@ -71,6 +72,7 @@ class JobsConfiguration:
     name: str = DEFAULT_NAME
     fetch_models: bool = False
     keep_output_days: float = DEFAULTS.keep_output_days
+    webhook: str | None = None
     webhook_secret: str | None = None
 
     @staticmethod
@@ -98,6 +100,7 @@ class JobsConfiguration:
             name=name,
             fetch_models=settings.fetch_models,
             keep_output_days=settings.keep_output_days,
+            webhook=settings.webhook,
             webhook_secret=settings.webhook_secret,
         )
 

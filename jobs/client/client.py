@@ -195,7 +195,10 @@ class JobsClient(JobWatcher):
     def _with(self, job: NewJob, policy: Policy | None) -> NewJob:
         """The job as the policy wants it. Raises LeapJobError for jobs to come after that are not there, and for what
         cannot follow a job on a server."""
-        policy = policy or Policy()
+        policy, usual = policy or Policy(), None
+        if self.configuration.webhook is not None and not self.configuration.is_shared:
+            usual = Following(webhook=self.configuration.webhook)
+        then = policy.then or usual
         made = replace(
             job,
             priority=policy.priority,
@@ -203,7 +206,7 @@ class JobsClient(JobWatcher):
             run_after=time.time() + policy.delay if policy.delay > 0 else 0.0,
             after=tuple(self.table.find(id).id for id in policy.after),
             after_any=tuple(self.table.find(id).id for id in policy.after_any),
-            followers=() if policy.then is None else followers(policy.then, self._submitter),
+            followers=() if then is None else followers(then, self._submitter),
         )
         if policy.every is None:
             return made

@@ -107,6 +107,12 @@ SETTINGS = (
     Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
     Setting("jobs.quantize", int, "Quantizations in the background at once.", 1, low=1, high=64),
     Setting("jobs.command", int, "Commands and messages after jobs at once.", 4, low=1, high=64),
+    Setting(
+        "jobs.webhook",
+        str,
+        "Where a message goes when a job has ended, those of `leap serve` too, unless --webhook names another place.",
+        schemes=("http://", "https://"),
+    ),
     Setting("jobs.webhook_secret", str, "What the messages of --webhook are signed with, such as whsec_…"),
     Setting("jobs.idle_minutes", float, "How long a worker without work stays.", 5.0, low=0),
     Setting("jobs.lease_seconds", float, "On a server: how long a silent worker keeps a job.", 60.0, low=2, high=3600),
@@ -157,7 +163,7 @@ class JobSettings:
     ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
     server holds without a sign of life. ``fetch_models``: a worker of a server fetches models that jobs need and it
     lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they.
-    ``webhook_secret``: signs messages about jobs."""
+    ``webhook``: where messages about jobs go; ``webhook_secret`` signs them."""
 
     queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
@@ -167,6 +173,7 @@ class JobSettings:
     lease_seconds: float = default_of("jobs.lease_seconds")
     fetch_models: bool = default_of("jobs.fetch_models")
     keep_output_days: float = default_of("jobs.keep_output_days")
+    webhook: str | None = None
     webhook_secret: str | None = None
 
 
@@ -222,7 +229,7 @@ def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
 
 def read_job_settings(path: Path) -> JobSettings:
     """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
-    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days", "webhook_secret")
+    plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days", "webhook", "webhook_secret")
     values = _given(path, "queue_url", "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
     fields = {key.removeprefix("jobs."): value for key, value in values.items()}
     at_once = JobSettings().at_once

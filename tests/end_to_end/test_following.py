@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
 import pytest
 
+from jobs.client import JobsClient
+
 QUESTION = "What is the capital of Italy?"
 
 
@@ -281,3 +283,17 @@ def test_the_model_of_what_comes_after_a_download_need_not_be_here(program, tmp_
         assert done.returncode == 0, done.stderr
         id = done.stdout.strip()
         assert program("jobs", "wait", id).returncode == 3
+
+
+@pytest.mark.slow
+def test_a_usual_address_hears_of_every_job_those_of_the_server_too(program, receiver, leap_home, variables):
+    hook, other = receiver(), receiver()
+    leap_home.mkdir(exist_ok=True)
+    (leap_home / "config.toml").write_text(f'[jobs]\nwebhook = "{hook.url}"\n')
+    plain = program("generate", "-m", "builtin", "--background", QUESTION).stdout.strip()
+    program("generate", "-m", "builtin", "--webhook", other.url, QUESTION)
+    with JobsClient(variables) as jobs:  # as the server's background responses are asked for
+        served = jobs.generate(QUESTION, model="builtin")
+    program("jobs", "wait")
+    assert {json.loads(body)["data"]["id"] for _, body in hook.messages} == {plain, served}
+    assert len(other.messages) == 1
