@@ -66,8 +66,7 @@ class Every:
 
     def next_after(self, moment: float, begun: float = 0.0) -> float:
         """The first time after ``moment`` that a run is due, in seconds since 1970; intervals count from ``begun``,
-        which is the first.
-        Raises ValueError for fields that say no time."""
+        which is the first. Raises ValueError for fields that say no time."""
         if self.seconds is not None:
             return begun + max(0, (moment - begun) // self.seconds + 1) * self.seconds
         zone = self._zone()

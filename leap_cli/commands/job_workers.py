@@ -204,10 +204,10 @@ class _EveryJob:
 
     def look(self) -> list[Job]:
         """How they are now."""
-        from jobs.table.job import State
+        from jobs.table.job import STANDING, State
 
         listed = self._jobs.list(states=[State.QUEUED, State.RUNNING])
-        unfinished = {job.id: job for job in listed if job.kind not in ("schedule", "folder")}  # those have no end
+        unfinished = {job.id: job for job in listed if job.kind not in STANDING}
         for id in self._unfinished - unfinished.keys():
             job = outcome_of(partial(self._jobs.get, id))
             if not isinstance(job, LeapError):  # else it was removed

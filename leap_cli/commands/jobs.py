@@ -185,13 +185,15 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     foreground, such as 3 for a model that is not there or 8 for failed lines of a batch; 130 for a cancelled one; and 9
     when the time is over.
     """
+    from jobs.table.job import STANDING
+
     output = Output(env, format)
     deadline = None if timeout is None else time.monotonic() + timeout
     ended: list[Job] = []
     late: list[Job] = []
     with open_jobs(env) as jobs:
         unfinished = jobs.list(states=[state_named("queued"), state_named("running")])
-        job_ids = ids or [job.id for job in unfinished if job.kind not in ("schedule", "folder")]
+        job_ids = ids or [job.id for job in unfinished if job.kind not in STANDING]
         try:
             for id in job_ids:
                 ended.append(_wait_with_progress(jobs, id, deadline, output))
