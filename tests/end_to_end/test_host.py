@@ -223,6 +223,25 @@ def test_kill_9_of_the_host_between_answers(program, host):
     assert host.has_left_nothing()
 
 
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="connections are seen in /proc")
+def test_a_host_that_dies_while_it_is_asked_for_a_model(program, start, host):
+    """The connection stands, the question is sent, and then the host is gone: as though none had run."""
+    assert program(*LOAD).returncode == 0
+    os.kill(host.pid, signal.SIGSTOP)
+    asking = start("generate", "-m", "builtin", QUESTION)
+    port = host.files.read_state().port
+    assert soon(lambda: is_connected(asking.pid, port))
+    os.kill(host.pid, signal.SIGKILL)
+    answer, errors = asking.communicate(timeout=SOON)
+    assert (asking.returncode, errors) == (0, b"") and b"Paris" in answer
+
+
+def is_connected(pid: int, port: int) -> bool:
+    """Whether a connection to a port of this machine stands, whose accepting side has not been looked at yet."""
+    remote = f":{port:04X} 01"
+    return any(remote in line for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines())
+
+
 def test_sigterm_of_the_host_within_an_answer(program, start, host):
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)

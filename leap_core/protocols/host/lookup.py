@@ -13,7 +13,7 @@ from ...errors import LeapError, LeapUnavailableError
 from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
-from .connection import ModelHost
+from .connection import GONE_SECONDS, ModelHost
 from .runner import HeldModel
 
 if TYPE_CHECKING:
@@ -82,7 +82,12 @@ def _held(
     host = ModelHost.running(variables)
     if host is None:
         raise _NotHeldError("no model host is running", hint=f"`leap load {reference}` starts one")
-    state = _find(host, reference, options, cwd)
+    try:
+        state = _find(host, reference, options, cwd)
+    except LeapUnavailableError as error:
+        if not host.wait_for_end(GONE_SECONDS):
+            raise
+        raise _NotHeldError(error.message, hint=error.hint) from None  # it ended just when it was asked
     if state is None:
         raise _NotHeldError(f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there")
     directories = Directories.from_environment(variables)
