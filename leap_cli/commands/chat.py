@@ -82,7 +82,7 @@ def command(
             recorder.history = loaded
         if target and system is None and recorder.session is None and loaded is None:
             system = CONVERSATION_PROMPT
-        conversation = recorder.conversation(runner, system)
+        conversation = recorder.conversation(tools.folding(runner), system)
         show = _Shown(env, answers, jsonl=beginning.jsonl)
         full = FullContext(env, beginning.on_overflow)
         thinking, pattern = answers.thinking, beginning.pattern
@@ -101,7 +101,9 @@ def command(
                 from ..chat.terminal import WELCOME, note_saved, talk_at_terminal
 
                 output.note(f"{runner.model_id}; {WELCOME}")
-                talk_at_terminal(dialogue, env, output, lambda name: load_model(env, replace(model, name=name)), first)
+                talk_at_terminal(
+                    dialogue, env, output, lambda name: tools.folding(load_model(env, replace(model, name=name))), first
+                )
                 note_saved(dialogue, output, "chat")
             else:
                 answer_lines(dialogue, env, first)

@@ -82,7 +82,7 @@ def command(
         system = prompt.system
         if answer.speech and system is None and recorder.session is None:
             system = CONVERSATION_PROMPT
-        question = OneShot(answer, prompt.raw, runner, recorder, tools, system, message)
+        question = OneShot(answer, prompt.raw, tools.folding(runner), recorder, tools, system, message)
         if prompt.dry_run:
             question.show_prompt(options, place)
             return ExitCode.DONE

@@ -213,8 +213,18 @@ class LeapCommand(click.Command):
     def make_parser(self, ctx: click.Context) -> Any:
         """Short names among the long ones: click looks there first, and makes an error with suggestions of each that
         it does not find, before it looks among the short ones."""
-        parser = super().make_parser(ctx)
+        parser: Any = super().make_parser(ctx)
         parser._long_opt = parser._short_opt | parser._long_opt
+        given = parser._get_value_from_state
+
+        def value_of(name: str, spelled: Any, state: Any) -> Any:
+            """An option that means a number by itself takes one after it, and no other word."""
+            option, rest = spelled.obj, state.rargs
+            if not (option._flag_needs_value and isinstance(option.type, click.IntRange)):
+                return given(name, spelled, state)
+            return given(name, spelled, state) if rest and rest[0].isdecimal() else option.flag_value
+
+        parser._get_value_from_state = value_of
         return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

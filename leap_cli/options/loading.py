@@ -22,6 +22,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Size, option
 from ..framework.output import Output
 from .background import Background
+from .tools import FOLD_TOOLS
 
 if TYPE_CHECKING:
     from leap_core.conversation.options import CacheOptions, ModelLoadingOptions
@@ -151,9 +152,11 @@ _DETAILS = (
         help="Keep at most this much state on disk, such as 500MB; 8GiB by default.",
     ),
 )
+_OF_SERVERS = ("slots", "queue", "fold_tools")
 _SHARES = (
     option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default."),
     option("--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."),
+    FOLD_TOOLS,
 )
 
 
@@ -174,8 +177,8 @@ def _host_loading(arguments: Arguments) -> HostLoading:
 
     note_missing_gpu(arguments.env, arguments["n_gpu_layers"])
     fields = {name: value for name, value in _fields(arguments).items() if value != "auto"}
-    shares = {name: value for name in ("slots", "queue") if (value := arguments[name]) is not None}
-    options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name != "queue"})
+    shares = {name: value for name in _OF_SERVERS if (value := arguments[name]) is not None}
+    options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name == "slots"})
     common = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
     request = {**{name: fields[name] for name in common if name in fields}, **shares}
     if details := options.details():

@@ -19,11 +19,20 @@ from ..framework.output import Output, printable
 
 if TYPE_CHECKING:
     from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+    from leap_core.conversation.runner import ModelRunner
     from leap_core.tools.policy import FunctionPolicy
     from leap_core.tools.sources import ConfiguredTools
 
 MOST_ROUNDS = 1000
-
+FOLD_TOOLS = option(
+    "--fold-tools",
+    type=click.IntRange(1),
+    is_flag=False,
+    flag_value=2000,
+    metavar="[N]",
+    help="Tell the model of tools in a line each where their declarations take more than N tokens (2000), and let it "
+    "find those that it needs.",
+)
 
 _OPTIONS = (
     option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
@@ -51,13 +60,15 @@ _OPTIONS = (
         metavar="N",
         help="Allow this many rounds of calls in one answer; 8 by default. Exit code 7 at the limit.",
     ),
+    FOLD_TOOLS,
 )
 
 
 @dataclass(frozen=True)
 class Tools:
     """What the flags ask for. ``choice`` is the tool_choice of the options, ``allowed`` what runs without asking,
-    ``rounds`` the most rounds of calls in one answer where that was given."""
+    ``rounds`` the most rounds of calls in one answer where that was given, ``fold`` the tokens of declarations above
+    which they are folded."""
 
     functions: Sequence[LeapFunction] = ()
     policy: FunctionPolicy | None = None
@@ -65,6 +76,15 @@ class Tools:
     choice: str | None = None
     show_calls: bool = False
     rounds: int | None = None
+    fold: int | None = None
+
+    def folding(self, runner: ModelRunner) -> ModelRunner:
+        """The runner, with the tools folded where that is wanted."""
+        if self.fold is None:
+            return runner
+        from leap_core.tools.folding import FoldingRunner
+
+        return FoldingRunner(runner, self.fold)
 
 
 def _build(arguments: Arguments) -> Tools:
@@ -86,7 +106,7 @@ def _build(arguments: Arguments) -> Tools:
         functions = choose([function.name for function in from_files], from_files)
     choose(allowed, functions)
     policy = replace(_policy(env, functions, rounds).allowing(allowed), ask=asker(env))
-    return Tools(functions, policy, allowed, choice, arguments["show_calls"], rounds)
+    return Tools(functions, policy, allowed, choice, arguments["show_calls"], rounds, arguments["fold_tools"])
 
 
 TOOLS = OptionGroup("tools", "Tools", _OPTIONS, _build)

@@ -218,6 +218,8 @@ class Complete(MessageResponse):
     """How likely the prompt's tokens after its first were, where that was asked for."""
     stop_string: str | None = None
     """The stop string that ended the text; None where the answer ended in another way."""
+    searches: tuple[FunctionResult, ...] = ()
+    """What the model looked for among tools that its prompt did not declare, and the names that it got."""
 
     @property
     def is_lost(self) -> bool:
@@ -252,6 +254,8 @@ class Complete(MessageResponse):
             value["prompt_logprobs"] = {"content": [each.to_json() for each in self.prompt_logprobs]}
         if self.stop_string is not None:
             value["stop_string"] = self.stop_string
+        if self.searches:
+            value["searches"] = [each.to_json() for each in self.searches]
         return value
 
 
@@ -298,7 +302,7 @@ def _read_calls(value: JsonObject, path: str) -> MessageResponse:
     return FunctionCalls(tuple(LeapFunctionCall.from_json(call, f"{where}[{n}]") for n, call in enumerate(calls)))
 
 
-def _read_result(value: JsonObject, path: str) -> MessageResponse:
+def _read_result(value: JsonObject, path: str) -> FunctionResult:
     name = text_at(value.get("name"), f"{path}.name")
     error, arguments = value.get("error"), object_at(value.get("arguments"), f"{path}.arguments")
     return FunctionResult(
@@ -343,6 +347,7 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
         _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
         _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
         None if value.get("stop_string") is None else text_at(value["stop_string"], f"{path}.stop_string"),
+        tuple(_read_result(object_at(each, path), path) for each in list_at(value.get("searches", []), path)),
     )
 
 

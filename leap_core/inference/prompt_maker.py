@@ -105,7 +105,7 @@ class PromptMaker:
             messages = self._media.readable(messages)
         pieces = self._template.render(
             self._with_schema(messages, options),
-            functions,
+            [function for function in functions if not function.deferred],
             parser=parser,
             enable_thinking=options.enable_thinking,
         )

@@ -7,10 +7,18 @@ import re
 import secrets
 from collections.abc import Iterator
 
+from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
 from ..conversation.options import GenerationOptions
-from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
+from ..conversation.responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    FunctionResult,
+    MessageResponse,
+    ReasoningChunk,
+)
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
@@ -32,7 +40,17 @@ def read_messages(
     """
     chat, notes = chat_body(body, counts=counts, unknown=unknown)
     request = read_chat(chat, unknown=unknown, urls=urls)
-    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+    tools = body.get("tools") if isinstance(body, dict) else None
+    search = next((str(tool["name"]) for tool in tools or () if _searches(tool)), None)
+    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes), "search": search})
+
+
+SEARCH = re.compile(r"tool_search_tool_(regex|bm25)_\d{8}")
+"""Tools with which the server finds tools that have ``defer_loading``."""
+
+
+def _searches(tool: object) -> bool:
+    return isinstance(tool, dict) and SEARCH.fullmatch(str(tool.get("type"))) is not None and "name" in tool
 
 
 BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
@@ -58,7 +76,10 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
     stop = fields.take("stop_sequences")
     if stop:
         chat["stop"] = stop
-    tools, notes = functions_among(fields.take("tools"), "custom", _declared, usual="custom")
+    listed = fields.take("tools")
+    if isinstance(listed, list):
+        listed = [tool for tool in listed if not _searches(tool)]
+    tools, notes = functions_among(listed, "custom", _declared, usual="custom")
     if tools:
         chat["tools"] = tools
     choice = fields.object("tool_choice")
@@ -112,6 +133,17 @@ def _messages(message: JsonObject, path: str) -> list[JsonObject]:
             reasoning += text_at(block.get("thinking"), f"{where}.thinking")
         elif kind == "tool_use":
             calls.append(_call(block, where))
+        elif kind == "server_tool_use":
+            query = next((str(text) for text in object_at(block.get("input"), f"{where}.input").values()), "")
+            searching = _call({**block, "name": FIND, "input": {"query": query}}, where)
+            results.append(
+                {"role": "assistant", "content": _joined(parts) if parts else None, "tool_calls": [searching]}
+            )
+            parts = []
+        elif kind == "tool_search_tool_result":
+            found = object_at(block.get("content"), f"{where}.content")
+            names = _referred(found.get("tool_references") or [], f"{where}.content.tool_references")
+            results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": references(names)})
         elif kind == "tool_result":
             results.append(_result(block, where))
         elif kind == "document":
@@ -154,6 +186,8 @@ def _result(block: JsonObject, path: str) -> JsonObject:
     content = block.get("content") or ""
     if isinstance(content, str):
         parts.append({"type": "text", "text": content})
+    elif all(isinstance(each, dict) and each.get("type") == "tool_reference" for each in list_at(content, path)):
+        parts = [{"type": "text", "text": references(_referred(content, f"{path}.content"))}]
     else:
         for n, each in enumerate(list_at(content, f"{path}.content")):
             where = f"{path}.content[{n}]"
@@ -166,6 +200,12 @@ def _result(block: JsonObject, path: str) -> JsonObject:
                 parts.append({"type": "text", "text": ("\n" if n else "") + _texts([each], f"{path}.content")})
     id = text_at(block.get("tool_use_id"), f"{path}.tool_use_id")
     return {"role": "tool", "tool_call_id": id, "content": _joined(parts)}
+
+
+def _referred(value: object, path: str) -> list[str]:
+    """The names in a list of ``tool_reference`` blocks."""
+    blocks = [object_at(each, f"{path}[{n}]") for n, each in enumerate(list_at(value, path))]
+    return [text_at(each.get("tool_name"), f"{path}[{n}].tool_name") for n, each in enumerate(blocks)]
 
 
 def _document(block: JsonObject, path: str) -> list[JsonObject]:
@@ -208,7 +248,8 @@ def _texts(value: object, path: str) -> str:
 def _declared(tool: JsonObject) -> JsonObject:
     """A function as chat requests declare it."""
     described = {"description": tool["description"]} if tool.get("description") else {}
-    return {"name": tool.get("name"), "parameters": tool.get("input_schema"), **described}
+    deferred = {"defer_loading": True} if tool.get("defer_loading") is True else {}
+    return {"name": tool.get("name"), "parameters": tool.get("input_schema"), **described, **deferred}
 
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -263,6 +304,7 @@ class MessagesReply:
         self._blocks = 0
         self._open = ""
         self._called = 0
+        self._searched = 0
 
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
@@ -271,6 +313,8 @@ class MessagesReply:
         blocks: list[JsonObject] = []
         if message.reasoning_content:
             blocks.append({"type": "thinking", "thinking": message.reasoning_content, "signature": ""})
+        for result in complete.searches if self._request.search else ():
+            blocks += self._search_blocks(result)
         if message.text or not message.function_calls:
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
@@ -302,11 +346,31 @@ class MessagesReply:
                 yield from self._switch("tool_use", {**block, "input": {}})
                 yield self._delta({"type": "input_json_delta", "partial_json": arguments})
                 yield from self._close()
+        elif isinstance(response, FunctionResult) and self._request.search:
+            for block in self._search_blocks(response):
+                yield from self._close()
+                yield from self._switch(block["type"], {**block, **({"input": {}} if "input" in block else {})})
+                if "input" in block:
+                    yield self._delta({"type": "input_json_delta", "partial_json": json.dumps(block["input"])})
+                yield from self._close()
         elif isinstance(response, Complete):
             yield from self._close()
             extras = leap_fields(response, self._request.notes)
             yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
             yield _event("message_stop")
+
+    def _search_blocks(self, result: FunctionResult) -> list[JsonObject]:
+        """A search for tools, and what it found."""
+        self._searched += 1
+        id = f"srvtoolu_{self.id.removeprefix('msg_')}{self._searched:02}"
+        name = str(self._request.search)
+        asked = {"pattern" if name.endswith("regex") else "query": result.call.arguments.get("query", "")}
+        found = [{"type": "tool_reference", "tool_name": name} for name in referred(result.text) or ()]
+        content = {"type": "tool_search_tool_search_result", "tool_references": found}
+        return [
+            {"type": "server_tool_use", "id": id, "name": name, "input": asked},
+            {"type": "tool_search_tool_result", "tool_use_id": id, "content": content},
+        ]
 
     def end(self) -> bytes:
         """What a stream closes with."""

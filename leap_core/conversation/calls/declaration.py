@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
@@ -106,7 +107,8 @@ class LeapFunction:
 
     ``schema``: the JSON schema of the arguments as it was declared elsewhere; then it is what the model gets and
     what calls are held to, and ``parameters`` are read off it. ``call`` is what runs it (a callable that takes the
-    arguments by name, or a Program), if leap is to run it; it takes no part in comparison.
+    arguments by name, or a Program), if leap is to run it; it takes no part in comparison. ``deferred``: the prompt
+    does not declare it from the start. ``grammar``: what its one argument, ``input``, has to follow, in Lark's form.
     Raises LeapSerializationError for an impossible name.
     """
 
@@ -115,6 +117,8 @@ class LeapFunction:
     parameters: Sequence[LeapFunctionParameter] = ()
     schema: Mapping[str, Any] | None = None
     call: Callable[..., Any] | Program | Service | None = field(default=None, compare=False, repr=False)
+    deferred: bool = False
+    grammar: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -182,6 +186,27 @@ class LeapFunction:
             if error.path.startswith(path):
                 raise
             raise LeapSerializationError(error.message, path=path, hint=error.hint) from None
+
+
+FIND = "find_tools"
+"""The function with which a model finds deferred ones."""
+DECLARED = "tool_references"
+
+
+def references(names: Iterable[str]) -> str:
+    """The result of a search for functions as histories hold it: their names; the prompt has their declarations."""
+    return json.dumps({DECLARED: list(names)}, ensure_ascii=False)
+
+
+def referred(text: str) -> list[str] | None:
+    """The names in what ``references`` wrote; None for another text."""
+    if not text.startswith(f'{{"{DECLARED}"'):
+        return None
+    try:
+        names = json.loads(text)[DECLARED]
+    except ValueError:
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None
 
 
 def declare(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:

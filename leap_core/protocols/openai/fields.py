@@ -6,12 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from ...conversation.calls import LeapFunction
 from ...errors import LeapSerializationError
-from ...schemas.json_values import JsonObject, kind_of, list_at, object_at
+from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
 
 
 class Unknown(Enum):
@@ -229,12 +230,42 @@ def functions_of(tools: object) -> list[LeapFunction]:
         return []
     if not isinstance(tools, list):
         raise LeapSerializationError("expected a list", path="tools")
-    functions = [LeapFunction.from_openai(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+    functions = [_function(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
     names = [function.name for function in functions]
     for name in names:
         if names.count(name) > 1:
             raise LeapSerializationError(f"the function {name!r} is declared twice", path="tools")
     return functions
+
+
+def _function(tool: object, path: str) -> LeapFunction:
+    """A function, with ``defer_loading`` beside it or in it, and the ``grammar`` of its text (see ``lark_of``)."""
+    function = LeapFunction.from_openai(tool, path)
+    assert isinstance(tool, dict)
+    inner = tool.get("function", tool)
+    deferred = True in (tool.get("defer_loading"), inner.get("defer_loading"))
+    if not deferred and "grammar" not in inner:
+        return function
+    return replace(function, deferred=deferred, grammar=lark_of(inner.get("grammar"), f"{path}.format"))
+
+
+def lark_of(form: object, path: str) -> str | None:
+    """The grammar of a custom tool's text, in Lark's notation; None for any text. Raises LeapSerializationError."""
+    if not isinstance(form, dict) or form.get("type", "text") == "text":
+        return None
+    form = object_at(form.get("grammar", form), path)  # chat completions have it one level deeper than Responses
+    syntax, definition = form.get("syntax"), text_at(form.get("definition"), f"{path}.definition")
+    if syntax not in ("lark", "regex"):
+        raise LeapSerializationError(f"{syntax!r} is not one of lark, regex", path=f"{path}.syntax")
+    from llguidance import LLMatcher
+
+    lark = definition if syntax == "lark" else f"start: TEXT\nTEXT: /{definition.replace('/', chr(92) + '/')}/"
+    problem = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(lark))
+    if problem:
+        raise LeapSerializationError(
+            f"the grammar cannot be used: {problem.splitlines()[0]}", path=f"{path}.definition"
+        )
+    return lark
 
 
 def schema_text(schema: object, path: str) -> str:

@@ -82,6 +82,8 @@ class GenerationRequest:
     keep_alive: float | None = None
     """Seconds without use after which the model may go; 0 never."""
     audio: AudioAnswer | None = None
+    search: str | None = None
+    """The protocol's own tool that finds tools, where the client has put some off and wants to see the searches."""
 
 
 def read_chat(

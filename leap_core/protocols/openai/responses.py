@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from ...conversation.calls.declaration import FIND, references
 from ...conversation.media.fetching import UrlAccess
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
@@ -29,15 +32,18 @@ HARMLESS = (
     "safety_identifier",
     "prompt_cache_key",
     "prompt_cache_retention",
-    "include",
+    "client_metadata",
     "truncation",
     "max_tool_calls",
     "stream_options",
     "context_management",
 )
-CUSTOM, LOCAL_SHELL = "custom", "local_shell"
-"""Tools that take a text, and the shell of the client's machine."""
+CUSTOM, LOCAL_SHELL, NAMESPACE, TOOL_SEARCH = "custom", "local_shell", "namespace", "tool_search"
+"""Tools that take a text, the shell of the client's machine, tools under a common name, and the search for tools."""
+ENCRYPTED = "reasoning.encrypted_content"
+"""What a client includes that keeps the conversation itself. leap hides nothing in it: it is the text in base64."""
 INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 COMMAND = {
     "type": "object",
     "properties": {"command": {"type": "array", "items": {"type": "string"}}},
@@ -55,7 +61,8 @@ TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_te
 class ResponsesRequest:
     """``chat`` is what is asked of the model. ``own`` are the chat messages of this request alone, without those of
     ``previous`` and the instructions; ``keep``: true, false, or None where the request does not say. ``echo``: fields
-    that the response repeats. ``background``: it is answered also when the client leaves."""
+    that the response repeats. ``background``: it is answered also when the client leaves. ``include``: what the client
+    wants beside the usual."""
 
     chat: GenerationRequest
     own: list[JsonObject]
@@ -63,6 +70,7 @@ class ResponsesRequest:
     keep: bool | None
     echo: JsonObject
     background: bool = False
+    include: tuple[str, ...] = ()
 
 
 def previous_of(body: object) -> str | None:
@@ -98,13 +106,20 @@ def read_responses(
     fields.take("conversation")
     previous, keep = fields.text("previous_response_id"), fields.take("store")
     instructions = fields.text("instructions")
-    own = messages_of(fields.take("input"))
+    given = fields.take("input")
+    include = tuple(map(str, list_at(fields.take("include") or [], "include")))
+    own = messages_of(given)
     opening = [] if instructions is None else [{"role": "system", "content": instructions}]
     chat["messages"] = [*opening, *history, *own]
     most = fields.take("max_output_tokens")
     if most is not None:
         chat["max_tokens"] = most
-    tools, left_out = functions_among(_as_functions(fields.take("tools")), "function", _declared)
+    listed = fields.take("tools")
+    listed = [] if listed is None else list_at(listed, "tools")
+    search = next((tool for tool in listed if isinstance(tool, dict) and tool.get("type") == TOOL_SEARCH), None)
+    served = search is not None and search.get("execution", "server") == "server"
+    listed = [tool for tool in listed if not (served and tool is search)] + _found_elsewhere(given, listed)
+    tools, left_out = functions_among(as_functions(listed), "function", _declared)
     if tools:
         chat["tools"] = tools
     choice = fields.take("tool_choice")
@@ -125,7 +140,8 @@ def read_responses(
         raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning.effort")
     notes = (*fields.finish(unknown), *left_out)
     request = read_chat(chat, unknown=unknown, urls=urls)
-    request = GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes)})
+    more = {"notes": (*notes, *request.notes), "search": TOOL_SEARCH if served else None}
+    request = GenerationRequest(**{**vars(request), **more})
     echo = {
         "background": background,
         "conversation": None if conversation is None else {"id": conversation},
@@ -143,7 +159,7 @@ def read_responses(
         "top_p": chat.get("top_p"),
         "truncation": "disabled",
     }
-    return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background)
+    return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background, include)
 
 
 def messages_of(value: object) -> list[JsonObject]:
@@ -158,10 +174,10 @@ def messages_of(value: object) -> list[JsonObject]:
         kind = item.get("type", "message")
         if kind == "reasoning":
             parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
-            reasoning += "".join(_text(part, path) for part in parts)
+            reasoning += "".join(_text(part, path) for part in parts) or _decrypted(item.get("encrypted_content"))
             continue
         if kind in CALLS:
-            call = _call({**item, **CALLS[kind](item)}, path)
+            call = _call(plain_call(item), path)
             last = messages[-1] if messages else {}
             if last.get("role") == "assistant" and not reasoning:
                 last.setdefault("tool_calls", []).append(call)
@@ -171,6 +187,9 @@ def messages_of(value: object) -> list[JsonObject]:
             call_id = text_at(item.get("call_id", item.get("id")), f"{path}.call_id")
             output = _output(item.get("output"), f"{path}.output")
             messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+        elif kind == "tool_search_output":
+            tools = [_named(tool, path) for tool in as_functions(list_at(item.get("tools"), f"{path}.tools"))]
+            messages.append({"role": "tool", "tool_call_id": _search_id(item), "content": references(tools)})
         elif kind in ("compaction", "compaction_summary"):
             summary = text_at(item.get("encrypted_content"), f"{path}.encrypted_content")
             messages.append({"role": "user", "content": SUMMARY + summary})
@@ -185,39 +204,90 @@ def messages_of(value: object) -> list[JsonObject]:
     return messages
 
 
-def shell_call(item: JsonObject) -> JsonObject:
-    """A call of the client's shell as that of a function."""
+def _shell_call(item: JsonObject) -> JsonObject:
     action = item.get("action")
     command = action.get("command") if isinstance(action, dict) else None
-    return {
-        "name": LOCAL_SHELL,
-        "arguments": json.dumps({"command": command or []}),
-        "call_id": item.get("call_id", item.get("id")),
-    }
+    call_id = item.get("call_id", item.get("id"))
+    return {"name": LOCAL_SHELL, "arguments": json.dumps({"command": command or []}), "call_id": call_id}
+
+
+def _search_call(item: JsonObject) -> JsonObject:
+    """A search of the server's is a call of leap's own function, one of the client's a call of the client's."""
+    arguments = item.get("arguments") if isinstance(item.get("arguments"), dict) else {}
+    if item.get("execution") == "client":
+        return {"name": TOOL_SEARCH, "arguments": json.dumps(arguments), "call_id": _search_id(item)}
+    query = next((str(value) for value in (arguments or {}).values()), "")
+    return {"name": FIND, "arguments": json.dumps({"query": query}), "call_id": _search_id(item)}
+
+
+def _search_id(item: JsonObject) -> str:
+    return str(item.get("call_id") or "search")
 
 
 CALLS: dict[str, Callable[[JsonObject], JsonObject]] = {
     "function_call": lambda item: {},
     "custom_tool_call": lambda item: {"arguments": json.dumps({"input": item.get("input")})},
-    "local_shell_call": shell_call,
+    "local_shell_call": _shell_call,
+    "tool_search_call": _search_call,
 }
 """Items that are calls, and what a function's call says instead of theirs."""
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
 
-def _as_functions(tools: object) -> object:
-    """The tools with those that take a text, and the client's shell, as the functions that the model gets to see."""
-    if not isinstance(tools, list):
-        return tools
-    functions = []
+def plain_call(item: JsonObject) -> JsonObject:
+    """An item that is a call as that of a function, which a chat message holds."""
+    name = f"{item['namespace']}.{item.get('name')}" if item.get("namespace") else item.get("name")
+    return {**item, "type": "function_call", "name": name, **CALLS[item["type"]](item)}
+
+
+def _found_elsewhere(items: object, declared: list[Any]) -> list[JsonObject]:
+    """The tools that searches of the client's have found, but for those that are declared."""
+    found: list[JsonObject] = []
+    names = {tool.get("name") for tool in as_functions(declared) if isinstance(tool, dict)}
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("type") == "tool_search_output":
+            for tool in as_functions(list_at(item.get("tools") or [], "input.tools")):
+                if isinstance(tool, dict) and tool.get("name") not in names:
+                    names.add(tool.get("name"))
+                    found.append({**tool, "defer_loading": True})
+    return found
+
+
+def as_functions(tools: list[Any]) -> list[Any]:
+    """The tools with those that take a text, the client's shell and search, and those of a namespace (``name.tool``) as
+    the functions that the model gets to see."""
+    functions: list[Any] = []
     for tool in tools:
-        if isinstance(tool, dict) and tool.get("type") == CUSTOM:
-            tool = {"type": "function", "name": tool.get("name"), "description": _described(tool), "parameters": INPUT}
-        elif isinstance(tool, dict) and tool.get("type") == LOCAL_SHELL:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind == CUSTOM:
+            about = {"description": _described(tool), "parameters": INPUT, "grammar": tool.get("format")}
+            deferred = {"defer_loading": True} if tool.get("defer_loading") else {}
+            functions.append({"type": "function", "name": tool.get("name"), **about, **deferred})
+        elif kind == LOCAL_SHELL:
             told = "Run a command on the user's machine: the program and its arguments."
-            tool = {"type": "function", "name": LOCAL_SHELL, "description": told, "parameters": COMMAND}
-        functions.append(tool)
+            functions.append({"type": "function", "name": LOCAL_SHELL, "description": told, "parameters": COMMAND})
+        elif kind == TOOL_SEARCH:
+            told = tool.get("description") or "Find further tools before they are called."
+            parameters = tool.get("parameters") or QUERY
+            functions.append({"type": "function", "name": TOOL_SEARCH, "description": told, "parameters": parameters})
+        elif kind == NAMESPACE:
+            inner = as_functions(list_at(tool.get("tools"), "tools.tools"))
+            functions += [{**each, "name": f"{tool.get('name')}.{each.get('name')}"} for each in inner]
+        else:
+            functions.append(tool)
     return functions
+
+
+def _named(tool: object, path: str) -> str:
+    return text_at(object_at(tool, path).get("name"), f"{path}.name")
+
+
+def _decrypted(value: object) -> str:
+    """Reasoning that went out as ``ENCRYPTED``; nothing of another server's."""
+    try:
+        return base64.b64decode(str(value or ""), validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _described(tool: JsonObject) -> str:
@@ -268,14 +338,18 @@ def _output(value: object, path: str) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
+DECLARATION = ("name", "description", "parameters", "strict", "grammar", "defer_loading")
+
+
 def _declared(tool: JsonObject) -> JsonObject:
     """A function as chat requests declare it."""
-    return {name: tool[name] for name in ("name", "description", "parameters", "strict") if name in tool}
+    return {name: tool[name] for name in DECLARATION if name in tool}
 
 
 def _tool_choice(value: object) -> object:
     if isinstance(value, dict) and "name" in value:
-        return {"type": "function", "function": {"name": value["name"]}}
+        name = f"{value['namespace']}.{value['name']}" if value.get("namespace") else value["name"]
+        return {"type": "function", "function": {"name": name}}
     return value
 
 

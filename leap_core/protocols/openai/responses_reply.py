@@ -5,19 +5,38 @@ Source: openai 3.54.0, types/responses.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
+from ...conversation.calls.declaration import referred
 from ...conversation.messages import LeapFunctionCall
-from ...conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk
+from ...conversation.responses import (
+    Chunk,
+    Complete,
+    FunctionCalls,
+    FunctionResult,
+    MessageResponse,
+    ReasoningChunk,
+)
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
 from .replies import EVENT_STREAM, error_object, finish_reason, leap_fields, status_of, with_one_call
-from .responses import CALLS, CUSTOM, LOCAL_SHELL, ResponsesRequest, shell_call
+from .responses import (
+    CALLS,
+    CUSTOM,
+    ENCRYPTED,
+    LOCAL_SHELL,
+    NAMESPACE,
+    TOOL_SEARCH,
+    ResponsesRequest,
+    as_functions,
+    plain_call,
+)
 
 
 class ResponsesReply:
@@ -44,16 +63,24 @@ class ResponsesReply:
         self._created = created or int(time.time())
         self._ids = 0
         self._sequence = 0
-        tools = request.echo.get("tools") or ()
-        self._kinds = {
-            LOCAL_SHELL if tool.get("type") == LOCAL_SHELL else tool.get("name"): tool.get("type")
-            for tool in tools
-            if isinstance(tool, dict)
-        }
-        """The type of each tool, by its name."""
+        self._kinds: dict[str, str] = {}
+        """The type of each tool, by its name as the model has it."""
+        self._namespaces: dict[str, str] = {}
+        for tool in request.echo.get("tools") or ():
+            self._note_tool(tool if isinstance(tool, dict) else {})
         self._items: list[JsonObject] = []
         self._open: JsonObject | None = None
         self._text = ""
+
+    def _note_tool(self, tool: JsonObject, namespace: str = "") -> None:
+        kind, name = str(tool.get("type")), tool.get("name")
+        if kind == NAMESPACE:
+            for inner in tool.get("tools") or ():
+                self._note_tool(inner, f"{name}.")
+            return
+        self._kinds[kind if kind in (LOCAL_SHELL, TOOL_SEARCH) else f"{namespace}{name}"] = kind
+        if namespace:
+            self._namespaces[f"{namespace}{name}"] = namespace[:-1]
 
     def whole(self, complete: Complete) -> JsonObject:
         """The answer in one piece."""
@@ -63,6 +90,8 @@ class ResponsesReply:
         items = []
         if message.reasoning_content:
             items.append(self._reasoning(message.reasoning_content))
+        for result in complete.searches if self._request.chat.search else ():
+            items += self._search_items(result)
         if message.text or not calls:
             items.append(self._message(message.text))
         items += [self._call(call) for call in calls]
@@ -97,6 +126,11 @@ class ResponsesReply:
                 if self._request.chat.single_call and any(item["type"] in CALLS for item in self._items):
                     break
                 yield from self._call_events(self._with_id(call))
+        elif isinstance(response, FunctionResult) and self._request.chat.search:
+            yield from self._close_item()
+            for item in self._search_items(response):
+                yield from self._open_item(item)
+                yield from self._done(item)
         elif isinstance(response, Complete):
             status = "incomplete" if finish_reason(response) == "length" else "completed"
             yield from self._close_item(status)
@@ -123,8 +157,7 @@ class ResponsesReply:
         body["usage"] = _usage(complete.stats)
         calls = [
             {"id": item["call_id"], "type": "function", "function": {k: item[k] for k in ("name", "arguments")}}
-            for item in map(_plain_call, self._items)
-            if item["type"] == "function_call"
+            for item in (plain_call(each) for each in self._items if each["type"] in CALLS and "call_id" in each)
         ]
         message: JsonObject = {"role": "assistant", "content": complete.full_message.text or None}
         if complete.full_message.reasoning_content:
@@ -187,19 +220,32 @@ class ResponsesReply:
 
     def _reasoning(self, text: str, status: str = "completed") -> JsonObject:
         content = [{"type": "reasoning_text", "text": text}] if status == "completed" else []
-        return {
-            "id": self._new_id("rs"),
-            "type": "reasoning",
-            "summary": [],
-            "content": content,
-            "status": status,
-        }
+        item = {"id": self._new_id("rs"), "type": "reasoning", "summary": [], "content": content, "status": status}
+        return {**item, **self._encrypted(text)}
+
+    def _encrypted(self, text: str) -> JsonObject:
+        if ENCRYPTED not in self._request.include or not text:
+            return {}
+        return {"encrypted_content": base64.b64encode(text.encode()).decode("ascii")}
+
+    def _search_items(self, result: FunctionResult) -> list[JsonObject]:
+        """A search of leap's for tools, and the definitions that it found."""
+        found = set(referred(result.text) or ())
+        tools = [tool for tool in self._request.echo.get("tools") or () if _is_among(tool, found)]
+        about = {"execution": "server", "status": "completed"}
+        arguments = dict(result.call.arguments)
+        return [
+            {"id": self._new_id("tsc"), "type": "tool_search_call", "arguments": arguments, **about},
+            {"id": self._new_id("tso"), "type": "tool_search_output", "tools": tools, **about},
+        ]
 
     def _call(self, call: LeapFunctionCall, status: str = "completed") -> JsonObject:
         written = call.to_json()
         kind = self._kinds.get(call.name)
         if kind == CUSTOM:
             given = {"call_id": written["id"], "name": call.name, "input": str(call.arguments.get("input", ""))}
+            if (namespace := self._namespaces.get(call.name)) is not None:
+                given |= {"namespace": namespace, "name": call.name.removeprefix(f"{namespace}.")}
             return {"id": self._new_id("ctc"), "type": "custom_tool_call", **given, "status": status}
         if kind == LOCAL_SHELL:
             action: JsonObject = {"type": "exec", "command": call.arguments.get("command") or [], "env": {}}
@@ -210,13 +256,13 @@ class ResponsesReply:
                 "action": action,
                 "status": status,
             }
-        return {
-            "id": self._new_id("fc"),
-            "type": "function_call",
-            "call_id": written["id"],
-            **written["function"],
-            "status": status,
-        }
+        if kind == TOOL_SEARCH:
+            about = {"arguments": dict(call.arguments), "execution": "client", "status": status}
+            return {"id": self._new_id("tsc"), "type": "tool_search_call", "call_id": written["id"], **about}
+        item = {"id": self._new_id("fc"), "type": "function_call", "call_id": written["id"], **written["function"]}
+        if (namespace := self._namespaces.get(call.name)) is not None:
+            item |= {"namespace": namespace, "name": call.name.removeprefix(f"{namespace}.")}
+        return {**item, "status": status}
 
     def _call_events(self, call: LeapFunctionCall) -> Iterator[bytes]:
         item = self._call(call, "in_progress")
@@ -226,7 +272,7 @@ class ResponsesReply:
         arguments, item["arguments"] = item["arguments"], ""
         yield from self._open_item(item)
         yield self._item_event("response.function_call_arguments.delta", delta=arguments)
-        yield self._item_event("response.function_call_arguments.done", name=call.name, arguments=arguments)
+        yield self._item_event("response.function_call_arguments.done", name=item["name"], arguments=arguments)
         self._text = arguments
         yield from self._close_item()
 
@@ -239,7 +285,9 @@ class ResponsesReply:
             yield self._item_event("response.custom_tool_call_input.done", input=text)
         else:
             yield from self._open_item(item)
-        item = {**item, "status": "completed"}
+        yield from self._done({**item, "status": "completed"})
+
+    def _done(self, item: JsonObject) -> Iterator[bytes]:
         yield self._event("response.output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)
         self._open = None
@@ -257,13 +305,12 @@ class ResponsesReply:
             yield self._part_event("response.output_text.done", text=text, logprobs=[])
             yield self._part_event("response.content_part.done", part=_output_text(text))
         elif item["type"] == "reasoning":
-            item = {**item, "status": status, "content": [{"type": "reasoning_text", "text": text}]}
+            content = [{"type": "reasoning_text", "text": text}]
+            item = {**item, "status": status, "content": content, **self._encrypted(text)}
             yield self._part_event("response.reasoning_text.done", text=text)
         else:
             item = {**item, "status": status, "arguments": text}
-        yield self._event("response.output_item.done", output_index=len(self._items), item=item)
-        self._items.append(item)
-        self._open = None
+        yield from self._done(item)
 
     def _part_event(self, kind: str, **fields: object) -> bytes:
         return self._item_event(kind, content_index=0, **fields)
@@ -303,13 +350,9 @@ def _texts_of(content: object) -> list[JsonObject]:
     return [_output_text(part["text"]) for part in parts if part.get("type") == "text"]
 
 
-def _plain_call(item: JsonObject) -> JsonObject:
-    """An item of a call as that of a function's call, which a chat message holds."""
-    if item["type"] == "custom_tool_call":
-        return {**item, "type": "function_call", "arguments": json.dumps({"input": item["input"]})}
-    if item["type"] == "local_shell_call":
-        return {**item, "type": "function_call", **shell_call(item)}
-    return item
+def _is_among(tool: JsonObject, names: Collection[str]) -> bool:
+    """Whether a tool, or one of a namespace's, has one of these names."""
+    return any(isinstance(each, dict) and each.get("name") in names for each in as_functions([tool]))
 
 
 def new_response_id() -> str:

@@ -1,0 +1,99 @@
+"""Folded tools: what is shown, what is found, and that prompts grow at their end alone."""
+
+from __future__ import annotations
+
+import json
+
+from leap_core import Complete, FunctionCalls, FunctionResult, GenerationOptions, LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls.declaration import FIND
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.streams import last_of
+from leap_core.testing import ScriptedModelRunner
+from leap_core.tools.folding import FoldedPrompt, FoldingRunner, fold, search, size_of
+
+ABOUT = ("Reads a file.", "Runs a command in a shell.", "Changes a text in a file.", "Sends a letter to somebody.")
+
+
+def tool(name: str, about: str) -> LeapFunction:
+    parameters = {
+        "type": "object",
+        "properties": {"at": {"type": "string", "description": "Where. " * 60}},
+        "required": ["at"],
+    }
+    return LeapFunction.from_openai(
+        {"name": name, "description": f"{about} " + "More of it. " * 100, "parameters": parameters}
+    )
+
+
+TOOLS = [tool(name, about) for name, about in zip(("read", "bash", "edit", "post"), ABOUT, strict=True)]
+ASKED = [ChatMessage("system", "You help."), ChatMessage("user", "Send a letter to Ann.")]
+MOST = 500
+
+
+def call(name: str, **arguments: str) -> FunctionCalls:
+    return FunctionCalls((LeapFunctionCall(name, arguments),))
+
+
+def test_what_fits_stays_as_it_is():
+    assert fold(TOOLS, ASKED, 10**6) == TOOLS
+    prompt = FoldedPrompt.of(ASKED, TOOLS, 10**6)
+    assert (prompt.messages, prompt.functions) == (ASKED, TOOLS)
+
+
+def test_what_the_first_message_asks_for_is_declared_from_the_start():
+    folded = fold(TOOLS, ASKED, MOST)
+    assert [each.name for each in folded if not each.deferred][-1] == "post" and any(each.deferred for each in folded)
+    shown = [each for each in FoldedPrompt.of(ASKED, TOOLS, MOST).functions if not each.deferred]
+    assert size_of(shown) <= MOST < size_of(TOOLS)
+    find = next(each for each in shown if each.name == FIND)
+    assert "bash: Runs a command in a shell." in find.description
+
+
+def test_later_turns_fold_alike():
+    """Whatever is said and called later, what is shown from the start is the same."""
+    first = FoldedPrompt.of(ASKED, TOOLS, MOST)
+    later = [*ASKED, ChatMessage("assistant", "Done."), ChatMessage("user", "Now run the tests in the shell.")]
+    assert FoldedPrompt.of(later, TOOLS, MOST).functions == first.functions
+
+
+def test_names_come_first():
+    assert search(TOOLS, "bash")[0].name == "bash"
+    assert [each.name for each in search(TOOLS, "nothing of the kind")] == []
+
+
+def test_a_call_of_a_folded_tool_is_asked_again_with_its_declaration():
+    runner = ScriptedModelRunner([call("bash", at="?")], [call("bash", at="/tmp")], "Ready.")
+    folding = FoldingRunner(runner, MOST)
+    seen = list(folding.start(ASKED, TOOLS, GenerationOptions()))
+    (result,) = (each for each in seen if isinstance(each, FunctionResult))
+    assert json.loads(result.text) == {"tool_references": ["bash"]}
+    complete = seen[-1]
+    assert isinstance(complete, Complete) and complete.full_message.function_calls[0].arguments == {"at": "/tmp"}
+    assert [each for each in seen if isinstance(each, FunctionCalls)] == [call("bash", at="/tmp")]
+    first, second = runner.requests
+    assert second.messages[: len(first.messages)] == first.messages
+    shown = [each.name for each in first.functions if not each.deferred]
+    assert [each.name for each in second.functions if not each.deferred] == shown
+    answered = [*ASKED, complete.full_message, ChatMessage("tool", "ok", tool_call_id="x")]
+    last_of(folding.start(answered, TOOLS, GenerationOptions()))
+    assert runner.requests[2].messages[: len(second.messages)] == second.messages, "also on the next turn"
+
+
+def test_a_search_that_finds_nothing_and_one_without_end():
+    looks = call(FIND, query="zzz")
+    runner = ScriptedModelRunner(*[[looks]] * 5)
+    complete = last_of(FoldingRunner(runner, MOST).start(ASKED, TOOLS, GenerationOptions()))
+    assert complete.full_message.function_calls is None and "looked for tools more than 4 times" in complete.warnings[0]
+    assert "no tool fits" in runner.requests[1].messages[-1].text
+    assert len(complete.searches) == 4 and complete.stats.completion_tokens == 0
+
+
+def test_texts_of_all_rounds_are_one():
+    runner = ScriptedModelRunner(["I look. ", call(FIND, query="bash")], ["It is there."])
+    folding = FoldingRunner(runner, MOST)
+    assert last_of(folding.start(ASKED, TOOLS, GenerationOptions())).full_message.text == "I look. It is there."
+    assert Complete.from_json(last_of(FoldingRunner(runner_of_two(), MOST).start(ASKED, TOOLS)).to_json()).searches
+
+
+def runner_of_two() -> ScriptedModelRunner:
+    return ScriptedModelRunner([call(FIND, query="bash")], "Yes.")
