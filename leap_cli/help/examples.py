@@ -56,6 +56,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "echo 'It rains.' | leap decide 'Is the weather good?' --format json",
         "leap decide --questions questions.json --format table letter.txt",
     ),
+    "launch": (
+        "leap launch",
+        "leap launch opencode -m LFM2.5-1.2B-Instruct -- run 'What does this project do?'",
+    ),
     "saved recipes list": ("leap saved recipes list",),
     "saved recipes show": ("leap saved recipes show translate > translate.toml",),
     "saved recipes add": ("leap saved recipes add translate.toml",),

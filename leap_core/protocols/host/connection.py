@@ -310,6 +310,11 @@ class ModelHost:
         started = self.state.process_started
         return started is not None and start_time(self.state.pid) == started
 
+    @property
+    def token(self) -> str:
+        """What opens the host to other programs of its user, as an API key."""
+        return self._token
+
     def ask(self, method: str, path: str, value: object = None, *, timeout: float = ASK_SECONDS) -> JsonObject:
         """A request with a short answer."""
         try:

@@ -21,7 +21,7 @@ from ...schemas.json_values import list_at, text_at
 from ..answers import reserved
 from ..http import AsciiJSON, Refused, check_countable, finish, read_json
 from ..measures import Metrics
-from ..models.abilities import abilities_of, kind_of
+from ..models.abilities import abilities_of, header_of, kind_of
 from ..models.loaded_model import LoadedModel, size_of
 from ..models.loaded_models import LoadedModels
 
@@ -96,7 +96,8 @@ class ModelEndpoints:
         name = request.query_params.get("model")
         models = list(self._models) if name is None else [await self._models.described(name)]
         abilities = await asyncio.to_thread(lambda: [_abilities(model) for model in models])
-        return AsciiJSON({"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths})
+        value = {"models": abilities, "endpoints": paths, "jobs": "/leap/jobs" in paths}
+        return AsciiJSON({**value, **(_of_llama_server(abilities[0]) if len(abilities) == 1 else {})})
 
     async def tokenize(self, request: Request) -> Response:
         """``{"content": text, "parse_special": bool}`` as llama.cpp's server has it, or vLLM's ``{"prompt": text,
@@ -190,7 +191,9 @@ def _to_be_loaded(local: LocalModel) -> dict[str, Any]:
 
 
 def _kind(local: LocalModel) -> dict[str, Any]:
-    return {"kind": kind_of(local), "capabilities": abilities_of(local)}
+    header = header_of(local.path)
+    trained = None if header is None else header.context_length
+    return {"kind": kind_of(local), "capabilities": abilities_of(local), "trained_context": trained}
 
 
 def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> dict[str, Any]:
@@ -203,14 +206,26 @@ def _entry(name: str, created: int, loaded: bool, details: dict[str, Any]) -> di
         "created_at": datetime.fromtimestamp(created, timezone.utc).isoformat().replace("+00:00", "Z"),
         "owned_by": "leap",
         "loaded": loaded,
-        **_context(details.get("context_size")),
+        **_context(details.get("context_size"), details.get("trained_context")),
+        **_modalities(details["capabilities"]),
         "leap": details,
     }
 
 
-def _context(size: int | None) -> dict[str, Any]:
-    """The tokens of a context by the names that clients of OpenRouter, vLLM and llama.cpp look for."""
-    return {} if size is None else {"context_length": size, "max_model_len": size, "meta": {"n_ctx": size}}
+def _context(size: int | None, trained: int | None) -> dict[str, Any]:
+    """The tokens of a context by the names that clients of OpenRouter, vLLM and llama.cpp look for: of one that is
+    loaded, else those that the model was trained for."""
+    meta = {name: value for name, value in (("n_ctx", size), ("n_ctx_train", trained)) if value is not None}
+    tokens = size or trained
+    return {"meta": meta} | ({} if tokens is None else {"context_length": tokens, "max_model_len": tokens})
+
+
+def _modalities(abilities: Sequence[str]) -> dict[str, Any]:
+    """What goes in and comes out by OpenRouter's names, and whether the model reasons."""
+    inputs = [{"vision": "image"}.get(name, name) for name in ("vision", "audio") if name in abilities]
+    outputs = ["text", *(["audio"] if "speech" in abilities else [])]
+    able = {"input_modalities": ["text", *inputs], "output_modalities": outputs}
+    return {"architecture": able, "reasoning": "thinking" in abilities}
 
 
 def _of_system_one(entry: dict[str, Any]) -> dict[str, str]:
@@ -219,6 +234,17 @@ def _of_system_one(entry: dict[str, Any]) -> dict[str, str]:
     able = ", ".join(map(str, details.get("capabilities") or ()))
     description = f"{details.get('kind')} model on this machine" + (f": {able}" if able else "")
     return {"name": entry["id"], "description": description, "release_date": entry["created_at"][:10]}
+
+
+def _of_llama_server(about: dict[str, Any]) -> dict[str, Any]:
+    """A model's context and senses where clients of llama.cpp's server look for them."""
+    able = about["capabilities"]
+    return {
+        "model_alias": about["model"],
+        "default_generation_settings": {"n_ctx": about["context_size"] or about["trained_context"]},
+        "modalities": {"vision": "vision" in able, "audio": "audio" in able},
+        "total_slots": about["slots"],
+    }
 
 
 def _abilities(model: LoadedModel) -> dict[str, Any]:
