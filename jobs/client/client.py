@@ -28,6 +28,7 @@ from ..submission.new_jobs import (
     Submitter,
     TranscriptRequest,
     batch_job,
+    command_job,
     discard_input,
     download_job,
     folder_job,
@@ -159,6 +160,11 @@ class JobsClient(JobWatcher):
         """Run leap with these arguments for each file that comes into a directory and fits a pattern; the id of the
         job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last."""
         return self.submit([folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter)])[0]
+
+    def command(self, arguments: Sequence[str], *, label: str, cwd: Path | None = None) -> str:
+        """Run leap with these arguments in the background; the job's id. What it prints is in the job's log. Raises
+        LeapJobError on a server."""
+        return self.submit([command_job(arguments, label, cwd or Path.cwd(), self._submitter)])[0]
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.

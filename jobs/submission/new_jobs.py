@@ -184,6 +184,16 @@ DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
 """A token is never written down, nor a password in an address."""
 
 
+def command_job(arguments: Sequence[str], label: str, cwd: Path, submitter: Submitter) -> NewJob:
+    """A job that runs leap with these arguments. Raises LeapJobError on a server."""
+    if submitter.configuration.is_shared:
+        raise LeapJobError("a job on a server runs no command of this machine")
+    taken = {*COMMAND_VARIABLES, *MODEL_VARIABLES}
+    variables = {name: value for name, value in submitter.variables.items() if name in taken}
+    values: JsonObject = {"label": _label(label), "do": "leap", "arguments": list(arguments)}
+    return NewJob(COMMAND, {**values, "cwd": str(cwd.absolute()), "variables": variables}, retries=0)
+
+
 def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Those of ``names`` that are set, with absolute paths."""
     values = {name: variables[name] for name in names if variables.get(name)}

@@ -39,9 +39,9 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     """Do what the job asks for about the one that it comes after. Raises LeapJobError, or LeapUnavailableError where
     another try may help."""
     parameters = attempt.job.parameters
-    if parameters["do"] == "leap":  # for a file of a folder
+    if parameters["do"] == "leap":  # for a file of a folder, or by itself
         variables = {**os.environ, **parameters["variables"]}
-        return _run(attempt, module_command("leap_cli", *parameters["arguments"]), child_environment(variables))
+        return _run(attempt, module_command("leap_cli", *parameters["arguments"]), child_environment(variables), None)
     about = table.get(parameters["about"])
     if about is None:
         raise LeapJobError(f"the job {parameters['about']} was removed before this could tell of it")
@@ -53,8 +53,13 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     return _run(attempt, command, variables)
 
 
-def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str, str]) -> Ending:
-    """Run a command, whose output goes into the job's log."""
+def _run(
+    attempt: Attempt,
+    command: str | Sequence[str],
+    variables: Mapping[str, str],
+    seconds: float | None = COMMAND_SECONDS,
+) -> Ending:
+    """Run a command, for this time at most; its output goes into the job's log."""
     try:
         process = subprocess.Popen(
             command,
@@ -72,8 +77,9 @@ def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str,
     except OSError as error:
         raise LeapJobError(f"the command cannot be started: {error}") from None
     begun = time.monotonic()
-    timer = threading.Timer(COMMAND_SECONDS, _end, [process])
-    timer.start()
+    timer = threading.Timer(seconds or 0.0, _end, [process])
+    if seconds is not None:
+        timer.start()
     attempt.when_stopped(lambda: _end(process))
     last = ""
     try:
@@ -89,8 +95,8 @@ def _run(attempt: Attempt, command: str | Sequence[str], variables: Mapping[str,
         timer.cancel()
     if attempt.stop.is_set():
         return Ending(State.CANCELLED)
-    if time.monotonic() - begun >= COMMAND_SECONDS:
-        raise LeapJobError(f"the command took longer than {COMMAND_SECONDS:.0f} seconds and was ended")
+    if seconds is not None and time.monotonic() - begun >= seconds:
+        raise LeapJobError(f"the command took longer than {seconds:.0f} seconds and was ended")
     if code:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         raise LeapJobError(f"the command {how}" + (f": {last}" if last else ""))

@@ -237,11 +237,14 @@ AGENTS = {
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Have this model answer the agent.")
 @click.option(
-    "--context-size", type=click.IntRange(512), metavar="N", help="Hold this many tokens, whatever the agent needs."
+    "--context-size",
+    type=click.IntRange(512),
+    metavar="N",
+    help="Hold this many tokens of prompt and answer together, whatever the agent needs.",
 )
 @FOLD_TOOLS
-@click.option("--print-env", is_flag=True, help="Print the agent's variables for a shell, and start nothing.")
-@click.option("--dry-run", is_flag=True, help="Say what would be started, and start nothing.")
+@click.option("--print-env", is_flag=True, help="Print the agent's variables for a shell, and do not start it.")
+@click.option("--dry-run", is_flag=True, help="Say what would be started, and do nothing.")
 @format_option("names")
 @click.pass_obj
 def command(

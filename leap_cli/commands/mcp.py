@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,17 +22,21 @@ from ..framework.error_boundary import outcome_of
 from ..framework.output import Output
 from ..input.files import read_bytes
 from ..options.embedding import PassageWish
-from ..options.loading import MODEL_OPTION, ModelChoice, load_model
+from ..options.loading import MODEL_OPTION, ModelChoice, load_model, model_reference
 
 if TYPE_CHECKING:
+    from mcp.server.extension import Extension
     from mcp.server.mcpserver.tools import Tool
 
+    from jobs.client import JobsClient
+    from jobs.table.job import Job
     from leap_core.conversation.runner import ModelRunner
 
 MOST_JOBS = 50
 ABILITIES = (
     *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
-    *("list_jobs", "job_result", "cancel_job"),
+    *("batch", "index", "download"),
+    *("list_jobs", "job_status", "job_result", "cancel_job"),
 )
 MOST_PASSAGES = 50
 SLOTS = 4
@@ -60,9 +67,104 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
             version=__version__,
             log_level="ERROR",
             tools=[_tool(getattr(abilities, name)) for name in ABILITIES],
+            extensions=[_tasks(abilities)],
         )
         server.run("stdio")
     return ExitCode.DONE
+
+
+TASKS = "io.modelcontextprotocol/tasks"
+POLL_MILLISECONDS = 1000
+INVALID_PARAMS, FAILED = -32602, -32000
+SUBMITTED: ContextVar[list[str] | None] = ContextVar("submitted", default=None)
+"""Where the call at hand notes the job that it has made; None where the client knows no tasks."""
+
+
+def _tasks(abilities: _Abilities) -> Extension:
+    """Long work as tasks (MCP 2026-07-28, SEP-1686 as an extension): a task is a job, and its id the job's, so it is
+    durable before the client hears of it, and there when this server and the client have gone and come again."""
+    from mcp.server.extension import Extension, MethodBinding
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import RequestParams
+    from pydantic import Field
+
+    class TaskParams(RequestParams):
+        task_id: str = Field(alias="taskId")
+
+    class UpdateParams(TaskParams):
+        input_responses: dict[str, Any] = Field(default_factory=dict, alias="inputResponses")
+
+    async def job_of(id: str) -> Any:
+        outcome = await asyncio.to_thread(outcome_of, lambda: abilities.job(id))
+        if isinstance(outcome, LeapError):
+            raise MCPError(code=INVALID_PARAMS, message=outcome.message)
+        return outcome
+
+    async def get(_ctx: Any, params: Any) -> dict[str, Any]:
+        return _task(await job_of(params.task_id), "complete")
+
+    async def cancel(_ctx: Any, params: Any) -> dict[str, Any]:
+        await job_of(params.task_id)
+        await abilities.cancel_job(params.task_id)
+        return {}
+
+    async def update(_ctx: Any, params: Any) -> dict[str, Any]:
+        await job_of(params.task_id)
+        raise MCPError(code=INVALID_PARAMS, message=f"the task {params.task_id} asks for nothing")
+
+    class Tasks(Extension):
+        identifier = TASKS
+
+        def methods(self) -> list[MethodBinding]:
+            return [
+                MethodBinding("tasks/get", TaskParams, get),
+                MethodBinding("tasks/cancel", TaskParams, cancel),
+                MethodBinding("tasks/update", UpdateParams, update),
+            ]
+
+        async def intercept_tool_call(self, params: Any, ctx: Any, call_next: Any) -> Any:
+            able = ctx.session.client_capabilities
+            if not (able and able.extensions and TASKS in able.extensions):
+                return await call_next(ctx)
+            ids: list[str] = []
+            token = SUBMITTED.set(ids)
+            try:
+                result = await call_next(ctx)
+            finally:
+                SUBMITTED.reset(token)
+            return _task(await job_of(ids[0]), "task") if ids else result
+
+    return Tasks()
+
+
+def _task(job: Job, result_type: str) -> dict[str, Any]:
+    """A job as a task, with what came of it."""
+    from datetime import datetime, timezone
+
+    def moment(seconds: float) -> str:
+        return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
+
+    status = {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}.get(job.state.value, "working")
+    task: dict[str, Any] = {
+        "resultType": result_type,
+        "taskId": job.id,
+        "status": status,
+        "createdAt": moment(job.created),
+        "lastUpdatedAt": moment(job.finished or job.heartbeat or job.started or job.created),
+        "ttlMs": None,
+        "pollIntervalMs": POLL_MILLISECONDS,
+        "statusMessage": job.label + (f", {job.percent} %" if job.percent is not None else ""),
+    }
+    if status == "completed":
+        found = job.result or {}
+        text = found.get("text")
+        if isinstance(text, str):  # as the tool itself gives a text
+            found = {"result": text}
+        content = [{"type": "text", "text": text if isinstance(text, str) else json.dumps(found)}]
+        task["result"] = {"content": content, "structuredContent": found, "isError": False}
+    elif status == "failed":
+        task["error"] = {"code": FAILED, "message": str((job.error or {}).get("message", "failed"))}
+    return task
 
 
 def _tool(ability: Callable[..., Any]) -> Tool:
@@ -120,6 +222,8 @@ class _Abilities:
 
     async def transcribe(self, file: str) -> str:
         """Write down what is said in a sound file of this machine (WAV, FLAC, OGG, MP3); the model must hear."""
+        if SUBMITTED.get() is not None:
+            return str((await self._submit(lambda jobs: self._transcription(jobs, file)))["job"])
 
         def work() -> str:
             from leap_core.conversation.media.audio import naming_source
@@ -157,6 +261,62 @@ class _Abilities:
             ]
 
         return list(await _in_thread(work))
+
+    async def batch(self, prompts: str, output: str) -> dict[str, Any]:
+        """Answer many prompts in the background: one a line of a file of this machine (JSON lines, CSV or text). The
+        answers go to another file, a line each. Gives the job's id; job_status tells how far it is."""
+
+        def submit(jobs: JobsClient) -> str:
+            from leap_core.batch.settings import BatchSettings
+
+            source, target = (str(self._env.cwd / path) for path in (prompts, output))
+            settings = BatchSettings(source, target, model=model_reference(self._env, self._model.name))
+            return jobs.batch(settings, cwd=self._env.cwd)
+
+        return await self._submit(submit)
+
+    async def index(self, name: str, paths: list[str]) -> dict[str, Any]:
+        """Make files or directories of this machine searchable under a name, in the background. Gives the job's id."""
+        return await self._submit(
+            lambda jobs: jobs.command(["index", "make", name, "--", *paths], label=f"index {name}", cwd=self._env.cwd)
+        )
+
+    async def download(self, model: str) -> dict[str, Any]:
+        """Fetch a model in the background, by its name in the catalogue or on the hub. Gives the job's id."""
+        return await self._submit(lambda jobs: jobs.download(model, cwd=self._env.cwd))
+
+    def _transcription(self, jobs: JobsClient, file: str) -> str:
+        return jobs.transcribe(
+            read_bytes(str(self._env.cwd / file), self._env),
+            name=Path(file).name,
+            prompt="Perform ASR.",
+            longest=30.0,
+            max_tokens=512,
+            format="text",
+            model=model_reference(self._env, self._model.name),
+            loading=dict(self._model.fields),
+            cwd=self._env.cwd,
+        )
+
+    async def _submit(self, submit: Callable[[JobsClient], str]) -> dict[str, Any]:
+        id = str(await self._with_jobs(submit))
+        if (submitted := SUBMITTED.get()) is not None:
+            submitted.append(id)
+        return {"job": id}
+
+    def job(self, id: str) -> Job:
+        """A job of this user's. Raises LeapJobError."""
+        from jobs.client import JobsClient
+
+        with JobsClient(self._env.variables) as jobs:
+            return jobs.get(id)
+
+    async def job_status(self, id: str) -> dict[str, Any]:
+        """How far a background job is: its state, percent, and what went wrong."""
+        row: dict[str, Any] = await self._with_jobs(
+            lambda jobs: {**_described(job := jobs.get(id)), "error": job.error}
+        )
+        return row
 
     async def list_jobs(self) -> list[dict[str, Any]]:
         """List the newest background jobs of leap: id, kind, state, progress."""
@@ -212,8 +372,6 @@ class _Abilities:
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
     """What ``work`` gives. The package sends a client the text of this kind of error alone."""
-    import asyncio
-
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

@@ -165,6 +165,7 @@ TOPICS = {
     "search": "Finding and asking in one's own files; vectors",
     "models": "Names, downloads, imports, checks",
     "fine-tuning": "Your own models: training data, converted, quantized, measured",
+    "agents": "Coding agents on a local model; tools of hundreds; leap as an agent's tool",
     "host": "Warm models, and serving them to other programs",
     "pipes": "leap among other programs",
     "configuration": "config.toml, variables, defaults",
@@ -178,6 +179,7 @@ TOPICS = {
 """Each guide and what it is about."""
 TOPIC_OF = {
     "generate": "one-shot",
+    "launch": "agents",
     "saved templates": "one-shot",
     "saved schemas": "schemas",
     "talk": "talk",

@@ -183,7 +183,7 @@ def test_leap_is_a_server_itself(leap_home):
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {
                 *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
-                *("list_jobs", "job_result", "cancel_job"),
+                *("batch", "index", "download", "list_jobs", "job_status", "job_result", "cancel_job"),
             }
             asked = {"prompt": "What is the capital of France?", "temperature": 0, "max_tokens": 40}
             answer = await client.call_tool("generate", asked)
@@ -232,6 +232,123 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
             assert refused.is_error and "plants" in refused.content[0].text
 
     asyncio.run(asyncio.wait_for(use(), 100))
+
+
+def tasks_extension(seen, killed=None):
+    """The client's side of the tasks: the id of each is noted, and its end is waited for."""
+    from typing import Any, Literal
+
+    from mcp.client.extension import ClientExtension, ResultClaim
+    from mcp_types import CallToolResult, Request, RequestParams, Result
+    from pydantic import ConfigDict, Field
+
+    class TaskParams(RequestParams):
+        taskId: str  # noqa: N815
+
+    class Task(Result):
+        model_config = ConfigDict(extra="allow")
+        result_type: Literal["task"] = Field("task", alias="resultType")
+        taskId: str  # noqa: N815
+        status: str
+
+    class TaskNow(Result):
+        model_config = ConfigDict(extra="allow")
+
+    class Get(Request[TaskParams, Literal["tasks/get"]]):
+        method: Literal["tasks/get"] = "tasks/get"
+        params: TaskParams
+
+    async def resolve(task: Task, ctx: Any) -> CallToolResult:
+        seen.append(task)
+        if killed is not None:
+            return CallToolResult(content=[])
+        while True:
+            now = await ctx.session.send_request(Get(params=TaskParams(taskId=task.taskId)), TaskNow)
+            value = now.model_dump(by_alias=True)
+            if value["status"] != "working":
+                seen.append(value)
+                return CallToolResult(**value.get("result", {"content": []}))
+            await asyncio.sleep(0.1)
+
+    class Tasks(ClientExtension):
+        identifier = "io.modelcontextprotocol/tasks"
+
+        def claims(self) -> list[ResultClaim[Task]]:
+            return [ResultClaim(result_type="task", model=Task, resolve=resolve)]
+
+    return Tasks(), Get, TaskParams, TaskNow
+
+
+@pytest.mark.slow
+def test_long_work_is_a_task_and_a_job_for_clients_without_tasks(leap_home, tmp_path):
+    from mcp import Client
+
+    work = leap_home.parent
+    (work / "in.jsonl").write_text('{"prompt": "What is the capital of France?"}\n')
+    (work / "notes.md").write_text("# Cats\n\nA cat purrs.\n")
+    clip_of("do", "mi", "so").write(work / "up.wav")
+    seen = []
+    extension, *_ = tasks_extension(seen)
+
+    async def use() -> None:
+        async with Client(leap_server(leap_home, "builtin-audio"), extensions=[extension]) as client:
+            heard = await client.call_tool("transcribe", {"file": "up.wav"})
+            assert "do mi so." in heard.content[0].text
+            assert seen[0].status == "working" and seen[1]["status"] == "completed"
+        async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
+            done = await client.call_tool("batch", {"prompts": "in.jsonl", "output": "out.jsonl"})
+            assert not done.is_error and "Paris" in (work / "out.jsonl").read_text()
+            await client.call_tool("index", {"name": "cats", "paths": ["notes.md"]})
+            hits = await client.call_tool("search", {"index": "cats", "question": "What does a cat do?"})
+            assert "purrs" in hits.content[0].text
+            refused = await client.call_tool("batch", {"prompts": "none.jsonl", "output": "o.jsonl"})
+            assert refused.is_error and "none.jsonl" in refused.content[0].text
+        async with Client(leap_server(leap_home, "builtin")) as client:
+            made = await client.call_tool("batch", {"prompts": "in.jsonl", "output": "other.jsonl"})
+            id = json.loads(made.content[0].text)["job"]
+            while True:
+                state = json.loads((await client.call_tool("job_status", {"id": id})).content[0].text)
+                if state["state"] == "succeeded":
+                    break
+                assert state["state"] in ("queued", "running"), state
+                await asyncio.sleep(0.1)
+
+    asyncio.run(asyncio.wait_for(use(), 200))
+
+
+@pytest.mark.slow
+def test_a_task_outlives_kills_of_everything(leap, leap_home):
+    """The server, its client and the worker are killed; another client finds the task by its id, and its result."""
+    from mcp import Client
+
+    work = leap_home.parent
+    (work / "in.jsonl").write_text('{"prompt": "What is the capital of France?"}\n' * 20)
+    seen = []
+    extension, get, params, now = tasks_extension(seen, killed=True)
+
+    async def submit(n: int) -> None:
+        async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
+            await client.call_tool("batch", {"prompts": "in.jsonl", "output": f"out-{n}.jsonl"})
+            subprocess.run(["pkill", "-9", "-f", "leap_cli mcp.*builtin"], check=False)
+
+    async def ask(id: str) -> dict:
+        async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
+            return (await client.session.send_request(get(params=params(taskId=id)), now)).model_dump(by_alias=True)
+
+    for n in range(5):
+        try:
+            asyncio.run(asyncio.wait_for(submit(n), 60))
+        except BaseException as error:  # the server is gone
+            assert not isinstance(error, (AssertionError, TimeoutError))
+        state = json.loads(leap("jobs", "worker", "--status", "--format", "json").stdout)
+        if state.get("pid"):
+            os.kill(state["pid"], 9)
+    assert len(seen) == 5
+    for n, task in enumerate(seen):
+        assert leap("jobs", "wait", task.taskId).code == 0
+        value = asyncio.run(asyncio.wait_for(ask(task.taskId), 60))
+        assert value["status"] == "completed" and value["result"]["structuredContent"], value
+        assert len((work / f"out-{n}.jsonl").read_text().splitlines()) == 20
 
 
 @pytest.mark.slow
