@@ -93,7 +93,7 @@ class Following(PassingRunner):
         shell = next((each.name for each in functions if each.name in SHELLS), None)
         last = messages[-1]
         turn = next((turn for turn in (1, 2, 3) if f"turn-{turn}" in text), 0)
-        if SLOW in text and shell is not None:
+        if SLOW in text:
             return Scripted((Chunk("and so on "),) * 600, read, pause=0.05)
         if last.role.value == "tool":
             return Scripted((Chunk(f"It printed: {last.text.strip()[:200]}"),), read)
@@ -102,7 +102,7 @@ class Following(PassingRunner):
             known = {each.name for f in functions if f.name == shell for each in f.parameters}
             call = LeapFunctionCall(shell, {name: value for name, value in arguments.items() if name in known})
             return Scripted((FunctionCalls((call,)),), read)
-        return Scripted((Chunk("A short answer."),), read)
+        return Scripted((Chunk(f"Without a tool: leap-{turn}."),), read)
 
 
 class Scripted(Generation):

@@ -202,7 +202,7 @@ AGENTS = {
         lambda endpoint: {"PI_CODING_AGENT_DIR": str(endpoint.directory), "PI_OFFLINE": "1"},
         _pi_files,
     ),
-    "aider": Agent("aider", "pipx install aider-chat", 2700, 0, _aider, _aider_files),
+    "aider": Agent("aider", "pipx install aider-chat", 600, 0, _aider, _aider_files),
     "opencode": Agent("opencode", "npm install -g opencode-ai", 2200, 5400, _opencode),
     "codex": Agent(
         "codex",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 from collections.abc import Callable
@@ -83,6 +82,8 @@ SUBMITTED: ContextVar[list[str] | None] = ContextVar("submitted", default=None)
 def _tasks(abilities: _Abilities) -> Extension:
     """Long work as tasks (MCP 2026-07-28, SEP-1686 as an extension): a task is a job, and its id the job's, so it is
     durable before the client hears of it, and there when this server and the client have gone and come again."""
+    import asyncio
+
     from mcp.server.extension import Extension, MethodBinding
     from mcp.shared.exceptions import MCPError
     from mcp_types import RequestParams
@@ -372,6 +373,8 @@ class _Abilities:
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
     """What ``work`` gives. The package sends a client the text of this kind of error alone."""
+    import asyncio
+
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

@@ -28,6 +28,7 @@ MEANINGS = {
     "--errors": r"failed",
     "--file": r"this file",
     "--files": r"whose path fits",
+    "--fold-tools": r"in a line each",
     "--follow": r"Go on (printing )?until",
     "--force": r"again",
     "--format": r"(Print|Write) ",
