@@ -284,6 +284,7 @@ WORDS: dict[str, str] = {
     "--exact": "the same answer to the same request, with weights of any type",
     "--fit": "fit temperatures, or thresholds of doubt, to cases whose answers are known",
     "--flash-attention": "flash attention, or not",
+    "--fold-tools": "tell of tools in a line each above so many tokens of declarations",
     "--follow": "go on until the job has ended",
     "--force": "fetch files again that are here",
     "--foreground": "be the worker, in this terminal",
