@@ -108,6 +108,8 @@ def _submit(
     output, speech = Output(env, answer.format), answer.speech
     if speech.play or speech.is_stdout:
         raise click.UsageError("--background speaks into a file only: give --speak a file's name")
+    if tools.fold is not None:
+        raise click.UsageError("--fold-tools needs a command that waits for the answer: leave out --background")
     if any(function.call is not None for function in tools.functions):
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
     from jobs.client import JobsClient

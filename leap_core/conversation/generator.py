@@ -107,6 +107,11 @@ class Generator(ABC):
         return True
 
     @property
+    def hides_deferred(self) -> bool:
+        """Whether calls of deferred functions can be written although its prompts do not declare them."""
+        return True
+
+    @property
     def decision_model(self) -> DecisionModel:
         """What the model is for decisions."""
         return DecisionModel()

@@ -115,6 +115,10 @@ class PassingRunner(ModelRunner):
         return self._runner.reads_ahead
 
     @property
+    def hides_deferred(self) -> bool:
+        return self._runner.hides_deferred
+
+    @property
     def speaks(self) -> bool:
         return self._runner.speaks
 

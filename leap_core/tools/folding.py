@@ -204,8 +204,13 @@ class FoldedPrompt:
     found: set[str]
 
     @staticmethod
-    def of(messages: Messages, functions: Functions, most_tokens: int | None) -> FoldedPrompt:
-        """``most_tokens``: fold what takes more; None folds only what the client itself put off."""
+    def of(
+        messages: Messages, functions: Functions, most_tokens: int | None, *, hides_deferred: bool = True
+    ) -> FoldedPrompt:
+        """``most_tokens``: fold what takes more; None folds only what the client itself put off. ``hides_deferred``:
+        see ``Generator``."""
+        if any(function.name == FIND for function in functions):  # by another runner, which answers the searches
+            return FoldedPrompt(list(messages), list(functions), {}, set())
         own = any(function.deferred for function in functions)
         folds = most_tokens is not None and not own
         listed = fold(functions, messages, most_tokens) if folds and most_tokens is not None else list(functions)
@@ -215,7 +220,7 @@ class FoldedPrompt:
         written, found = _with_declarations(messages, deferred)
         lines = _lines(list(deferred.values()), int((most_tokens or MOST_TOKENS) * LINES_SHARE))
         shown = [each for each in listed if not each.deferred]
-        callable_ = [each for each in listed if each.deferred and (folds or each.name in found)]
+        callable_ = [each for each in listed if each.deferred and ((folds and hides_deferred) or each.name in found)]
         return FoldedPrompt(written, [*shown, _find(lines), *callable_], deferred, found)
 
 
@@ -269,8 +274,12 @@ class FoldingRunner(PassingRunner):
         super().__init__(runner)
         self._most_tokens = most_tokens
 
+    def _folded(self, messages: Messages, functions: Functions) -> FoldedPrompt:
+        hides = self._runner.hides_deferred
+        return FoldedPrompt.of(messages, functions, self._most_tokens, hides_deferred=hides)
+
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
-        prompt = FoldedPrompt.of(messages, functions, self._most_tokens)
+        prompt = self._folded(messages, functions)
         grammars = any(function.grammar for function in functions)
         if not (prompt.deferred or grammars) or (options is not None and options.tool_choice == "none"):
             return self._runner.start(prompt.messages, prompt.functions, options)
@@ -279,13 +288,13 @@ class FoldingRunner(PassingRunner):
     def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
         if isinstance(prompt, str):
             return self._runner.render(prompt, functions, options)
-        folded = FoldedPrompt.of(prompt, functions, self._most_tokens)
+        folded = self._folded(prompt, functions)
         return self._runner.render(folded.messages, folded.functions, options)
 
     def get_prompt_tokens_size(
         self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
     ) -> int:
-        folded = FoldedPrompt.of(messages, functions, self._most_tokens)
+        folded = self._folded(messages, functions)
         return self._runner.get_prompt_tokens_size(folded.messages, add_bos_token, folded.functions, options)
 
 

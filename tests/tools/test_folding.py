@@ -95,5 +95,23 @@ def test_texts_of_all_rounds_are_one():
     assert Complete.from_json(last_of(FoldingRunner(runner_of_two(), MOST).start(ASKED, TOOLS)).to_json()).searches
 
 
+class Elsewhere(ScriptedModelRunner):
+    hides_deferred = False
+
+
+def test_a_server_elsewhere_is_sent_what_was_found_alone():
+    runner = Elsewhere([call(FIND, query="bash")], "Yes.")
+    last_of(FoldingRunner(runner, MOST).start(ASKED, TOOLS, GenerationOptions()))
+    first, second = ([each.name for each in request.functions] for request in runner.requests)
+    assert "bash" not in first and second == [*first, "bash"]
+
+
+def test_one_runner_folds():
+    """A client that folds speaks to a server that folds too: the client's searches are its own."""
+    runner = ScriptedModelRunner([call(FIND, query="bash")], [call("bash", at="/")])
+    complete = last_of(FoldingRunner(FoldingRunner(runner, MOST), MOST).start(ASKED, TOOLS, GenerationOptions()))
+    assert [each.name for each in complete.full_message.function_calls] == ["bash"] and len(complete.searches) == 1
+
+
 def runner_of_two() -> ScriptedModelRunner:
     return ScriptedModelRunner([call(FIND, query="bash")], "Yes.")

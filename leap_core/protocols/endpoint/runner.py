@@ -247,6 +247,10 @@ class EndpointRunner(ModelRunner):
         return self._model or self._endpoint.label
 
     @property
+    def hides_deferred(self) -> bool:
+        return False  # servers know functions by their declarations
+
+    @property
     def reads_ahead(self) -> bool:
         return False
 
