@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -48,7 +50,7 @@ def do_task(
     """Do the task to each input; ``write`` prints the answer to one and what else is known. ``streams``: answers are
     printed as they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB
     then."""
-    if all(each.problem for each in inputs):
+    if all(each.problem and each.scan is None for each in inputs):
         with _errors_file(settings.errors, env) as errors:
             leave_out(inputs, env, errors)
         return ExitCode.JOB
@@ -59,7 +61,9 @@ def do_task(
         load_model(env, settings.model) as runner,
     ):
         output = Output(place)
-        inputs = leave_out(inputs, env, errors)
+        inputs = leave_out(written_down(inputs, runner, env), env, errors)
+        if not inputs:
+            return ExitCode.JOB
         failed = count - len(inputs)
         if settings.dry_run:
             _show_prompts(task, inputs, settings, runner, output)
@@ -86,6 +90,54 @@ def do_task(
     if failed and count > 1:
         output.note(f"{failed} of {count} failed")
     return ExitCode.JOB if failed else ExitCode.DONE
+
+
+def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environment) -> list[TaskInput]:
+    """The inputs with the texts of pages that are pictures, where the model sees; else as they are, and those of which
+    nothing can be read with a problem that names installed models that see."""
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.errors import LeapUnsupportedMediaError
+    from leap_core.tasks.documents.reading import UnreadableDocumentError, check_has_text
+    from leap_core.tasks.documents.scans import read_scans
+
+    output, done = Output(env), []
+    for each in inputs:
+        if each.scan is None:
+            done.append(each)
+            continue
+        name = each.name
+
+        def tell(page: int, pages: int, name: str = name) -> None:
+            output.progress(f"{name}: page {page} of {pages}")
+
+        try:
+            document = read_scans(each.scan, runner, on_page=tell)
+            check_has_text(document, name)
+            done.append(replace(each, message=ChatMessage("user", document.text.rstrip()), problem=None, scan=None))
+        except LeapUnsupportedMediaError:
+            if each.problem is None:
+                blank = len(each.scan.blank)
+                output.warning(f"{name}: {blank} {'page has' if blank == 1 else 'pages have'} no text, and stay unread")
+            else:
+                each = replace(each, problem=UnreadableDocumentError(each.problem.message, hint=_seeing(env)))
+            done.append(replace(each, scan=None))
+        except LeapError as error:
+            done.append(replace(each, problem=error, scan=None))
+    return done
+
+
+def _seeing(env: Environment) -> str:
+    """What to do where a model does not see."""
+    from leap_core.models.store import Store
+
+    installed = [model.name for model in Store.of(env.directories).installed() if model.state == "ready"]
+    listed = ", ".join(name for name in installed if SEES.search(name))
+    better = "builtin-vl, for a try; `leap download LFM2.5-VL-450M` gets a real one"
+    return f"a model that sees reads such pages: -m {listed or better}"
+
+
+SEES = re.compile(r"(?i)(^|[-_.])vl([-_.]|$)|vision")
+"""Names of models that see."""
 
 
 def leave_out(inputs: Sequence[TaskInput], env: Environment, errors: IO[str] | None = None) -> list[TaskInput]:

@@ -68,7 +68,7 @@ def command(
         output.note(_save(env, prompt, prompt.save_as))
         return ExitCode.DONE
     text = prompt.read(env, output, media)
-    message = with_media(media.read(env, output), text)
+    message = with_media(media.read(env, output, prompt.files), text)
     if background:
         return _submit(env, prompt, message, model, options, tools, answer, background)
     if prompt.raw or prompt.dry_run or answer.count > 1:  # only one answer of a conversation can be a part of it

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
 from ..framework.click_classes import LeapGroup, format_option, leap_command, leap_group
 from ..framework.environment import Environment
@@ -31,6 +32,7 @@ from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.sampling import PLAIN_SAMPLING, Sampling
 
 if TYPE_CHECKING:
+    from leap_core.tasks.documents.reading import Document
     from leap_core.tasks.search.index_file import IndexSettings
     from leap_core.tasks.search.searching import Source
     from leap_core.tasks.search.updating import Indexes, Update
@@ -227,6 +229,15 @@ VERBS = {
 FORMAT = format_option("names")
 
 
+READER = click.option(
+    "--with",
+    "reader",
+    type=ModelName(),
+    metavar="MODEL",
+    help="Have this model read pages that are pictures.",
+)
+
+
 class _IndexGroup(LeapGroup):
     """``leap index NAME PATH`` is ``leap index make NAME PATH``."""
 
@@ -244,8 +255,8 @@ class _IndexGroup(LeapGroup):
 def index_command() -> None:
     """Make files searchable under a name, for `leap search` and `leap ask`: leap index NAME PATH...
 
-    Text, Markdown, code, HTML and (with the extra pdf) PDF files are cut into passages. Words and vectors of each
-    passage go into one file in the data directory.
+    Text, Markdown, code, HTML, mail, notebooks and (with the extra documents) PDF, docx, xlsx, pptx and epub files are
+    cut into passages. Words and vectors of each passage go into one file in the data directory.
     """
 
 
@@ -267,6 +278,7 @@ def index_command() -> None:
 @click.option(
     "--overlap", type=int, default=32, show_default=True, help="Let neighbouring passages share this many tokens."
 )
+@READER
 @click.pass_obj
 def make(
     env: Environment,
@@ -278,6 +290,7 @@ def make(
     include: tuple[str, ...],
     chunk_tokens: int,
     overlap: int,
+    reader: str | None,
 ) -> ExitCode:
     """Index the files PATH (and those below directories) under NAME.
 
@@ -298,15 +311,17 @@ def make(
         tokens=chunk_tokens,
         overlap=overlap,
     )
-    _update(env, indexes, name, settings, embedder)
-    return ExitCode.DONE
+    found = _update(env, indexes, name, settings, embedder, reader)
+    nothing = (found.skipped or found.without_text) and not (found.added + found.changed + found.unchanged)
+    return ExitCode.USAGE if nothing else ExitCode.DONE
 
 
 @index_command.command("update", short_help="Bring indexes up to date with their files.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @EMBEDDER_OF_INDEX
+@READER
 @click.pass_obj
-def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice) -> ExitCode:
+def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice, reader: str | None) -> ExitCode:
     """Read again what has changed in the files of indexes; all of them without a NAME.
 
     One that cannot be brought up to date does not keep the others from it; the exit code tells of the first such one.
@@ -316,18 +331,18 @@ def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice) -
     indexes = _indexes(env)
     code = ExitCode.DONE
     for name in names or indexes.names():
-        outcome = outcome_of(partial(_update_named, env, indexes, name, embedder))
+        outcome = outcome_of(partial(_update_named, env, indexes, name, embedder, reader))
         if isinstance(outcome, LeapError):
             Output(env).error(f"{name}: {outcome.message}", outcome.hint)
             code = code or exit_code_of(outcome)
     return code
 
 
-def _update_named(env: Environment, indexes: Indexes, name: str, embedder: ModelChoice) -> None:
+def _update_named(env: Environment, indexes: Indexes, name: str, embedder: ModelChoice, reader: str | None) -> None:
     with indexes.open(name) as index:
         settings = index.settings
     if settings is not None:
-        _update(env, indexes, name, settings, embedder)
+        _update(env, indexes, name, settings, embedder, reader)
 
 
 @index_command.command("list", short_help="List the indexes.")
@@ -388,7 +403,10 @@ def _index_record(indexes: Indexes, name: str) -> dict[str, Any]:
     return {"name": name, **counts, **described, "path": str(indexes.path_of(name))}
 
 
-def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettings, embedder: ModelChoice) -> Update:
+def _update(
+    env: Environment, indexes: Indexes, name: str, settings: IndexSettings, embedder: ModelChoice, reader: str | None
+) -> Update:
+    from leap_core.tasks.documents.scans import PAGES_AT_ONCE, read_scans
     from leap_core.tasks.search.updating import update_index
 
     output = Output(env)
@@ -396,14 +414,26 @@ def _update(env: Environment, indexes: Indexes, name: str, settings: IndexSettin
         runner = None
         if settings.model is not None:
             runner = stack.enter_context(open_embedder(env, settings.model, embedder))
+        sees = None
+        if reader is not None:
+            sees = stack.enter_context(load_model(env, ModelChoice(reader, command="index"), slots=PAGES_AT_ONCE))
         stop = stack.enter_context(cancelling_on_interrupt())
+
+        def written_down(document: Document) -> Document:
+            assert sees is not None
+            return read_scans(document, sees, stop=stop, on_page=lambda n, m: output.progress(f"page {n} of {m}"))
+
         update = update_index(
             indexes.path_of(name),
             settings,
             runner,
             on_progress=lambda step, done, count: output.progress(f"{name}: {step}, {done} of {count}"),
             stop=stop,
+            scans=None if sees is None else written_down,
         )
+    for path, count in list(update.without_text.items())[:20]:
+        pages = "page has" if count == 1 else "pages have"
+        output.warning(f"{path}: {count} {pages} no text; --with MODEL reads pictures of pages")
     for path, reason in list(update.skipped.items())[:20]:
         output.warning(f"{path} is left out: {reason}")
     counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"

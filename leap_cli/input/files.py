@@ -11,7 +11,9 @@ The fence is longer than every run of backticks in the text, so that no file can
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,22 +27,37 @@ if TYPE_CHECKING:
     from leap_core.conversation.media.audio import Converted
     from leap_core.conversation.messages import Audio, Image
     from leap_core.errors import LeapError
+    from leap_core.tasks.documents.reading import Document
 
 MOST_BYTES = 16 * 1024 * 1024
 """A text for a prompt has at most these."""
 
 
 def attach(name: str, env: Environment) -> str:
-    """The part of a prompt that a file becomes: its text, a PDF's too. Raises UsageError for what is no text."""
+    """The part of a prompt that a file becomes: its text, a document's too, or an address's. Raises UsageError for what
+    is no text. Pages that are pictures are none of it; see ``pictures_in``."""
     if (kind := kind_of_file(name, env)) is not None:
         what, flag = ("picture", "--image") if kind == "image" else ("sound", "--audio")
         raise click.UsageError(f"{one_line(name)} is a {what}: {flag} or, in leap chat, /attach sends it")
-    whole = read_file_text(name, env) if name.lower().endswith(".pdf") else FileText(read_text_file(name, env))
-    if whole.problem is not None:
+    whole = read_file_text(name, env, as_they_are=HTML_ENDINGS)
+    if whole.problem is not None and whole.scan is None:
         raise whole.problem
-    text = whole.text.rstrip("\r\n")
+    text = whole.text.replace("\f", "").rstrip("\r\n") or "(pictures of its pages)"
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
+
+
+def pictures_in(names: Sequence[str], env: Environment) -> list[Image]:
+    """The pages of these documents that are pictures, up to MOST_PICTURES of each. Raises UsageError."""
+    from leap_core.conversation.messages import Image
+    from leap_core.tasks.documents.reading import MOST_PICTURES
+
+    found = []
+    for name in names:
+        scan = read_file_text(name, env, as_they_are=HTML_ENDINGS).scan
+        if scan is not None and kind_of_file(name, env) is None:
+            found += [Image(picture) for _, picture in scan.pictures(scan.blank[:MOST_PICTURES])]
+    return found
 
 
 def kind_of_file(name: str, env: Environment) -> str | None:
@@ -144,31 +161,68 @@ def _converted(name: str, data: bytes, convert: Callable[[bytes], Converted], ou
 
 @dataclass(frozen=True)
 class FileText:
-    """``is_extracted``: the file is a PDF or HTML, and the text is not what is in it. ``problem``: why there is no
-    text."""
+    """``is_extracted``: the file is a document, and the text is not what is in it. ``problem``: why there is no text.
+    ``scan``: the document, where pages of it are pictures."""
 
     text: str
     is_extracted: bool = False
     problem: LeapError | None = None
+    scan: Document | None = None
 
 
-def read_file_text(name: str, env: Environment) -> FileText:
-    """The text of a file. Raises UsageError for one that cannot be opened, and for what is no text; a document without
-    text in it, or a damaged one, is a problem of its own."""
-    from leap_core.tasks.search.documents import UnreadableDocumentError, document_text, is_extracted
+HTML_ENDINGS = (".html", ".htm", ".xhtml")
+ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
-    path = env.cwd / name
-    if not is_extracted(path) or not path.is_file():
-        return FileText(read_text_file(name, env))
+
+def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] = ()) -> FileText:
+    """The text of a file, or of what a public address answers. Raises UsageError for one that cannot be opened, and for
+    what is no text; a document without text in it, or a damaged one, is a problem of its own. Files with the endings
+    ``as_they_are`` are text."""
+    from leap_core.errors import LeapSerializationError
+    from leap_core.tasks.documents.reading import UnreadableDocumentError, check_has_text
+
     try:
-        text = document_text(path)
+        document = _document(name, env, as_they_are)
     except OSError as error:
         raise click.UsageError(f"cannot read {name}: {error.strerror or error}") from None
+    except LeapSerializationError as error:
+        raise click.UsageError(error.message) from None
     except UnreadableDocumentError as error:
-        error.message = error.message.replace(str(path), name, 1)
         return FileText("", True, error)
+    if document is None:
+        return FileText(read_text_file(name, env))
+    scan, text = (document if document.blank else None), document.text
+    try:
+        check_has_text(document, name)
+    except UnreadableDocumentError as error:
+        return FileText("", True, error, scan)
     if len(text) > MOST_BYTES:
-        return FileText(
-            "", True, UnreadableDocumentError(f"the text of {name} is larger than {MOST_BYTES // 1024**2} MiB")
-        )
-    return FileText(text, True)
+        why = f"the text of {name} is larger than {MOST_BYTES // 1024**2} MiB"
+        return FileText("", True, UnreadableDocumentError(why))
+    return FileText(text, True, scan=scan)
+
+
+def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Document | None:
+    """The document that a name means; None for a text. One is read once, however often it is asked for."""
+    if ADDRESS.match(name):
+        return _document_of(name, None, ())
+    path = env.cwd / name
+    if name.lower().endswith(as_they_are) or not path.is_file():
+        return None
+    from leap_core.tasks.documents.reading import is_document, is_extracted
+
+    with path.open("rb") as file:
+        if not is_document(file.read(1024)) and not is_extracted(path):
+            return None
+    status = path.stat()
+    return _document_of(name, path, (status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=8)
+def _document_of(name: str, path: Path | None, _version: tuple[int, ...]) -> Document:
+    from leap_core.tasks.documents.reading import read_address, read_document
+
+    if path is not None:
+        return read_document(path, name)
+    data, ending = read_address(name)
+    return read_document(data, ending if "." in ending else f"{ending}.html")

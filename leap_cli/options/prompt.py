@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from ..framework.option_defaults import OptionDefaults, option_name, options_of
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import LeapOption, option
 from ..framework.output import Output
-from ..input.files import STDIN, attach, kind_of_file, read_audio, read_image
+from ..input.files import STDIN, attach, kind_of_file, pictures_in, read_audio, read_image
 from ..input.prompt import INPUT, Pattern, names_in, read_prompt, read_system
 
 if TYPE_CHECKING:
@@ -219,10 +219,11 @@ class Media:
         """Whether standard input is one of them, and so no text."""
         return STDIN in self.images or STDIN in self.sounds
 
-    def read(self, env: Environment, output: Output) -> tuple[ChatMessageContent, ...]:
-        """The parts of a message; models were trained to see and hear before they are asked. Raises UsageError."""
+    def read(self, env: Environment, output: Output, files: Sequence[str] = ()) -> tuple[ChatMessageContent, ...]:
+        """The parts of a message, with the pages of ``files`` that are pictures; models were trained to see and hear
+        before they are asked. Raises UsageError."""
         pictures = (read_image(name, env, output) for name in self.images)
-        return (*pictures, *(read_audio(name, env, output) for name in self.sounds))
+        return (*pictures, *pictures_in(files, env), *(read_audio(name, env, output) for name in self.sounds))
 
 
 @dataclass(frozen=True)

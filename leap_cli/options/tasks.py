@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
-from ..input.files import FileText, read_file_text, read_text_file
+from ..input.files import ADDRESS, FileText, read_file_text, read_text_file
 from ..input.prompt import read_standard_input
 from .background import BACKGROUND, Background
 from .constraints import FINISH_SHAPE
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.options import GenerationOptions
     from leap_core.errors import LeapError
+    from leap_core.tasks.documents.reading import Document
     from leap_core.tasks.task import RecipeTask
 
 STDIN = "-"
@@ -66,6 +67,8 @@ class TaskInput:
     picture: str | None = None
     is_extracted: bool = False
     problem: LeapError | None = None
+    scan: Document | None = None
+    """The document, where pages of it are pictures."""
 
 
 def _build(arguments: Arguments) -> TaskSettings:
@@ -132,7 +135,7 @@ def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
     named = _sources(settings.files, env)
     read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
     inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
-    if not any(each.problem or each.message.text.strip() for each in inputs):
+    if not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
     return named_apart(inputs)
 
@@ -168,7 +171,7 @@ def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | No
 def _means_file(name: str, env: Environment) -> bool:
     """Whether an argument is meant as a file: there is one, or it is a single word that looks like a file's name."""
     with suppress(OSError, ValueError):
-        if name == STDIN or (env.cwd / name).exists():
+        if name == STDIN or ADDRESS.match(name) or (env.cwd / name).exists():
             return True
     return not name.strip() or (not any(map(str.isspace, name)) and FILE_NAME.search(name) is not None)
 
@@ -203,7 +206,9 @@ def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskIn
     if settings.lines and found.problem is None:
         texts = [(f"{name}:{n}", line) for n, line in enumerate(LINE_END.split(texts[0][1]), 1) if line.strip()]
     return [
-        TaskInput(part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem)
+        TaskInput(
+            part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem, scan=found.scan
+        )
         for part, text in texts
     ]
 

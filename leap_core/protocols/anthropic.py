@@ -215,6 +215,13 @@ def _document(block: JsonObject, path: str) -> list[JsonObject]:
     kind = source.get("type")
     if kind == "text":
         return [{"type": "text", "text": f"{head}{text_at(source.get('data'), f'{path}.source.data')}\n"}]
+    if kind in ("base64", "url"):
+        ending = ".pdf" if source.get("media_type") == "application/pdf" else ""
+        named = str(block.get("title") or "document")
+        data = source.get("url") if kind == "url" else text_at(source.get("data"), f"{path}.source.data")
+        file = {"filename": named if named.endswith(ending) else named + ending, "file_data": data}
+        context = [{"type": "text", "text": head}] if block.get("context") else []
+        return [*context, {"type": "file", "file": file}]
     if kind != "content":
         raise LeapSerializationError(
             f"documents of type {kind!r} are not read", path=f"{path}.source.type", hint="send the document's text"

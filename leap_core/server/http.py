@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -167,6 +168,10 @@ class _Held:
     bytes = 0
 
 
+DOCUMENT = re.compile(rb'"(file|input_file|document)"')
+"""The type of a part that is read in a process of its own."""
+
+
 async def read_body(
     request: Request,
     read: Callable[[Any], Read],
@@ -178,7 +183,7 @@ async def read_body(
     """What ``read`` makes of the request's body, of ``largest`` bytes at most (LARGEST_BODY by default). What takes
     long (``slow``: any body) happens in a thread, so that others are answered."""
     async with _whole_body(request, largest) as body:
-        if len(body) <= QUICK_BODY and not slow:
+        if len(body) <= QUICK_BODY and not (slow or DOCUMENT.search(body)):
             return read(parse_body(body, most_values))
         return await asyncio.to_thread(lambda: read(_parse_in_turn(body, most_values)))
 

@@ -72,7 +72,7 @@ def test_documents_that_cannot_be_read_are_named_and_the_rest_is_done(leap, tmp_
 def test_a_pdf_without_the_library_says_what_to_install(leap, tmp_path, monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "pypdf", None)
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
     (tmp_path / "a.pdf").write_bytes(pdf_bytes(*PAGES))
     done = leap("summarize", "a.pdf")
     assert done.code == 8 and "a.pdf: PDF needs a library (pip install leap-edge[pdf])" in done.stderr

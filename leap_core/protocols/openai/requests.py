@@ -13,11 +13,11 @@ from dataclasses import field, fields, replace
 from typing import Any
 
 from ...conversation.calls import LeapFunction
-from ...conversation.media.fetching import UrlAccess
+from ...conversation.media.fetching import UrlAccess, fetch
 from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.options import GenerationOptions, check_tool_choice
 from ...errors import LeapOptionsError, LeapSerializationError
-from ...schemas.json_values import JsonObject
+from ...schemas.json_values import JsonObject, object_at, text_at
 from ...system.dataclass import dataclass
 from .fields import (
     ANY_OBJECT,
@@ -104,7 +104,7 @@ def read_chat(
     events = extension.take("events") is True
     if body_fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    messages = messages_from_json(_with_known_roles(body_fields.take("messages")), urls=urls)
+    messages = messages_from_json(_with_documents(_with_known_roles(body_fields.take("messages")), urls), urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
     tools = body_fields.take("tools")
@@ -246,6 +246,42 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
     except LeapOptionsError as error:
         option = error.option.removeprefix("options.")
         raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
+
+
+def _with_documents(messages: object, urls: UrlAccess) -> object:
+    """The messages with the texts of documents, and pictures of pages without text, in the places of file parts. Raises
+    LeapSerializationError."""
+    if not isinstance(messages, list):
+        return messages
+    return [
+        {**message, "content": _document_parts(message["content"], f"messages[{n}].content", urls)}
+        if isinstance(message, Mapping) and isinstance(message.get("content"), list)
+        else message
+        for n, message in enumerate(messages)
+    ]
+
+
+def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
+    found: list[Any] = []
+    for n, part in enumerate(parts):
+        if not (isinstance(part, Mapping) and part.get("type") == "file"):
+            found.append(part)
+            continue
+        from ...tasks.documents.reading import UnreadableDocumentError, parts_of, read_document
+
+        where = f"{path}[{n}].file"
+        file = object_at(part.get("file"), where)
+        if file.get("file_id") is not None:
+            raise LeapSerializationError("files of the server are not read", path=where, hint="send its file_data")
+        name = text_at(file.get("filename") or "document", f"{where}.filename")
+        url = text_at(file.get("file_url") or file.get("file_data"), f"{where}.file_data")
+        scheme = url.partition(":")[0].lower()
+        url = url if scheme in ("data", "file", "http", "https") else f"data:;base64,{url}"
+        try:
+            found += parts_of(read_document(fetch(url, urls), name), name)
+        except (UnreadableDocumentError, LeapSerializationError) as error:
+            raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
+    return found
 
 
 def _with_known_roles(messages: object) -> object:

@@ -323,6 +323,8 @@ def _part(part: JsonObject, path: str) -> JsonObject:
         return {"type": "image_url", "image_url": {"url": url}}
     if kind == "input_audio":
         return {"type": "input_audio", "input_audio": part.get("input_audio")}
+    if kind == "input_file":
+        return {"type": "file", "file": {name: value for name, value in part.items() if name != "type"}}
     raise LeapSerializationError(f"parts of type {kind!r} are not supported", path=f"{path}.type")
 
 

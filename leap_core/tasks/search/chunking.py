@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...system.dataclass import dataclass
-from .documents import CODE, MARKDOWN, TextLine
+from ..documents.html import TextLine
+from ..documents.reading import CODE, MARKDOWN
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 256, 32
 HEADING = re.compile(r"(#{1,6})\s")

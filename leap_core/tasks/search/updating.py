@@ -20,8 +20,9 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import text_of
 from ...system.locks import Busy, locked
+from ..documents.reading import DOCX, EPUB, MARKDOWN, PPTX, XLSX, Document, UnreadableDocumentError, read_document
 from .chunking import count_words, cut
-from .documents import UnreadableDocumentError, files_below, read_document
+from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings
 from .vector_table import open_table, table_path
 
@@ -39,7 +40,8 @@ Progress = Callable[[str, int, int], object]
 
 @dataclass
 class Update:
-    """What an update did. ``skipped``: files that cannot be indexed, with the reason."""
+    """What an update did. ``skipped``: files that cannot be indexed, with the reason. ``without_text``: how many pages
+    of a file are pictures, which nobody has read."""
 
     added: int = 0
     changed: int = 0
@@ -47,6 +49,7 @@ class Update:
     unchanged: int = 0
     embedded: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
+    without_text: dict[str, int] = field(default_factory=dict)
 
 
 class IndexBusyError(LeapError):
@@ -60,9 +63,11 @@ def update_index(
     *,
     on_progress: Progress = lambda _step, _done, _all: None,
     stop: threading.Event | None = None,
+    scans: Callable[[Document], Document] | None = None,
 ) -> Update:
     """Bring the index in ``path`` (made when it is not there) up to date with ``settings``. ``runner``: the model of
-    ``settings.model``, None where there is none. ``stop``: ends soon; what is done is kept.
+    ``settings.model``, None where there is none. ``stop``: ends soon; what is done is kept. ``scans`` reads the pages
+    that are pictures.
 
     Raises IndexBusyError, LeapOptionsError for paths that do not exist, and what the runner raises.
     """
@@ -84,7 +89,7 @@ def update_index(
             if before is not None and (before.tokens, before.overlap) != (settings.tokens, settings.overlap):
                 _forget_all(index)
             index.save_settings(settings)
-            update = _update_files(index, settings, runner, on_progress, stop)
+            update = _update_files(index, settings, runner, on_progress, stop, scans)
             if runner is not None and not stop.is_set():
                 update.embedded = _embed(index, runner, on_progress, stop)
             open_table(index)  # so that the first search need not make it
@@ -104,6 +109,7 @@ def _update_files(
     runner: EmbeddingRunner | None,
     on_progress: Progress,
     stop: threading.Event,
+    scans: Callable[[Document], Document] | None,
 ) -> Update:
     update = Update()
     indexed = index.files()
@@ -127,14 +133,27 @@ def _update_files(
             if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
                 update.unchanged += 1
                 continue
-            kind, lines = read_document(path)
+            document = read_document(path)
+            if document.blank and scans is not None:
+                document = scans(document)
+            modified = status.st_mtime_ns
+            if blank := len(document.blank):
+                update.without_text[text_of(str(path))] = blank
+                modified = 0  # so that it is read again, by a model that sees
+            kind, lines = document.kind, document.lines
             digest = _digest(f"{line.number} {line.text}" for line in lines)
-            file = IndexedFile(0, str(path), kind, status.st_size, status.st_mtime_ns, digest)
+            file = IndexedFile(0, str(path), kind, status.st_size, modified, digest)
             if before is not None and before.digest == digest:
                 index.touch_file(file)
                 update.unchanged += 1
                 continue
-            chunks = cut(kind, lines, count=count, tokens=tokens, overlap=settings.overlap)
+            chunks = cut(
+                MARKDOWN if kind in (DOCX, EPUB, XLSX, PPTX) else kind,
+                lines,
+                count=count,
+                tokens=tokens,
+                overlap=settings.overlap,
+            )
             index.put_file(file, [(chunk, _digest([chunk.heading, chunk.text])) for chunk in chunks])
             update.added += before is None
             update.changed += before is not None

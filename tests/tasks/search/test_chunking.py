@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from leap_core.tasks.documents.html import TextLine
+from leap_core.tasks.documents.reading import CODE, MARKDOWN, TEXT
 from leap_core.tasks.search.chunking import count_words, cut
-from leap_core.tasks.search.documents import CODE, MARKDOWN, TEXT, TextLine
 
 
 def lines_of(text: str) -> list[TextLine]:

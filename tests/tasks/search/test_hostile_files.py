@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.tasks.documents.html import TextLine, html_lines
+from leap_core.tasks.documents.reading import read_document
 from leap_core.tasks.search.chunking import LONGEST_LINE, cut
-from leap_core.tasks.search.documents import TextLine, html_lines, read_document
 
 HTML = [
     '<a b="',
@@ -103,8 +104,8 @@ def test_links_to_themselves_and_out_of_the_directory_are_left_out(folder, updat
 
 
 def test_a_link_that_is_named_is_read(folder, tmp_path):
-    from leap_core.tasks.search.documents import files_below
+    from leap_core.tasks.search.files import files_below
 
     (tmp_path / "named.md").symlink_to(folder / "fruit.md")
     (path,) = files_below([tmp_path / "named.md"])
-    assert read_document(path)[0] == "markdown" and not os.path.isdir(path)
+    assert read_document(path).kind == "markdown" and not os.path.isdir(path)

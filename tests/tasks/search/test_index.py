@@ -13,7 +13,7 @@ import pytest
 
 from leap_core.errors import LeapError, LeapOptionsError
 from leap_core.system.locks import locked
-from leap_core.tasks.search.documents import read_document
+from leap_core.tasks.documents.reading import read_document
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
 from leap_core.tasks.search.searching import Searcher, rank
 from leap_core.tasks.search.updating import IndexBusyError, Indexes, IndexNotFoundError, update_index
@@ -42,7 +42,8 @@ def test_files_are_read_cut_and_found(update, index_path, runner) -> None:
 
 
 def test_html_has_no_tags_and_keeps_lines(folder) -> None:
-    kind, lines = read_document(folder / "page.html")
+    document = read_document(folder / "page.html")
+    kind, lines = document.kind, document.lines
     assert kind == "html" and [line.text for line in lines if line.text] == ["# Rivers", "The Rhine flows north."]
 
 
@@ -52,7 +53,8 @@ def test_pdf_is_read_by_pages(tmp_path) -> None:
     writer = PdfWriter()
     writer.add_blank_page(100, 100)
     writer.write(tmp_path / "empty.pdf")
-    kind, lines = read_document(tmp_path / "empty.pdf")
+    document = read_document(tmp_path / "empty.pdf")
+    kind, lines = document.kind, document.lines
     assert kind == "pdf" and [(line.number, line.text) for line in lines] == [(1, "")]
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
     with pytest.raises(LeapError, match="cannot be read as PDF"):
@@ -143,8 +145,8 @@ def test_odd_files_are_left_out_or_read(tmp_path, runner) -> None:
     reasons = {Path(path).name: reason for path, reason in done.skipped.items()}
     assert reasons.pop("\\udcff.txt", "its name is no text") == "its name is no text"
     assert set(reasons) == {"late.txt", "pipe.txt"} and "is no file" in reasons["pipe.txt"]
-    assert [line.text for line in read_document(folder / "lines.txt")[1]] == ["one\ftwo", "three\u2028four"]
-    assert [line.text for line in read_document(folder / "page.html")[1] if line.text] == ["t", "body words"]
+    assert [line.text for line in read_document(folder / "lines.txt").lines] == ["one\ftwo", "three\u2028four"]
+    assert [line.text for line in read_document(folder / "page.html").lines if line.text] == ["t", "body words"]
     assert set(found(tmp_path / "i.db", "Grün Ünïcode body words", runner)) >= {"latin.txt", "link.txt", "page.html"}
     (tmp_path / "gone").mkdir()
     settings = IndexSettings((str(folder), str(tmp_path / "gone")))

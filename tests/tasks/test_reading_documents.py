@@ -1,0 +1,258 @@
+"""Documents of all kinds, made by libraries: text, order and places; and what is no document."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tempfile
+import time
+import zipfile
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from leap_core.tasks.documents.reading import Document, UnreadableDocumentError, read_document
+from tests.pdf_bytes import pdf_bytes
+
+pytest.importorskip("docx")
+pytest.importorskip("openpyxl")
+pytest.importorskip("pptx")
+pytest.importorskip("pypdfium2")
+
+
+def docx_bytes() -> bytes:
+    from docx import Document as Word
+
+    document, data = Word(), io.BytesIO()
+    document.sections[0].header.paragraphs[0].text = "Acme Ltd"
+    document.sections[0].footer.paragraphs[0].text = "Page foot"
+    document.add_heading("Report", 0)
+    document.add_paragraph("The total is 42 euros.")
+    table = document.add_table(rows=2, cols=2)
+    for row, words in zip(table.rows, (("Name", "Sum"), ("Ann", "7")), strict=True):
+        for cell, word in zip(row.cells, words, strict=True):
+            cell.text = word
+    document.add_heading("After the table", 2)
+    document.add_paragraph("Zoë agrees.")
+    document.save(data)
+    return data.getvalue()
+
+
+def xlsx_bytes() -> bytes:
+    from openpyxl import Workbook
+
+    book, data = Workbook(), io.BytesIO()
+    sheet = book.active
+    sheet.title = "Orders"
+    for row in (["Item", "Price", None], ["Tea", 3.5, None], ["Cups", 12.0, "new"]):
+        sheet.append(row)
+    hidden = book.create_sheet("Secret")
+    hidden.append(["hidden word"])
+    hidden.sheet_state = "hidden"
+    book.create_sheet("More").append(["last", True])
+    book.save(data)
+    return data.getvalue()
+
+
+def pptx_bytes() -> bytes:
+    from pptx import Presentation
+
+    deck, data = Presentation(), io.BytesIO()
+    for n in (1, 2):
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = f"Slide {n}"
+        slide.placeholders[1].text = f"Point {n}"
+    deck.slides[1].notes_slide.notes_text_frame.text = "Say this."
+    deck.save(data)
+    return data.getvalue()
+
+
+def epub_bytes() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("mimetype", "application/epub+zip")
+        archive.writestr(
+            "META-INF/container.xml",
+            '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+            '<rootfile full-path="OPS/book.opf"/></rootfiles></container>',
+        )
+        items = "".join(f'<item id="c{n}" href="part%20{n}.xhtml"/>' for n in (1, 2))
+        spine = '<itemref idref="c2"/><itemref idref="c1"/>'
+        archive.writestr(
+            "OPS/book.opf",
+            f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{spine}</spine></package>',
+        )
+        for n in (1, 2):
+            archive.writestr(
+                f"OPS/part {n}.xhtml", f"<html><body><h1>Chapter {n}</h1><p>Words of {n}.</p></body></html>"
+            )
+    return data.getvalue()
+
+
+def eml_bytes() -> bytes:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "ann@example.org", "bob@example.org", "Lunch à deux"
+    message.set_content("At noon?")
+    message.add_attachment(b"\x00\x01", maintype="application", subtype="octet-stream", filename="map.bin")
+    return bytes(message)
+
+
+def notebook_bytes() -> bytes:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Words."]},
+        {"cell_type": "code", "source": "print(1)", "outputs": [{"text": ["1\n"]}]},
+    ]
+    return json.dumps({"cells": cells, "nbformat": 4}).encode()
+
+
+MADE = {
+    "a.docx": (
+        docx_bytes,
+        ["Acme Ltd\n# Report", "Name | Sum\nAnn | 7", "## After the table", "Zoë agrees.", "Page foot"],
+    ),
+    "a.xlsx": (xlsx_bytes, ["# Orders\nItem | Price\nTea | 3.5\nCups | 12 | new\n\f# More\nlast | True\n\f"]),
+    "a.pptx": (pptx_bytes, ["# Slide 1\nPoint 1\n\f# Slide 2\nPoint 2\n\nNotes:\nSay this.\n\f"]),
+    "a.epub": (epub_bytes, ["# Chapter 2\n\nWords of 2.\n\f# Chapter 1\n\nWords of 1.\n\f"]),
+    "a.eml": (eml_bytes, ["Subject: Lunch à deux", "At noon?", "Attached: map.bin"]),
+    "a.ipynb": (notebook_bytes, ["# Title\nWords.\n\n```\nprint(1)\n```\n1"]),
+    "a.pdf": (lambda: pdf_bytes(["One line", "and two"], ["Page two"]), ["One line\nand two\n\fPage two\n\f"]),
+    "a.html": (lambda: b"<html><body><p>A page</p></body></html>", ["A page"]),
+    "a.md": (lambda: b"# Head\n\nText", ["# Head\n\nText"]),
+    "a.txt": (lambda: "caf\u00e9".encode("cp1252"), ["café"]),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_text_and_order(tmp_path, name):
+    make, words = MADE[name]
+    data = make()
+    (tmp_path / name).write_bytes(data)
+    document = read_document(tmp_path / name)
+    at = 0
+    for part in words:
+        assert part in document.text[at:], document.text
+        at = document.text.index(part, at)
+    assert "hidden word" not in document.text
+    assert read_document(data, name).text == document.text, "bytes are read as files are"
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf"])
+def test_content_says_what_a_document_is(tmp_path, name):
+    (tmp_path / "letter.txt").write_bytes(MADE[name][0]())
+    assert read_document(tmp_path / "letter.txt").kind == Path(name).suffix[1:]
+
+
+def test_places(tmp_path):
+    document = read_document(pptx_bytes(), "a.pptx")
+    assert (document.unit, len(document.pages), document.pages[1].title) == ("slide", 2, "Slide 2")
+    assert {line.number for line in document.lines} == {1, 2}
+    sheet = read_document(xlsx_bytes(), "a.xlsx")
+    assert [page.title for page in sheet.pages] == ["Orders", "More"]
+    assert sheet.pages[0].lines[2].text == "Tea | 3.5" and sheet.pages[0].lines[2].number == 3
+
+
+def scan(*words: str, empty: bool = False) -> bytes:
+    """A PDF whose pages are pictures of words; and an empty page at the end."""
+    from PIL import Image, ImageDraw
+    from reportlab.lib.utils import ImageReader
+    from reportlab.pdfgen.canvas import Canvas
+
+    data = io.BytesIO()
+    canvas = Canvas(data, (400, 300))
+    for word in words:
+        picture = Image.new("RGB", (400, 300), "white")
+        ImageDraw.Draw(picture).text((30, 100), word, fill="black", font_size=60)
+        canvas.drawImage(ImageReader(picture), 0, 0, 400, 300)
+        canvas.showPage()
+    if empty:
+        canvas.showPage()
+    canvas.save()
+    return data.getvalue()
+
+
+def test_pages_that_are_pictures(tmp_path):
+    document = read_document(scan("one", "two", "three", empty=True), "scan.pdf")
+    assert len(document.pages) == 4
+    assert document.blank == [1, 2, 3]
+    pictures = list(document.pictures([1, 3]))
+    assert [number for number, _ in pictures] == [1, 3] and all(data.startswith(b"\xff\xd8") for _, data in pictures)
+    written = document.with_texts({2: "two\nlines"})
+    assert written.blank == [1, 3] and written.pages[1].lines[1].text == "lines"
+
+
+HOSTILE = {
+    "bomb.docx": "unpacks to",
+    "old.doc": "before 2007",
+    "locked.pdf": "encrypted",
+    "words.pdf": "no PDF",
+    "archive.docx": "no document that leap reads",
+    "half.xlsx": "damaged",
+    "entities.docx": "cannot be read",
+    "broken.ipynb": "no notebook",
+    "deep.ipynb": "no notebook",
+}
+
+
+def hostile(name: str) -> bytes:
+    data = io.BytesIO()
+    if name == "bomb.docx":
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("word/document.xml", b"")
+            for n in range(5):
+                archive.writestr(f"word/{n}", bytes(300 * 1024**2))
+        return data.getvalue()
+    if name == "old.doc":
+        return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+    if name == "locked.pdf":
+        import pypdf
+
+        locked = pypdf.PdfWriter(clone_from=pypdf.PdfReader(io.BytesIO(pdf_bytes(["x"]))))
+        locked.encrypt("secret", algorithm="RC4-128")
+        locked.write(data)
+        return data.getvalue()
+    if name == "archive.docx":
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("a.txt", "text")
+        return data.getvalue()
+    if name == "half.xlsx":
+        return xlsx_bytes()[:2000]
+    if name == "entities.docx":
+        entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+        body = f'<!DOCTYPE d [<!ENTITY e0 "lol">{entities}]><d>&e11;</d>'
+        with zipfile.ZipFile(io.BytesIO(docx_bytes())) as whole, zipfile.ZipFile(data, "w") as archive:
+            for each in whole.namelist():
+                archive.writestr(each, body if each == "word/document.xml" else whole.read(each))
+        return data.getvalue()
+    return {"words.pdf": b"no such thing", "broken.ipynb": b"[1]", "deep.ipynb": b"[" * 100_000}[name]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_documents_are_refused_in_one_line(tmp_path, name):
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    (tmp_path / name).write_bytes(hostile(name))
+    began = time.monotonic()
+    with pytest.raises(UnreadableDocumentError, match=HOSTILE[name]) as caught:
+        read_document(tmp_path / name)
+    assert (
+        time.monotonic() - began < 60 and "\n" not in caught.value.message and str(tmp_path / name) in str(caught.value)
+    )
+    left = set(Path(tempfile.gettempdir()).iterdir()) - before
+    assert not [each for each in left if "leap" in each.name]
+
+
+@pytest.mark.slow
+def test_damaged_documents_are_read_or_refused():
+    """Bytes changed or cut at random: whatever becomes of the child that reads them, here there is a line."""
+    dice = random.Random(53)
+    makers = [MADE[name][0]() for name in ("a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf")]
+    for n in range(40):
+        data = bytearray(makers[n % len(makers)])
+        for _ in range(dice.randint(1, 20)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        cut = bytes(data[: dice.randrange(len(data))] if n % 3 == 0 else data)
+        try:
+            assert isinstance(read_document(cut, "damaged"), Document)
+        except UnreadableDocumentError as error:
+            assert "\n" not in error.message
