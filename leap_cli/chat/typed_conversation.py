@@ -29,7 +29,7 @@ from ..framework.click_classes import text_argument
 from ..framework.environment import Environment
 from ..framework.options import in_bytes
 from ..framework.output import Output
-from ..input.files import attach, kind_of_file, read_audio, read_image
+from ..input.files import attach, kind_of_file, pictures_in, read_audio, read_image
 from .dialogue import Dialogue
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent
         return read_image(name, env, output)
     if kind == "audio":
         return read_audio(name, env, output)
+    if pictures_in([name], env):
+        raise click.UsageError(f"pages of {name} are pictures: leap generate -f sends them to a model that sees")
     return Text(attach(name, env) + "\n\n")
 
 

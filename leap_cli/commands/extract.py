@@ -77,7 +77,7 @@ def command(
     review: ReviewPage,
     settings: TaskSettings,
 ) -> ExitCode:
-    """Extract data from FILEs (text, PDF, HTML), pictures or standard input, by a schema: a JSON document a text, in
+    """Extract data from FILEs (texts, documents), pictures or standard input, by a schema: a JSON document a text, in
     their order.
 
     Missing data stays out. A text beyond the context is cut; lists of its pieces are joined, otherwise the first piece

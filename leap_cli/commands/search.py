@@ -312,8 +312,9 @@ def make(
         overlap=overlap,
     )
     found = _update(env, indexes, name, settings, embedder, reader)
-    nothing = (found.skipped or found.without_text) and not (found.added + found.changed + found.unchanged)
-    return ExitCode.USAGE if nothing else ExitCode.DONE
+    with indexes.open(name) as index:
+        is_empty = not index.counts()["chunks"]
+    return ExitCode.USAGE if is_empty and (found.skipped or found.without_text) else ExitCode.DONE
 
 
 @index_command.command("update", short_help="Bring indexes up to date with their files.")

@@ -152,6 +152,7 @@ TOPICS = {
     "log": "A record of every prompt, for those who want one",
     "schemas": "Answers with a shape: JSON schemas, choices, expressions",
     "tasks": "Extract, translate, summarize, redact, classify, decide",
+    "documents": "PDF, offices, books, mail and scans as they are",
     "eval": "Which model is good enough, and did it get worse",
     "decisions": "Typed questions about a state, answered by probabilities",
     "tools": "Functions and commands that a model may call",

@@ -388,6 +388,7 @@ WORDS: dict[str, str] = {
     "--voice": "who speaks",
     "--webhook": "the address that gets a message when a job has ended",
     "--webhook-data": "send the job's label and result with the message",
+    "--with": "have this model read pages that are pictures",
     "--yes": "do it without asking",
     "--against": "earlier figures to compare with",
     "--alpha": "how unlikely chance must be for a difference to count",

@@ -96,11 +96,18 @@ def check_size(data: bytes, source: str) -> None:
         raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
 
 
+DOCUMENT_HEADS = (b"%PDF-", b"PK\x03\x04")
+
+
+def is_document(data: bytes) -> bool:
+    """Whether bytes begin like a PDF, or a document of an office."""
+    return data.startswith(DOCUMENT_HEADS)
+
+
 def decode_text(data: bytes, source: str) -> str:
     """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
-    if data.startswith(b"%PDF-"):
-        tasks = "extract, translate, summarize, classify and decide"
-        raise click.UsageError(f"{source} is a PDF and no text; leap {tasks} read files named .pdf")
+    if is_document(data):
+        raise click.UsageError(f"{source} is a document and no text; -f and the tasks read such files")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -161,13 +168,17 @@ def _converted(name: str, data: bytes, convert: Callable[[bytes], Converted], ou
 
 @dataclass(frozen=True)
 class FileText:
-    """``is_extracted``: the file is a document, and the text is not what is in it. ``problem``: why there is no text.
-    ``scan``: the document, where pages of it are pictures."""
+    """``is_extracted``: the text is not what is in the file, but a document's. ``problem``: why there is no text."""
 
     text: str
     is_extracted: bool = False
     problem: LeapError | None = None
-    scan: Document | None = None
+    document: Document | None = None
+
+    @property
+    def scan(self) -> Document | None:
+        """The document, where pages of it are pictures."""
+        return self.document if self.document is not None and self.document.blank else None
 
 
 HTML_ENDINGS = (".html", ".htm", ".xhtml")
@@ -191,15 +202,15 @@ def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] 
         return FileText("", True, error)
     if document is None:
         return FileText(read_text_file(name, env))
-    scan, text = (document if document.blank else None), document.text
+    text = document.text
     try:
         check_has_text(document, name)
     except UnreadableDocumentError as error:
-        return FileText("", True, error, scan)
+        return FileText("", True, error, document)
     if len(text) > MOST_BYTES:
         why = f"the text of {name} is larger than {MOST_BYTES // 1024**2} MiB"
         return FileText("", True, UnreadableDocumentError(why))
-    return FileText(text, True, scan=scan)
+    return FileText(text, True, document=document)
 
 
 def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Document | None:

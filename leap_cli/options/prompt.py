@@ -282,7 +282,8 @@ _OPTIONS = (
         type=FileName(),
         metavar="FILE",
         saved=absolute,
-        help="Put this file's text (a PDF's too), under its name, before the prompt; a picture or a sound goes along.",
+        help="Put this file's text (a document's, an address's), under its name, before the prompt; a picture or sound "
+        "goes along.",
     ),
     option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
     option(
@@ -305,7 +306,8 @@ _CHAT_OPTIONS = (
         multiple=True,
         type=FileName(),
         metavar="FILE",
-        help="Put this file's text (a PDF's too), under its name, before the first message; pictures go too.",
+        help="Put this file's text (a document's, an address's), under its name, before the first message; pictures go "
+        "too.",
     ),
     SYSTEM_OPTION,
     option(

@@ -59,7 +59,7 @@ class TaskSettings:
 @dataclass(frozen=True)
 class TaskInput:
     """What a task is done to, and its name: a file's, with a line's number where each line is one. ``picture``: the
-    file that it is a picture of. ``is_extracted``: the text is that of a PDF or of HTML. ``problem``: why there is no
+    file that it is a picture of. ``is_extracted``: the text is that of a document. ``problem``: why there is no
     text."""
 
     name: str
@@ -130,7 +130,7 @@ TASK = OptionGroup(
 
 
 def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
-    """The texts of the FILEs, of PDF and HTML too, the text that the arguments themselves are, or that of standard
+    """The texts of the FILEs, of documents too, the text that the arguments themselves are, or that of standard
     input without any. Raises UsageError where there is none."""
     named = _sources(settings.files, env)
     read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
@@ -205,6 +205,8 @@ def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskIn
     texts = [(name, found.text.rstrip("\r\n"))]
     if settings.lines and found.problem is None:
         texts = [(f"{name}:{n}", line) for n, line in enumerate(LINE_END.split(texts[0][1]), 1) if line.strip()]
+        if found.document is not None and found.document.rows:
+            texts = [(f"{name}:{place}", text) for place, text in found.document.rows]
     return [
         TaskInput(
             part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem, scan=found.scan

@@ -57,6 +57,7 @@ MEANINGS = {
     "--prompt-cache": r"state after long prompts",
     "--prompt-cache-size": r"state on disk",
     "--quant": r"quantization",
+    "--with": r"pages that are pictures",
     "--queue": r"requests wait",
     "--quiet": r"no summary",
     "--raw": r"without the chat template",

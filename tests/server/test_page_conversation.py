@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 
+import pytest
 from PIL import Image
 
 from leap_core import LeapGenerationError
@@ -104,21 +105,39 @@ def test_settings_are_sent_and_a_cut_answer_says_so_and_goes_on(page):
     page.wait(lambda: turns(page) == ["Count", "one", "Continue.", "three"])
 
 
+DROP = (
+    "const bytes = Uint8Array.from(atob(arguments[0]), c => c.charCodeAt(0)), files = new DataTransfer();"
+    "files.items.add(new File([bytes], arguments[1], { type: arguments[2] }));"
+    "document.querySelector('#prompt').dispatchEvent("
+    "new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true }))"
+)
+
+
+def test_documents_are_dropped_and_read(page):
+    docx = pytest.importorskip("docx")
+    document, data = docx.Document(), io.BytesIO()
+    document.add_paragraph("The total is 42 euros.")
+    document.save(data)
+    page, server = page("42.")
+    page.run(DROP, base64.b64encode(data.getvalue()).decode(), "report.docx", "application/zip")
+    page.wait(lambda: "report.docx" in page.text("#attached"))
+    say(page, "The total?")
+    ended(page)
+    said = server.runner.requests[-1].messages[0].text
+    assert said.startswith("report.docx:\nThe total is 42 euros.") and said.endswith("The total?")
+    assert "report.docx" in page.text("#turns")
+
+
 def test_pictures_and_sound_are_dropped_where_the_model_takes_them(page):
     page, server = page("A picture.")
-    drop = (
-        "const bytes = Uint8Array.from(atob(arguments[0]), c => c.charCodeAt(0)), files = new DataTransfer();"
-        "files.items.add(new File([bytes], arguments[1], { type: arguments[2] }));"
-        "document.querySelector('#prompt').dispatchEvent("
-        "new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true }))"
-    )
+    drop = DROP
     picture, sound = io.BytesIO(), base64.b64encode(wav_of([0.1] * 800, 8000)).decode()
     Image.new("RGB", (8, 8), "red").save(picture, "PNG")
     drawn = base64.b64encode(picture.getvalue()).decode()
     page.run(drop, drawn, "red.png", "image/png")
     assert "takes no such file: red.png" in page.text("#refused")
     can(page, "vision", "audio")
-    page.wait(lambda: "Drop or paste pictures and sound" in page.text("#keys"))
+    page.wait(lambda: "Drop or paste documents, pictures and sound" in page.text("#keys"))
     page.run(drop, drawn, "red.png", "image/png")
     page.wait(lambda: "red.png" in page.text("#attached"))
     page.run(drop, sound, "beep.wav", "audio/wav")

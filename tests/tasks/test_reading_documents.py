@@ -151,6 +151,7 @@ def test_places(tmp_path):
     sheet = read_document(xlsx_bytes(), "a.xlsx")
     assert [page.title for page in sheet.pages] == ["Orders", "More"]
     assert sheet.pages[0].lines[2].text == "Tea | 3.5" and sheet.pages[0].lines[2].number == 3
+    assert sheet.rows == [("Orders!2", "Item: Tea\nPrice: 3.5"), ("Orders!3", "Item: Cups\nPrice: 12\nnew")]
 
 
 def scan(*words: str, empty: bool = False) -> bytes:

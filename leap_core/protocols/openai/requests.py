@@ -104,7 +104,7 @@ def read_chat(
     events = extension.take("events") is True
     if body_fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    messages = messages_from_json(_with_documents(_with_known_roles(body_fields.take("messages")), urls), urls=urls)
+    messages = messages_from_json(with_documents(_with_known_roles(body_fields.take("messages")), urls), urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
     tools = body_fields.take("tools")
@@ -248,7 +248,7 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
         raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
 
 
-def _with_documents(messages: object, urls: UrlAccess) -> object:
+def with_documents(messages: object, urls: UrlAccess) -> object:
     """The messages with the texts of documents, and pictures of pages without text, in the places of file parts. Raises
     LeapSerializationError."""
     if not isinstance(messages, list):

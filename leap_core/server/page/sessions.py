@@ -17,6 +17,7 @@ from ...conversation.media.fetching import UrlAccess
 from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.sessions import Session, SessionStore
 from ...errors import LeapSerializationError, LeapSessionError
+from ...protocols.openai.requests import with_documents
 from ...schemas.json_values import number_at, object_at, text_at
 from ...system.dataclass import dataclass
 from ...tools.policy import FunctionPolicy
@@ -182,4 +183,4 @@ def _changed(body: Any) -> tuple[Sequence[ChatMessage], int]:
 
 
 def _messages(fields: dict[str, Any]) -> Sequence[ChatMessage]:
-    return messages_from_json(fields.get("messages"), urls=UrlAccess.DATA)
+    return messages_from_json(with_documents(fields.get("messages"), UrlAccess.DATA), urls=UrlAccess.DATA)

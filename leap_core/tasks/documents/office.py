@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from .reading import DOCX, EPUB, PDF, PPTX, XLSX, UnreadableDocumentError
+from .reading import CELL_END, DOCX, EPUB, PDF, PPTX, XLSX, UnreadableDocumentError
 
 Pages = list[tuple[str, str, bool]]
 """Of each page a title, the text, and whether there is anything on it."""
@@ -102,7 +102,7 @@ def _word_pages(file: IO[bytes]) -> Pages:
 
 
 def _row(cells: Any) -> str:
-    return " | ".join(" ".join(str(cell).split()) for cell in cells)
+    return CELL_END.join(" ".join(str(cell).split()) for cell in cells)
 
 
 def _sheet_pages(file: IO[bytes]) -> Pages:

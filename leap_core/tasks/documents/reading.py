@@ -18,6 +18,7 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ MOST_UNPACKED = 1024**3
 MOST_MEMBERS = 20_000
 CPU_SECONDS, WALL_SECONDS = 60, 180.0
 MEMORY_BYTES = 2 * 1024**3
+CELL_END = " | "
 PICTURE_SIDE = 1536
 """Pixels of the longer side of a page that is seen."""
 BROKEN = re.compile("[\x00\f\ud800-\udfff]")
@@ -127,6 +129,23 @@ class Document:
             for number, page in enumerate(self.pages, 1)
             for text in [*(line.text for line in page.lines), ""]
         ]
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """The rows of a workbook's sheets after their first, which names the columns: where each is (``Sheet!3``, as
+        spreadsheets count), and its cells by the columns' names."""
+        found = []
+        for page in self.pages if self.kind == XLSX else ():
+            names: list[str] = []
+            for line in page.lines[1:]:
+                cells = line.text.split(CELL_END)
+                if not names:
+                    names = cells if line.text.strip() else []
+                elif line.text.strip():
+                    named = zip_longest(names, cells, fillvalue="")
+                    text = "\n".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+                    found.append((f"{page.title}!{line.number - 1}", text))
+        return found
 
     def with_texts(self, texts: Mapping[int, str]) -> Document:
         """The document with these texts on pages of these numbers."""

@@ -1,7 +1,7 @@
-// Pictures and sound that go with a message: dropped, pasted, chosen, or recorded.
+// Documents, pictures and sound that go with a message: dropped, pasted, chosen, or recorded.
 import { byId, made } from "./server.js";
 
-const RATE = 16000;
+const RATE = 16000, LARGEST = 24 * 1024 * 1024; // a request holds no larger document
 let attached = [], abilities = [], recorder = null, asking = false, tell = () => {};
 
 export const files = () => attached;
@@ -35,13 +35,14 @@ async function take(chosen) {
   tell("");
   for (const file of chosen) {
     const [kind] = file.type.split("/"), name = file.name || kind, can = { image: "vision", audio: "audio" }[kind];
-    if (!can || !abilities.includes(can)) {
+    if (can ? !abilities.includes(can) : file.size > LARGEST) {
       tell(`${byId("model").value} takes no such file: ${name}`);
       continue;
     }
     let part;
     try {
-      part = kind === "audio" ? await heard(file) : { type: "image_url", image_url: { url: await fileAsUrl(file) } };
+      if (can) part = kind === "audio" ? await heard(file) : { type: "image_url", image_url: { url: await fileAsUrl(file) } };
+      else part = { type: "file", file: { filename: name, file_data: await fileAsUrl(file) } };
     } catch {
       tell(`This browser cannot read ${name}.`);
       continue;
@@ -87,11 +88,11 @@ async function record() {
 export function learnt(capabilities) { // what the chosen model takes
   abilities = capabilities;
   const kinds = [abilities.includes("vision") && "image/*", abilities.includes("audio") && "audio/*"].filter(Boolean);
-  byId("attach").hidden = !kinds.length;
-  byId("file").accept = kinds.join();
+  byId("attach").hidden = !abilities.includes("completion");
   byId("record").hidden = !abilities.includes("audio") || !navigator.mediaDevices; // there is none without TLS elsewhere
-  const words = kinds.map((kind) => (kind === "image/*" ? "pictures" : "sound")).join(" and ");
-  byId("keys").textContent = `Enter sends, Shift-Enter breaks the line, Esc stops.${words ? ` Drop or paste ${words}.` : ""}`;
+  const words = ["documents", ...kinds.map((kind) => (kind === "image/*" ? "pictures" : "sound"))];
+  const last = words.pop(), before = words.length ? `${words.join(", ")} and ` : "";
+  byId("keys").textContent = `Enter sends, Shift-Enter breaks the line, Esc stops. Drop or paste ${before}${last}.`;
 }
 
 export function beginAttachments(complain) {

@@ -37,7 +37,7 @@ export function show(turn) {
     if (mine) actions.append(button("edit", "Edit"));
     else actions.append(button("retry", "Retry"), button("continue", "Continue"));
     const files = (turn.parts || []).map((part) => part.type === "image_url"
-      ? made("img", { src: part.image_url.url, alt: part.name || "picture" }) : made("span", { className: "note" }, `♪ ${part.name || "sound"}`));
+      ? made("img", { src: part.image_url.url, alt: part.name || "picture" }) : made("span", { className: "note" }, part.type === "file" ? `▤ ${part.file.filename}` : `♪ ${part.name || "sound"}`));
     line.append(made("h3", {}, mine ? "You" : turn.model || "Answer"), ...files, reasoning,
       made("div", { className: "text plain", dir: "auto" }), made("div", { className: "calls" }), made("div", { className: "more" }),
       made("p", { className: "counts note" }), actions);
