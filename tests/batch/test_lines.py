@@ -118,7 +118,7 @@ def test_templates_that_cannot_be_used(text):
         (b'{"prompt": "\xff"}', "not UTF-8 text (byte 13)"),
         (b'{"prompt": "\\ud800"}', "half of a surrogate pair"),
         (b"[" * 100_000, "not JSON that can be used"),
-        ({"text": "a"}, "expected body, messages, prompt, input, image or audio (--pattern"),
+        ({"text": "a"}, "expected body, messages, prompt, input, file, image or audio (--pattern"),
         ({"prompt": ""}, "prompt: expected a text that is not empty"),
         ({"prompt": 3}, "prompt: expected a text"),
         ({"prompt": "a", "messages": ASK}, "either messages or a prompt"),

@@ -257,3 +257,14 @@ def test_damaged_documents_are_read_or_refused():
             assert isinstance(read_document(cut, "damaged"), Document)
         except UnreadableDocumentError as error:
             assert "\n" not in error.message
+
+
+def test_lines_of_a_batch_name_documents(tmp_path):
+    from leap_core.batch.input.lines import RequestReader
+
+    (tmp_path / "a.docx").write_bytes(docx_bytes())
+    reader = RequestReader(directory=tmp_path)
+    asked = reader.read(json.dumps({"prompt": "The total?", "file": "a.docx"}).encode()).messages[0]
+    assert "The total is 42 euros." in asked.text and asked.text.endswith("The total?")
+    task = reader.read(json.dumps({"task": "summarize", "file": "a.docx"}).encode())
+    assert task.messages[0].text.startswith("Acme Ltd\n# Report")

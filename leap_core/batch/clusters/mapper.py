@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from ...schemas.json_values import JsonObject
 from ...schemas.shorthand import schema_from_shorthand
 from ..answering import Answers, answering
 from ..input.line_index import GivenLines
-from ..input.line_parts import MEDIA_FIELDS, LineTemplate
+from ..input.line_parts import MEDIA_FIELDS, LineTemplate, of_column
 from ..input.lines import LineRequest, RequestReader
 from ..journal.line_result import NO_STATS
 from .line_answerer import runner_of_process
@@ -78,8 +77,7 @@ def media_field(name: str, value: Any) -> Any:
     if isinstance(value, Mapping) and "bytes" in value:  # as datasets keep them
         value = value["bytes"] if value["bytes"] is not None else value.get("path")
     if isinstance(value, (bytes, bytearray)):
-        data = MEDIA_FIELDS[name].from_bytes(bytes(value)).data
-        return {"name": f"the column {name}", "data": base64.b64encode(data).decode("ascii")}
+        return of_column(name, bytes(value))
     return value
 
 

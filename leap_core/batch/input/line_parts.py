@@ -1,4 +1,4 @@
-"""What a line names beside its prompt: pictures and sounds, and prompts with holes."""
+"""What a line names beside its prompt: documents, pictures and sounds; and prompts with holes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from typing import Any
 
 from ...conversation.media.audio import naming_source
 from ...conversation.media.fetching import UrlAccess, read_file
-from ...conversation.messages import Audio, ChatMessageContent, Image
+from ...conversation.messages import Audio, ChatMessageContent, Image, Text
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject
 
-MEDIA_FIELDS: dict[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
+DOCUMENT = "file"
+Part = Text | Image | Audio
+MEDIA_FIELDS: dict[str, type[Part]] = {DOCUMENT: Text, "image": Image, "audio": Audio}
 """Fields of a line that name files."""
 FILE_URL = "file:"
 
 
-def take_media(fields: JsonObject, directory: Path, access: UrlAccess = UrlAccess.FILES) -> list[Image | Audio]:
+def take_media(fields: JsonObject, directory: Path, access: UrlAccess = UrlAccess.FILES) -> list[Part]:
     """Take the fields out, and read what they name, seen from ``directory``. Raises LeapSerializationError, also for
     what ``access`` does not reach."""
-    media: list[Image | Audio] = []
+    media: list[Part] = []
     for name, kind in MEDIA_FIELDS.items():
         for file in _files(fields.pop(name, []), name):
             try:
@@ -33,6 +35,16 @@ def take_media(fields: JsonObject, directory: Path, access: UrlAccess = UrlAcces
             except LeapSerializationError as error:
                 raise LeapSerializationError(error.message, path=name, hint=error.hint) from None
     return media
+
+
+def of_column(name: str, data: bytes) -> JsonObject:
+    """The bytes of a table's column as a line has a file's content. Raises LeapSerializationError for bytes that are no
+    picture or sound."""
+    kind, source = MEDIA_FIELDS[name], f"the column {name}"
+    if not issubclass(kind, Text):
+        with naming_source(source):
+            data = kind.from_bytes(data).data
+    return {"name": source, "data": base64.b64encode(data).decode("ascii")}
 
 
 def with_content(
@@ -93,26 +105,38 @@ def _is_file(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _read(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path, access: UrlAccess) -> Image | Audio:
+def _bytes(file: str | JsonObject, directory: Path, access: UrlAccess) -> bytes:
     if isinstance(file, str):
         if access is not UrlAccess.FILES:
             raise LeapSerializationError(
                 "the names of files are not taken here", hint='send the content: {"name": …, "data": BASE64}'
             )
-        data = read_file(directory / file)
-        with naming_source(file):
-            return kind.from_bytes(data)
-    with naming_source(file["name"]):
+        return read_file(directory / file)
+    try:
+        return base64.b64decode(file["data"], validate=True)
+    except binascii.Error as error:
+        raise LeapSerializationError(f"{file['name']}: not base64: {error}") from None
+
+
+def _read(file: str | JsonObject, kind: type[Part], directory: Path, access: UrlAccess) -> Part:
+    data, name = _bytes(file, directory, access), file if isinstance(file, str) else file["name"]
+    if issubclass(kind, Text):
+        from ...tasks.documents.reading import UnreadableDocumentError, document_text
+
         try:
-            return kind(base64.b64decode(file["data"], validate=True))
-        except binascii.Error as error:
-            raise LeapSerializationError(f"not base64: {error}") from None
+            return kind(document_text(data, name).replace("\f", "\n").rstrip() + "\n\n")
+        except UnreadableDocumentError as error:
+            raise LeapSerializationError(error.message, hint=error.hint) from None
+    with naming_source(name):
+        return kind.from_bytes(data) if isinstance(file, str) else kind(data)
 
 
-def _content(file: str | JsonObject, kind: type[Image] | type[Audio], directory: Path, access: UrlAccess) -> JsonObject:
+def _content(file: str | JsonObject, kind: type[Part], directory: Path, access: UrlAccess) -> JsonObject:
     if isinstance(file, dict):
         return file
-    return {"name": file, "data": base64.b64encode(_read(file, kind, directory, access).data).decode("ascii")}
+    part = _read(file, kind, directory, access)
+    data = read_file(directory / file) if isinstance(part, Text) else part.data
+    return {"name": file, "data": base64.b64encode(data).decode("ascii")}
 
 
 NAME = re.compile(r"[^\W\d][\w -]*")

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 from ...conversation.calls import LeapFunction
 from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
-from ...conversation.messages import ChatMessage, ChatMessageRole
+from ...conversation.messages import ChatMessage, ChatMessageRole, Text
 from ...conversation.options import GenerationOptions
 from ...errors import LeapModelNotFoundError, LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingBody, read_embedding_request
@@ -89,7 +89,7 @@ CHAT_URL = "/v1/chat/completions"
 ID_FIELDS = ("custom_id", "id")
 OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
 """Fields of a line that no OpenAI body has."""
-TASK_INPUTS = ("text", "prompt", "image")
+TASK_INPUTS = ("text", "prompt", "image", "file")
 """Fields of a line with a task: what it is done to."""
 TASK_OPTIONS = {"model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "seed"}
 TASK_OPTIONS |= {"frequency_penalty", "presence_penalty", "max_tokens", "max_completion_tokens", "logit_bias"}
@@ -183,7 +183,7 @@ class RequestReader:
             return read_embedding_line({**known, **dict.fromkeys(ID_FIELDS)}, identifier_of(value))
         if not any(name in value for name in ("messages", "prompt", *MEDIA_FIELDS)):
             raise LeapSerializationError(
-                "expected body, messages, prompt, input, image or audio",
+                "expected body, messages, prompt, input, file, image or audio",
                 hint="--pattern makes prompts of other fields",
             )
         custom_id = identifier_of(value)
@@ -225,12 +225,15 @@ class RequestReader:
         task, names = read_task(value, self.recipes)
         inputs = [name for name in TASK_INPUTS if name in names]
         if len(inputs) != 1:
-            raise LeapSerializationError("a line with a task has a text, or a prompt, or an image", path="text")
+            raise LeapSerializationError("a line with a task has a text, a prompt, a file or an image", path="text")
         fields = {name: value[name] for name in names if name not in ID_FIELDS}
         if inputs == ["image"]:
             if task.task.name not in ("extract", "decide", "classify"):
                 raise LeapSerializationError("only extract, classify and decide take pictures", path="image")
             content = self._with_media(fields, "")
+        elif inputs == ["file"]:
+            (part,) = take_media(fields, self.directory, self.urls)
+            content = part.text if isinstance(part, Text) else ""
         else:
             content = fields.pop(inputs[0])
             if not isinstance(content, str) or not content.strip():

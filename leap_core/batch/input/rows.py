@@ -17,11 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from typing import IO, Any, cast
 
-from ...conversation.media.audio import naming_source
 from ...errors import LeapSerializationError
 from ...system.addresses import shown
 from ...system.files import read_at
-from .line_parts import MEDIA_FIELDS
+from .line_parts import MEDIA_FIELDS, of_column
 from .remote_files import fetched, is_url
 
 GZIP, ZSTD = ".gz", ".zst"
@@ -95,9 +94,7 @@ def _plain(name: str, value: Any) -> Any:
         value = value["path"] if value["bytes"] is None else value["bytes"]
     if isinstance(value, bytes):
         if name in MEDIA_FIELDS:
-            with naming_source(f"the column {name}"):
-                value = MEDIA_FIELDS[name].from_bytes(value).data
-            return {"name": f"the column {name}", "data": base64.b64encode(value).decode("ascii")}
+            return of_column(name, value)
         return base64.b64encode(value).decode("ascii")
     return value if _is_json(value) else json.loads(json.dumps(value, default=str))
 
