@@ -34,6 +34,8 @@ COMMANDS = {
     ),
     "decide": TableEntry("leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS),
     "eval": TableEntry("leap_cli.commands.eval", "Compare models over cases of your own.", TASKS),
+    "improve": TableEntry("leap_cli.commands.improve", "Find the cheapest way that passes cases.", TASKS),
+    "train": TableEntry("leap_cli.commands.train", "Train an adapter over a checkpoint.", MODELS),
     "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
     "models": TableEntry("leap_cli.commands.models.group", "List, check, measure, import and remove models.", MODELS),
     "load": TableEntry("leap_cli.commands.warm", "Keep a model warm in the background.", MODELS, "load_command"),

@@ -161,10 +161,12 @@ class JobsClient(JobWatcher):
         job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last."""
         return self.submit([folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter)])[0]
 
-    def command(self, arguments: Sequence[str], *, label: str, cwd: Path | None = None) -> str:
+    def command(
+        self, arguments: Sequence[str], *, label: str, cwd: Path | None = None, policy: Policy | None = None
+    ) -> str:
         """Run leap with these arguments in the background; the job's id. What it prints is in the job's log. Raises
         LeapJobError on a server."""
-        return self.submit([command_job(arguments, label, cwd or Path.cwd(), self._submitter)])[0]
+        return self.submit([self._with(command_job(arguments, label, cwd or Path.cwd(), self._submitter), policy)])[0]
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.

@@ -97,7 +97,8 @@ def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environm
     nothing can be read with a problem that names installed models that see."""
     from leap_core.conversation.messages import ChatMessage
     from leap_core.errors import LeapUnsupportedMediaError
-    from leap_core.tasks.documents.reading import UnreadableDocumentError, check_has_text
+    from leap_core.tasks.documents.html import UnreadableDocumentError
+    from leap_core.tasks.documents.reading import check_has_text
     from leap_core.tasks.documents.scans import read_scans
 
     output, done = Output(env), []

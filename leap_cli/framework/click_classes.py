@@ -215,16 +215,21 @@ class LeapCommand(click.Command):
         it does not find, before it looks among the short ones."""
         parser: Any = super().make_parser(ctx)
         parser._long_opt = parser._short_opt | parser._long_opt
-        given = parser._get_value_from_state
+        given, match = parser._get_value_from_state, parser._match_long_opt
 
         def value_of(name: str, spelled: Any, state: Any) -> Any:
             """An option that means a number by itself takes one after it, and no other word."""
             option, rest = spelled.obj, state.rargs
-            if not (option._flag_needs_value and isinstance(option.type, click.IntRange)):
+            may_follow = not (option._flag_needs_value and isinstance(option.type, click.IntRange))
+            if may_follow or state.joined or (rest and rest[0].isdecimal()):
                 return given(name, spelled, state)
-            return given(name, spelled, state) if rest and rest[0].isdecimal() else option.flag_value
+            return option.flag_value
 
-        parser._get_value_from_state = value_of
+        def match_long(name: str, value: str | None, state: Any) -> None:
+            state.joined = value is not None  # --name=value
+            match(name, value, state)
+
+        parser._get_value_from_state, parser._match_long_opt = value_of, match_long
         return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

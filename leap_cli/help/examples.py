@@ -52,6 +52,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "eval show": ("leap eval show cases.eval --failed",),
     "eval make": ("leap eval make --from batch prompts.jsonl answers.jsonl -o made.jsonl",),
+    "improve": (
+        "leap improve cases.jsonl -m LFM2.5-350M --save-template mine",
+        "leap improve cases.jsonl -m LFM2.5-350M --escalate-to LFM2.5-1.2B-Instruct --budget 2h",
+    ),
+    "train": ("leap train train.jsonl -m LFM2.5-350M/ -o style.gguf",),
     "decide": (
         "echo 'It rains.' | leap decide 'Is the weather good?' --format json",
         "leap decide --questions questions.json --format table letter.txt",

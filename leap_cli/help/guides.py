@@ -154,6 +154,7 @@ TOPICS = {
     "tasks": "Extract, translate, summarize, redact, classify, decide",
     "documents": "PDF, offices, books, mail and scans as they are",
     "eval": "Which model is good enough, and did it get worse",
+    "improve": "From cases to the cheapest way that passes them; adapters trained",
     "decisions": "Typed questions about a state, answered by probabilities",
     "tools": "Functions and commands that a model may call",
     "pictures-and-sound": "Models that see and hear; speech to text",
@@ -181,6 +182,7 @@ TOPICS = {
 TOPIC_OF = {
     "generate": "one-shot",
     "launch": "agents",
+    "train": "improve",
     "saved templates": "one-shot",
     "saved schemas": "schemas",
     "talk": "talk",

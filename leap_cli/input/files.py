@@ -190,7 +190,8 @@ def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] 
     what is no text; a document without text in it, or a damaged one, is a problem of its own. Files with the endings
     ``as_they_are`` are text."""
     from leap_core.errors import LeapSerializationError
-    from leap_core.tasks.documents.reading import UnreadableDocumentError, check_has_text
+    from leap_core.tasks.documents.html import UnreadableDocumentError
+    from leap_core.tasks.documents.reading import check_has_text
 
     try:
         document = _document(name, env, as_they_are)

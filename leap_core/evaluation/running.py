@@ -46,6 +46,9 @@ class Column:
     loading: JsonObject = field(default_factory=dict)
     system: str | None = None
     template: str | None = None
+    escalate_to: str | None = None
+    when: str = "invalid"
+    """When the model ``escalate_to`` answers in the place of the first."""
 
     @property
     def file_name(self) -> str:
@@ -138,6 +141,8 @@ class Evaluation:
             options=column.options,
             loading=column.loading,
             system=column.system,
+            escalate_to=column.escalate_to,
+            when=column.when,
             on=self.on,
             workers=self.workers,
         )

@@ -173,7 +173,9 @@ def test_it_refuses_bytes_that_are_no_text(leap, path, option):
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "option"), typed_options(), ids=lambda value: str(getattr(value, "opts", value)))
 def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path, option):
-    done = leap(*arguments_of(path, but=option), option.opts[-1], WRONG)
+    joined = option._flag_needs_value and isinstance(option.type, click.IntRange)  # a word after it is no value of it
+    given = [f"{option.opts[-1]}={WRONG}"] if joined else [option.opts[-1], WRONG]
+    done = leap(*arguments_of(path, but=option), *given)
     assert (done.code, done.stdout) == (2, "")
     assert option.opts[-1] in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
     variable = option_variable(path, option)

@@ -267,7 +267,8 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         if not (isinstance(part, Mapping) and part.get("type") == "file"):
             found.append(part)
             continue
-        from ...tasks.documents.reading import UnreadableDocumentError, parts_of, read_document
+        from ...tasks.documents.html import UnreadableDocumentError
+        from ...tasks.documents.reading import parts_of, read_document
 
         where = f"{path}[{n}].file"
         file = object_at(part.get("file"), where)

@@ -13,6 +13,8 @@ from bisect import bisect_left
 from ...errors import LeapError
 from ...system.dataclass import dataclass
 
+CELL_END = " | "
+"""Between the cells of a table's row."""
 DECLARED = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml[^>]{0,80}?encoding\s*=\s*[\"']([\w.:-]+)", re.I
 )
@@ -35,6 +37,10 @@ WIDER = {
     "macintosh": "mac-roman",
 }
 """The labels that pages use, and what browsers read under them; a page that can say UTF-16 in ASCII is not in it."""
+
+
+class UnreadableDocumentError(LeapError):
+    """A document that cannot be read: not text, too large, encrypted, or damaged."""
 
 
 class UnknownCharsetError(LeapError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from .reading import CELL_END, DOCX, EPUB, PDF, PPTX, XLSX, UnreadableDocumentError
+from .html import CELL_END, UnreadableDocumentError, decoded_page, html_lines
 
 Pages = list[tuple[str, str, bool]]
 """Of each page a title, the text, and whether there is anything on it."""
@@ -171,8 +171,6 @@ def _book_pages(file: IO[bytes]) -> Pages:
     from urllib.parse import unquote
     from xml.etree import ElementTree
 
-    from .html import decoded_page, html_lines
-
     with zipfile.ZipFile(file) as archive:
         container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
         root = next(each.get("full-path") for each in container.iter() if each.tag.endswith("}rootfile"))
@@ -190,11 +188,11 @@ def _book_pages(file: IO[bytes]) -> Pages:
 
 
 READERS: Mapping[str, Callable[[IO[bytes]], Pages]] = {
-    PDF: _pdf_pages,
-    DOCX: _word_pages,
-    XLSX: _sheet_pages,
-    PPTX: _slide_pages,
-    EPUB: _book_pages,
+    "pdf": _pdf_pages,
+    "docx": _word_pages,
+    "xlsx": _sheet_pages,
+    "pptx": _slide_pages,
+    "epub": _book_pages,
 }
 
 
@@ -202,8 +200,6 @@ def email_pages(data: bytes, name: str) -> Pages:
     """A message: who, when, what about, then its text; names of what is attached."""
     from email import message_from_bytes
     from email.policy import default
-
-    from .html import html_lines
 
     try:
         message = message_from_bytes(data, policy=default)

@@ -22,10 +22,19 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ...errors import LeapError, LeapSerializationError
+from ...errors import LeapSerializationError
 from ...system.child import child_for, kill
 from ...system.dataclass import dataclass
-from .html import UTF_16, TextLine, UnknownCharsetError, decoded, decoded_page, html_lines
+from .html import (
+    CELL_END,
+    UTF_16,
+    TextLine,
+    UnknownCharsetError,
+    UnreadableDocumentError,
+    decoded,
+    decoded_page,
+    html_lines,
+)
 
 TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
 DOCX, XLSX, PPTX, EPUB, EML, IPYNB = "docx", "xlsx", "pptx", "epub", "eml", "ipynb"
@@ -68,15 +77,10 @@ MOST_UNPACKED = 1024**3
 MOST_MEMBERS = 20_000
 CPU_SECONDS, WALL_SECONDS = 60, 180.0
 MEMORY_BYTES = 2 * 1024**3
-CELL_END = " | "
 PICTURE_SIDE = 1536
 """Pixels of the longer side of a page that is seen."""
 BROKEN = re.compile("[\x00\f\ud800-\udfff]")
 """What no text holds, and a page must not, because a form feed ends it."""
-
-
-class UnreadableDocumentError(LeapError):
-    """A document that cannot be read: not text, too large, encrypted, or damaged."""
 
 
 @dataclass(frozen=True)

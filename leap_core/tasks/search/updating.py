@@ -20,7 +20,8 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import text_of
 from ...system.locks import Busy, locked
-from ..documents.reading import DOCX, EPUB, MARKDOWN, PPTX, XLSX, Document, UnreadableDocumentError, read_document
+from ..documents.html import UnreadableDocumentError
+from ..documents.reading import DOCX, EPUB, MARKDOWN, PPTX, XLSX, Document, read_document
 from .chunking import count_words, cut
 from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings

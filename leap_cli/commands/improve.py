@@ -1,0 +1,310 @@
+"""``leap improve``: the cheapest way of asking that passes cases."""
+
+from __future__ import annotations
+
+import html
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leap_core.errors import LeapError
+
+from ..completion.value_types import ModelName
+from ..config.saved import PromptTemplate, write_template
+from ..display.batches import ProgressLine
+from ..exit_codes import ExitCode
+from ..framework.click_classes import format_choice, leap_command
+from ..framework.environment import Environment
+from ..framework.error_boundary import outcome_of
+from ..framework.interrupts import stopping_on_interrupt
+from ..framework.options import seconds_of
+from ..framework.output import Format, Output
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
+from ..options.loading import EACH_MODEL, ModelChoice, load_model, model_reference, note_builtin, warm_or_load
+from ..options.tasks import own_recipes
+
+if TYPE_CHECKING:
+    from leap_core.batch.answering import Runner
+    from leap_core.batch.checking import CheckedBatch
+    from leap_core.evaluation.cases import Case
+    from leap_core.evaluation.improving import Ask, Improved
+    from leap_core.evaluation.results import CaseResult
+    from leap_core.evaluation.running import Column
+
+REFLECTION_TOKENS = 2048
+
+
+class Budget(click.ParamType[str]):
+    """Requests (``5000``), or a length of time (``2h``)."""
+
+    name = "budget"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            if not str(value).isdecimal():
+                seconds_of(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} is neither a number of requests nor a time: {error}", param, ctx)
+        return str(value)
+
+
+@leap_command("improve")
+@click.argument("cases", type=click.Path(dir_okay=False))
+@click.option("-m", "--model", "name", type=ModelName(), metavar="MODEL", help="Ask this model, better and better.")
+@click.option("-o", "--output", "directory", metavar="DIR", help="Write answers and the report here: CASES.improve.")
+@click.option("-s", "--system", metavar="TEXT", help="Begin with this system prompt.")
+@click.option("--to", "goal", default="0.95", show_default=True, metavar="RATE", help="Stop where this share passes.")
+@click.option("--budget", type=Budget(), metavar="N|TIME", help="Try no more after N requests, or so long (2h).")
+@click.option("--seed", type=int, default=1, show_default=True, help="Split and draw with this seed.")
+@click.option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens.")
+@click.option(
+    "--reflect-with", type=ModelName(), metavar="MODEL", help="Let this model rewrite prompts; by default the same."
+)
+@click.option(
+    "--escalate-to", type=ModelName(), metavar="MODEL", help="Let this model answer what fails, as last resort."
+)
+@click.option(
+    "--checkpoint", type=click.Path(file_okay=False), metavar="DIR", help="Train an adapter over this checkpoint of it."
+)
+@click.option("--save-template", "saved", metavar="NAME", help="Save the way that is kept as a template, for leap -t.")
+@format_choice("Print the report (text), one json document, jsonl, or quiet: nothing.")
+@EACH_MODEL
+@BACKGROUND
+@click.pass_obj
+def command(env: Environment, /, cases: str, model: ModelChoice, background: Background, **wishes: Any) -> ExitCode:
+    """Find the cheapest way of asking a model that passes the cases of CASES (see leap eval), and say with what
+    certainty.
+
+    Rungs are tried from the cheapest on: the model as it is; options and labels; examples; the prompt rewritten from
+    failures (leap-edge[improve]); a larger model for some; an adapter (leap-edge[train]). Answers are kept, and the
+    same command goes on.
+    """
+    from leap_core.evaluation.cases import read_cases
+    from leap_core.evaluation.improving import ImprovementWish, Ladder, report
+
+    output = Output(env, wishes["format"])
+    path = env.cwd / cases
+    file = read_cases(path)
+    if any("task" in case.request for case in file.cases):
+        raise click.UsageError("cases of a task are asked by its recipe: give prompts, messages or vars")
+    name, goal = wishes["name"], _share(wishes["goal"])
+    reference = model_reference(env, name)
+    directory = env.cwd / wishes["directory"] if wishes["directory"] else path.with_suffix(".improve")
+    checkpoint = None if wishes["checkpoint"] is None else env.cwd / wishes["checkpoint"]
+    if checkpoint is not None and not (checkpoint / "config.json").exists():
+        raise click.UsageError(f"--checkpoint {wishes['checkpoint']} is no checkpoint: it has no config.json")
+    if background:
+        return _submit(env, output, cases, wishes, background)
+    if name is None:
+        note_builtin(env, None, output)
+    stop = threading.Event()
+    with _models(env, model) as load, stopping_on_interrupt(stop.set):
+        reflecting = wishes["reflect_with"] or reference
+        wish = ImprovementWish(
+            file,
+            _start(reference, wishes, model, file.templates),
+            directory,
+            goal,
+            wishes["seed"],
+            lambda prompt: _reflect(env, model, reflecting, prompt),
+            wishes["escalate_to"],
+            checkpoint,
+            _thinks(env, reference),
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        ask = _asker(env, output, wish.directory, load, stop, wishes["budget"])
+        improved = outcome_of(lambda: Ladder(wish, ask, output.note, stop).climb())
+        if isinstance(improved, LeapError):
+            if not stop.is_set():
+                raise improved
+            output.note("stopped; the same command goes on from here")
+            return ExitCode.INTERRUPTED
+    _write(directory, improved, report(improved))
+    if wishes["saved"] is not None:
+        _save(env, output, wishes["saved"], improved)
+    if output.format is Format.TEXT:
+        output.text(report(improved))
+    elif output.format is not Format.QUIET:
+        output.record(_record(improved), name="kept")
+    if not improved.is_better:
+        done = improved.steps[0].rate >= goal
+        output.note(f"{reference} passes already" if done else "no rung is better, as far as these cases can tell")
+    return ExitCode.DONE
+
+
+def _share(text: str) -> float:
+    try:
+        goal = float(text)
+    except ValueError:
+        goal = -1.0
+    if not 0.0 < goal <= 1.0:
+        raise click.UsageError(f"--to {text}: expected a share of the cases above 0 and up to 1, such as 0.95")
+    return goal
+
+
+def _start(reference: str, wishes: dict[str, Any], model: ModelChoice, templates: Sequence[str]) -> Column:
+    from leap_core.evaluation.running import Column
+
+    limit = {} if wishes["max_tokens"] is None else {"max_tokens": wishes["max_tokens"]}
+    template = templates[0] if templates else None
+    return Column("as it is", reference, limit, dict(model.fields), wishes["system"], template)
+
+
+def _asker(
+    env: Environment,
+    output: Output,
+    directory: Path,
+    load: Callable[[CheckedBatch], AbstractContextManager[Runner]],
+    stop: threading.Event,
+    budget: str | None,
+) -> Ask:
+    """Puts cases to a column, as an evaluation of its own, until the budget is spent."""
+    from leap_core.evaluation.cases import CaseFile
+    from leap_core.evaluation.improving import Ended
+    from leap_core.evaluation.running import Evaluation
+
+    known: dict[tuple[str, str], CaseResult] = {}
+    began, requests = time.monotonic(), 0
+    most = int(budget) if budget is not None and budget.isdecimal() else None
+    seconds = None if budget is None or budget.isdecimal() else seconds_of(budget)
+    progress = ProgressLine(output)
+
+    def ask(column: Column, cases: Sequence[Case], part: str) -> list[CaseResult]:
+        nonlocal requests
+        left = [case for case in cases if (column.name, case.id) not in known]
+        if left and part != "held":
+            if most is not None and requests + len(left) > most:
+                raise Ended(f"the budget of {most} requests is spent")
+            if seconds is not None and time.monotonic() - began > seconds:
+                raise Ended(f"the budget of {budget} is spent")
+        if left:
+            requests += len(left)
+            file = CaseFile(tuple(left), directory=env.cwd)
+            evaluation = Evaluation(
+                file, [column], directory / part, load, env.variables, recipes=own_recipes(env), cwd=env.cwd
+            )
+            done, _ = evaluation.ask(column, stop, progress)
+            if done.stopped or stop.is_set():
+                raise Ended("stopped")
+            known.update({(column.name, each.case): each for each in evaluation.results(column, stop, progress)})
+        return [known[column.name, case.id] for case in cases]
+
+    return ask
+
+
+@contextmanager
+def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedBatch], AbstractContextManager[Any]]]:
+    """Opens the model of a batch, and keeps the last one for the next."""
+    from leap_core.batch.escalation import EscalatingRunner, When
+
+    opened: dict[str, Any] = {}
+
+    def load(checked: CheckedBatch) -> AbstractContextManager[Any]:
+        settings = checked.settings
+        key = json.dumps([checked.model, settings.loading, settings.concurrency], default=str)
+        if key not in opened:
+            close()
+            opened[key] = warm_or_load(env, checked.model, settings.loading_options(), model)
+        runner = opened[key]
+        if settings.escalate_to is not None:
+            far = load_model(env, replace(model, name=settings.escalate_to, fields={}))
+            return EscalatingRunner(_Kept(runner), far, When.parse(settings.when, settings.check))
+        return nullcontext(runner)
+
+    def close() -> None:
+        for runner in opened.values():
+            runner.unload()
+        opened.clear()
+
+    from leap_core.conversation.runner import PassingRunner
+
+    class _Kept(PassingRunner):
+        def unload(self) -> None:
+            """It is kept for the next batch."""
+
+    try:
+        yield load
+    finally:
+        close()
+
+
+def _reflect(env: Environment, model: ModelChoice, name: str, prompt: str) -> str:
+    """What a model says to a prompt."""
+    from leap_core.conversation.options import GenerationOptions
+    from leap_core.conversation.streams import last_of
+
+    with load_model(env, replace(model, name=name, fields={})) as runner:
+        options = GenerationOptions(temperature=0.0, max_tokens=REFLECTION_TOKENS)
+        return last_of(runner.create_conversation().generate_response(prompt, options)).full_message.text
+
+
+def _thinks(env: Environment, reference: str) -> bool:
+    from leap_core.inference.gguf.header import read_gguf_header
+    from leap_core.models.resolving import LocalModel, Registry
+
+    found = Registry(env.variables, env.cwd).find(reference)
+    if not isinstance(found, LocalModel):
+        return False
+    template = found.chat_template or read_gguf_header(found.path).chat_template or ""
+    return "enable_thinking" in template
+
+
+def _write(directory: Path, improved: Improved, text: str) -> None:
+    from markdown_it import MarkdownIt
+
+    from leap_core.system.files import replace_text
+
+    page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    style = "body{font:16px system-ui;max-width:60em;margin:2em auto}td,th{padding:.2em .6em;text-align:left}"
+    head = f"<!doctype html><meta charset=utf-8><title>{html.escape(directory.name)}</title><style>{style}</style>"
+    replace_text(directory / "report.md", text)
+    replace_text(directory / "report.html", head + page)
+    replace_text(directory / "improved.json", json.dumps(_record(improved), ensure_ascii=False, indent=1) + "\n")
+
+
+def _record(improved: Improved) -> dict[str, Any]:
+    kept = {name: value for name, value in asdict(improved.column).items() if value}
+    steps = [asdict(step) for step in improved.steps]
+    rates = {"before": improved.before, "after": improved.after, "p": improved.p}
+    return {"kept": kept, "improved": improved.is_better, **rates, "steps": steps, "notes": improved.notes}
+
+
+NAMES = {"choices_constraint": "choices", "inject_schema_into_prompt": "schema_in_prompt"}
+"""Options of templates that are called otherwise."""
+
+
+def _save(env: Environment, output: Output, name: str, improved: Improved) -> None:
+    """Save the way that is kept as a template."""
+    column = improved.column
+    options: dict[str, Any] = {}
+    for key, value in column.options.items():
+        if key == "enable_thinking":
+            options |= {"think": "hide"} if value else {}
+        else:
+            options[NAMES.get(key, key)] = ",".join(value) if key == "choices_constraint" else value
+    if adapters := column.loading.get("adapters"):
+        options["lora"] = [f"{each['path']}={each['scale']}" for each in adapters]
+    prompt = column.template or "{input}"
+    about = f"found by leap improve: {improved.after:.0%} of held-back cases"
+    template = PromptTemplate(name, about, column.system, prompt, {"model": column.model, **options})
+    write_template(env, template)
+    output.note(f"`leap -t {name}` asks so")
+
+
+def _submit(env: Environment, output: Output, cases: str, wishes: dict[str, Any], background: Background) -> ExitCode:
+    given = [cases]
+    spelled = {"directory": "-o", "goal": "--to", "saved": "--save-template", "name": "-m"}
+    for key, value in wishes.items():
+        if value is not None and key != "format":
+            given += [spelled.get(key, f"--{key.replace('_', '-')}"), str(value)]
+    with open_jobs(env) as jobs:
+        label = f"improve {Path(cases).name}"
+        print_id(output, jobs.command(["improve", *given], label=label, cwd=env.cwd, policy=background.policy))
+    return ExitCode.DONE

@@ -1,0 +1,305 @@
+"""A LoRA adapter trained over a checkpoint directory, by transformers and peft; then converted and compared.
+
+Data are lines of ``leap export --for-training`` ({"prompt", "completion", "loss"}), or conversations ({"messages"}).
+The loss counts what the model wrote, and nothing else. Everything on the way is kept beside the adapter, in
+``ADAPTER.training``: the same call goes on from there, after Ctrl-C and kill -9.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import LeapError, LeapOptionsError, LeapSerializationError, LeapUnavailableError
+from ..models.conversion.adapters import convert_adapter
+from ..models.conversion.checkpoint import read_checkpoint, read_family
+from ..models.conversion.converting import convert_text
+from ..models.conversion.quantizing import Making
+from ..schemas.json_values import JsonObject, list_at, object_at, text_at
+from ..system.dataclass import dataclass
+from ..system.files import replace_text
+
+LEAST_EXAMPLES = 8
+HELD_BACK = 0.1
+"""Of the examples, on which training is stopped where it gets no better."""
+MOST_TOKENS = 2048
+PATIENCE = 3
+BYTES_A_WEIGHT = 4
+OVERHEAD = 1.35
+"""Of memory beside the weights: the library, activations of one example, the adapter and its moments."""
+TOLERANCE = 1e-3
+"""Of ``Trained.difference``."""
+
+Tell = Callable[[int, int, str], object]
+"""Steps done, of how many, and a sentence."""
+
+
+@dataclass(frozen=True)
+class TrainingWish:
+    """What is to be trained. ``checkpoint``: a directory as transformers reads it. ``epochs``: at most."""
+
+    data: Path
+    checkpoint: Path
+    target: Path
+    rank: int = 8
+    alpha: int = 16
+    epochs: int = 10
+    rate: float = 1e-3
+    batch: int = 8
+    seed: int = 1
+
+    @property
+    def directory(self) -> Path:
+        """What is kept on the way."""
+        return self.target.with_name(f"{self.target.name}.training")
+
+    @property
+    def identity(self) -> str:
+        """Of what is trained: another one begins anew."""
+        how = [self.rank, self.alpha, self.epochs, self.rate, self.batch, self.seed]
+        files = [[each.name, each.stat().st_size] for each in sorted(self.checkpoint.iterdir())]
+        digest = hashlib.sha256(json.dumps([how, files]).encode())
+        digest.update(self.data.read_bytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """``losses``: on the part that was held back, before and after. ``difference``: how far logits of the converted
+    adapter in llama.cpp are from those of torch behind one held-back example, as a share of the largest."""
+
+    target: Path
+    examples: int
+    steps: int
+    losses: tuple[float, float]
+    difference: float
+
+
+def forecast(checkpoint: Path) -> int:
+    """Bytes of memory that training will take, about. Raises LeapModelLoadingError for a directory that is none."""
+    read_family(checkpoint)
+    weights = sum(_count(tensor.shape) for tensor in read_checkpoint(checkpoint).values())
+    return int(weights * BYTES_A_WEIGHT * OVERHEAD) + 512 * 1024**2
+
+
+def _count(shape: Sequence[int]) -> int:
+    count = 1
+    for each in shape:
+        count *= each
+    return count
+
+
+def check(wish: TrainingWish, available: int | None) -> int:
+    """The bytes that it will take. Raises LeapUnavailableError without the libraries, LeapOptionsError where they are
+    more than are ``available``, and what is wrong with the data."""
+    _libraries()
+    needed = forecast(wish.checkpoint)
+    if available is not None and needed > available:
+        raise LeapOptionsError(
+            "model", f"training takes about {needed // 1024**2} MiB of memory, and {available // 1024**2} MiB are free"
+        )
+    read_examples(wish.data)
+    return needed
+
+
+def _libraries() -> tuple[Any, Any, Any]:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        import peft
+        import torch
+        import transformers
+    except ImportError as error:
+        raise LeapUnavailableError(
+            f"training needs libraries: {error.name} is not there", hint="pip install 'leap-edge[train]'"
+        ) from None
+    return torch, transformers, peft
+
+
+def read_examples(path: Path) -> list[JsonObject]:
+    """The examples of a file. Raises LeapSerializationError for too few, and for what is none."""
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LeapSerializationError(f"cannot read {path.name}: {error}") from None
+    examples: list[JsonObject] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = object_at(json.loads(line), "line")
+            if "messages" in value:
+                said = list_at(value["messages"], "messages")
+                if len(said) < 2 or said[-1].get("role") != "assistant":
+                    raise LeapSerializationError("it does not end with an answer", path="messages")
+            else:
+                text_at(value.get("prompt"), "prompt")
+                text_at(value.get("completion"), "completion")
+        except (ValueError, AttributeError, RecursionError) as error:  # LeapSerializationError among them
+            raise LeapSerializationError(f"{path.name}, line {number}: {error}") from None
+        examples.append(value)
+    if len(examples) < LEAST_EXAMPLES:
+        raise LeapSerializationError(f"{path.name} has {len(examples)} examples; {LEAST_EXAMPLES} are the fewest")
+    return examples
+
+
+def encoded(example: JsonObject, tokenizer: Any) -> JsonObject:
+    """The tokens of an example, and those that the loss counts: ``labels``, with -100 for the others."""
+    if "messages" in example:
+        messages = example["messages"]
+        prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+        if not text.startswith(prompt):
+            raise LeapSerializationError("the chat template shows an answer in another way than it asks for one")
+        spans = [[len(prompt), len(text.rstrip())]]
+    else:
+        text = example["prompt"] + example["completion"]
+        spans = example.get("loss") or [[len(example["prompt"]), len(text)]]
+    made = tokenizer(
+        text, add_special_tokens=False, return_offsets_mapping=True, truncation=True, max_length=MOST_TOKENS
+    )
+    counted = [any(start >= first and end <= last for first, last in spans) for start, end in made["offset_mapping"]]
+    labels = [token if each else -100 for token, each in zip(made["input_ids"], counted, strict=True)]
+    return {"input_ids": made["input_ids"], "labels": labels}
+
+
+def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | None:
+    """Train the adapter, and write it as GGUF; None where it was stopped. Raises LeapError."""
+    torch, transformers, peft = _libraries()
+    directory = wish.directory
+    _begin(directory, wish.identity)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(wish.checkpoint, local_files_only=True)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    examples = [encoded(each, tokenizer) for each in read_examples(wish.data)]
+    random.Random(wish.seed).shuffle(examples)
+    held = max(1, int(len(examples) * HELD_BACK))
+    transformers.set_seed(wish.seed)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        wish.checkpoint, local_files_only=True, dtype=torch.float32
+    )
+    settings = peft.LoraConfig(
+        r=wish.rank, lora_alpha=wish.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    model = peft.get_peft_model(model, settings)
+    steps = max(1, (len(examples) - held + wish.batch - 1) // wish.batch)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(directory),
+        num_train_epochs=wish.epochs,
+        learning_rate=wish.rate,
+        per_device_train_batch_size=wish.batch,
+        per_device_eval_batch_size=wish.batch,
+        eval_strategy="steps",
+        save_strategy="steps",
+        eval_steps=steps,
+        save_steps=steps,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        seed=wish.seed,
+        data_seed=wish.seed,
+        report_to=[],
+        logging_strategy="no",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        use_cpu=not torch.cuda.is_available(),
+    )
+    trainer = transformers.Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=examples[held:],
+        eval_dataset=examples[:held],
+        data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
+        callbacks=[
+            transformers.EarlyStoppingCallback(early_stopping_patience=PATIENCE),
+            _following(transformers, tell, stop),
+        ],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    before = _loss_before(directory, trainer)
+    try:
+        trainer.train(resume_from_checkpoint=bool(list(directory.glob("checkpoint-*"))) or None)
+    except torch.cuda.OutOfMemoryError as error:
+        raise LeapError(f"the GPU has too little memory: {error}", hint="--batch 1 takes less") from None
+    if stop.is_set():
+        return None
+    after = float(trainer.evaluate()["eval_loss"])
+    tell(trainer.state.global_step, trainer.state.max_steps, "converting")
+    adapter = directory / "adapter"
+    model.save_pretrained(adapter)
+    difference = _converted(wish, adapter, model, examples[0]["input_ids"], torch)
+    return Trained(wish.target, len(examples), trainer.state.global_step, (before, after), difference)
+
+
+def _begin(directory: Path, identity: str) -> None:
+    """See to it that what is kept is of this training."""
+    noted = directory / "identity"
+    if directory.exists() and (not noted.exists() or noted.read_text("utf-8") != identity):
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not noted.exists():
+        replace_text(noted, identity)
+    for each in directory.glob("checkpoint-*"):
+        if not (each / "trainer_state.json").exists():  # a kill while it was written
+            shutil.rmtree(each)
+
+
+def _loss_before(directory: Path, trainer: Any) -> float:
+    noted = directory / "before.json"
+    if noted.exists():
+        return float(json.loads(noted.read_text("utf-8")))
+    loss = float(trainer.evaluate()["eval_loss"])
+    replace_text(noted, json.dumps(loss))
+    return loss
+
+
+def _following(transformers: Any, tell: Tell, stop: threading.Event) -> Any:
+    class Following(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
+            tell(state.global_step, state.max_steps, "")
+            control.should_training_stop = control.should_training_stop or stop.is_set()
+            return control
+
+        def on_evaluate(self, _args: Any, state: Any, _control: Any, metrics: Any = None, **_: Any) -> None:
+            tell(state.global_step, state.max_steps, f"loss {(metrics or {}).get('eval_loss', 0.0):.4f}")
+
+    return Following()
+
+
+def _converted(wish: TrainingWish, adapter: Path, model: Any, tokens: list[int], torch: Any) -> float:
+    """Write the adapter as GGUF; how far the logits of llama.cpp are from torch's, over these tokens."""
+    base = wish.directory / "base.gguf"
+    if not base.exists():
+        convert_text(wish.checkpoint, base, "F32", Making())
+    convert_adapter(adapter, base, wish.target)
+    model.eval()
+    with torch.no_grad():
+        trained = model(torch.tensor([tokens], device=model.device)).logits[0, -1].float().cpu().numpy()
+    return float(abs(_last_logits(base, wish.target, tokens) - trained).max() / max(1.0, abs(trained).max()))
+
+
+def _last_logits(base: Path, adapter: Path, tokens: list[int]) -> Any:
+    """llama.cpp's logits behind these tokens, with an adapter, and all of it in float32."""
+    from ..inference.llama.context import LlamaContext
+    from ..inference.llama.model import LlamaAdapter, LlamaModel
+
+    model = LlamaModel(base)
+    context = LlamaContext(
+        model, cells=len(tokens) + 32, slots=1, batch_size=len(tokens), threads=1, kv_type_k="f32", kv_type_v="f32"
+    )
+    try:
+        context.set_adapters([(LlamaAdapter(adapter, model), 1.0)])
+        index = context.add(0, 0, tokens, output=True)
+        if context.decode() != 0:
+            raise LeapError("llama.cpp did not compute the trained adapter")
+        return context.logits(index).copy()
+    finally:
+        context.close()
+        model.close()
