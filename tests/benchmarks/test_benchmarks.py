@@ -52,6 +52,7 @@ RUNS = {
     "speech_detector": "",
     "startup": "--rounds 1",
     "threads": BUILTIN,
+    "tool_search": "request.json --tokens 20",
 }
 NOT_MEASURING = {"harness", "make_model"}
 SERVED = ("job_stores", "large_queues", "many_workers")
@@ -86,6 +87,8 @@ def test_a_benchmark_runs(name, tmp_path):
     folder.mkdir()
     case = {"schema": {"type": "integer"}, "tests": [{"valid": True, "data": 1}, {"valid": False, "data": "x"}]}
     (folder / "one.json").write_text(json.dumps(case))
+    tools = [{"type": "function", "function": {"name": name, "description": "Does it."}} for name in ("read", "bash")]
+    (tmp_path / "request.json").write_text(json.dumps({"tools": tools}))
     assert re.search(r"\d", run(name, RUNS[name], tmp_path))
 
 

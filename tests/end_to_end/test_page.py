@@ -24,6 +24,19 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+def batch_of(url: str, key: str, question: str, most: int) -> str:
+    """A batch of one question, made by a client of the server; its job's id."""
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=key) as client:
+        body = {"model": "builtin", "messages": [{"role": "user", "content": question}], "max_tokens": most}
+        line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body})
+        file = client.files.create(file=("in.jsonl", line.encode()), purpose="batch")
+        client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+    (job,) = httpx.get(f"{url}/leap/jobs", headers={"Authorization": f"Bearer {key}"}).json()["jobs"]
+    return str(job["id"])
+
+
 def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tmp_path):
     process = start(
         "serve",
@@ -67,7 +80,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.wait(lambda: "Paris" in browser.text("#turns li:last-child .text p"))  # rendered as Markdown
     browser.wait(lambda: "at most 0.0" not in browser.text("#most") and "at most" in browser.text("#most"))
 
-    id = program("generate", "--background", "-m", "builtin", "--max-tokens", "2000", "Count to 300.").stdout.strip()
+    id = batch_of(url, "s3cret", "Count to 300.", 2000)
     browser.wait(lambda: id in browser.text("#jobs"))
     browser.run(f"document.querySelector('tr[data-id=\"{id}\"] button')?.click()")
     browser.wait(lambda: "cancelled" in browser.text("#jobs"))

@@ -39,10 +39,22 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/v1/completions": {"prompt": ["a", [1, 2]], "echo": True, "logprobs": 1, "max_tokens": 1, "suffix": None},
     "/v1/responses": {
-        "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning"}],
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+            {"type": "reasoning", "summary": [], "encrypted_content": "YQ=="},
+            {"type": "tool_search_call", "arguments": {"query": "x"}, "execution": "server"},
+            {"type": "tool_search_output", "tools": [{"type": "function", "name": "g"}], "execution": "server"},
+            {"type": "function_call", "namespace": "n", "name": "f", "call_id": "1", "arguments": "{}"},
+        ],
         "text": {"format": {"type": "text"}},
         "reasoning": {"effort": "low"},
-        "tools": [{"type": "function", "name": "f", "parameters": {}}],
+        "tools": [
+            {"type": "function", "name": "f", "parameters": {}, "defer_loading": True},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]},
+            {"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "regex", "definition": "a+"}},
+            {"type": "tool_search"},
+        ],
+        "include": ["reasoning.encrypted_content"],
         "store": False,
     },
     "/v1/messages": {
@@ -50,10 +62,20 @@ BODIES: dict[str, dict[str, Any]] = {
         "system": [{"type": "text", "text": "s"}],
         "messages": [
             {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a"}}]},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "server_tool_use", "id": "s", "name": "find", "input": {"query": "x"}},
+                    {"type": "tool_search_tool_result", "tool_use_id": "s", "content": {"tool_references": []}},
+                    {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+                ],
+            },
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
         ],
-        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "tools": [
+            {"name": "f", "input_schema": {"type": "object"}, "defer_loading": True},
+            {"type": "tool_search_tool_bm25_20251119", "name": "find"},
+        ],
         "tool_choice": {"type": "auto"},
         "thinking": {"type": "enabled"},
     },

@@ -218,7 +218,7 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
     assert told[1].text == "Notes\nA\nB\nT\ns\nC\nWhat?" and len(told[1].content) == 6
     assert told[3].text == "Seen:" and len(told[3].content) == 2 and told[3].role.value == "tool"
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}
-    with pytest.raises(anthropic.BadRequestError, match="send the document's text"):
+    with pytest.raises(anthropic.BadRequestError, match="is no PDF"):
         ask(made, [pdf])
 
 

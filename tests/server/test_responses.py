@@ -341,4 +341,9 @@ def test_models_tell_their_context(serve):
     server = serve("Hi.")
     entry = server.client().models.list().data[0].model_dump()
     context = server.runner.context_size
-    assert (entry["context_length"], entry["max_model_len"], entry["meta"]) == (context, context, {"n_ctx": context})
+    assert (entry["context_length"], entry["max_model_len"], entry["meta"]) == (
+        context,
+        context,
+        {"n_ctx": context, "n_ctx_train": 2048},
+    )
+    assert (entry["architecture"]["input_modalities"], entry["reasoning"]) == (["text"], False)

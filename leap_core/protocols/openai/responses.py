@@ -171,9 +171,11 @@ def messages_of(value: object) -> list[JsonObject]:
     for n, item in enumerate(list_at(value, "input")):
         path = f"input[{n}]"
         item = object_at(item, path)
-        kind = item.get("type", "message")
+        kind = str(item.get("type", "message"))
         if kind == "reasoning":
-            parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
+            parts = [
+                part for name in ("content", "summary") for part in list_at(item.get(name) or [], f"{path}.{name}")
+            ]
             reasoning += "".join(_text(part, path) for part in parts) or _decrypted(item.get("encrypted_content"))
             continue
         if kind in CALLS:
@@ -243,12 +245,12 @@ def plain_call(item: JsonObject) -> JsonObject:
 def _found_elsewhere(items: object, declared: list[Any]) -> list[JsonObject]:
     """The tools that searches of the client's have found, but for those that are declared."""
     found: list[JsonObject] = []
-    names = {tool.get("name") for tool in as_functions(declared) if isinstance(tool, dict)}
+    names = {str(tool.get("name")) for tool in as_functions(declared) if isinstance(tool, dict)}
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("type") == "tool_search_output":
             for tool in as_functions(list_at(item.get("tools") or [], "input.tools")):
-                if isinstance(tool, dict) and tool.get("name") not in names:
-                    names.add(tool.get("name"))
+                if isinstance(tool, dict) and str(tool.get("name")) not in names:
+                    names.add(str(tool.get("name")))
                     found.append({**tool, "defer_loading": True})
     return found
 
@@ -271,7 +273,7 @@ def as_functions(tools: list[Any]) -> list[Any]:
             parameters = tool.get("parameters") or QUERY
             functions.append({"type": "function", "name": TOOL_SEARCH, "description": told, "parameters": parameters})
         elif kind == NAMESPACE:
-            inner = as_functions(list_at(tool.get("tools"), "tools.tools"))
+            inner = [object_at(each, "tools.tools") for each in as_functions(list_at(tool.get("tools"), "tools.tools"))]
             functions += [{**each, "name": f"{tool.get('name')}.{each.get('name')}"} for each in inner]
         else:
             functions.append(tool)
