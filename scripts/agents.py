@@ -95,7 +95,7 @@ class Following(PassingRunner):
         turn = next((turn for turn in (1, 2, 3) if f"turn-{turn}" in text), 0)
         if SLOW in text:
             return Scripted((Chunk("and so on "),) * 600, read, pause=0.05)
-        if last.role.value == "tool":
+        if last.role.value == "tool" and not last.text.startswith('[{"name"'):  # a result, and no declaration
             return Scripted((Chunk(f"It printed: {last.text.strip()[:200]}"),), read)
         if shell is not None and turn:
             arguments = {SHELLS[shell]: f"echo leap-{turn}", "description": "Prints a word."}

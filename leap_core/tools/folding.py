@@ -1,7 +1,7 @@
 """Tools that a turn does not need: told in a line each, found by the model, and declared at the end of the context.
 
 The prefix of a prompt stays what it was: what is shown from the start depends on the list of tools and on the first
-message alone, and a tool that is wanted later is declared where it is first called. ``DECLARED`` is the form in which
+question alone, and a tool that is wanted later is declared where it is first called. ``DECLARED`` is the form in which
 histories hold such a declaration: the result of a call, with the tools' names alone.
 """
 
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ..conversation.calls.declaration import FIND, LeapFunction, references, referred
@@ -107,11 +108,13 @@ def fold(functions: Sequence[LeapFunction], messages: Messages, most_tokens: int
     """The functions with those ``deferred`` that are not declared from the start, and the others with shorter
     descriptions, so that all take about ``most_tokens`` at most. All as they are where they fit.
 
-    What stays: what the first message of the user asks for, then what the system prompt names, until the room is used.
+    What stays: what the user asks for before the first answer, then what the system prompt names, until the room is
+    used.
     """
     if size_of(functions) <= most_tokens:
         return list(functions)
-    asked = next((each.text for each in messages if each.role is ChatMessageRole.USER), "")
+    opening = takewhile(lambda each: each.role is not ChatMessageRole.ASSISTANT, messages)
+    asked = "\n".join(each.text for each in opening if each.role is ChatMessageRole.USER)
     told = next((each.text for each in messages if each.role is ChatMessageRole.SYSTEM), "")
     named = [each for each in functions if re.search(rf"(?<!\w){re.escape(each.name)}(?!\w)", told)]
     short = {each.name: _shortened(each) for each in functions}

@@ -49,6 +49,12 @@ def test_what_the_first_message_asks_for_is_declared_from_the_start():
     assert "bash: Runs a command in a shell." in find.description
 
 
+def test_agents_that_describe_the_place_first_are_understood():
+    """Codex sends its surroundings as a message of the user before the question."""
+    asked = [ChatMessage("user", "<environment><cwd>/tmp</cwd></environment>"), *ASKED[1:]]
+    assert [each.name for each in fold(TOOLS, asked, MOST) if not each.deferred][-1] == "post"
+
+
 def test_later_turns_fold_alike():
     """Whatever is said and called later, what is shown from the start is the same."""
     first = FoldedPrompt.of(ASKED, TOOLS, MOST)
