@@ -24,7 +24,7 @@ WRITE = "Write write"
 FIND = "glob list_directory " + SHELL
 GREP = "grep grep_search " + SHELL
 FETCH = "WebFetch webfetch web_fetch"
-TODO = "TaskCreate todowrite todo_write create_goal"
+PLAN = "TaskCreate todowrite todo_write create_goal"
 AGENT = "Agent task agent spawn_agent"
 WISHES = {
     "show me the contents of README": READ,
@@ -73,9 +73,9 @@ WISHES = {
     "download the documentation from its url": FETCH,
     "search the web for llama.cpp releases": "WebSearch",
     "what is the newest version of Django? look on the internet": "WebSearch " + FETCH,
-    "make a plan with steps before you begin": TODO,
-    "write down a todo list for this work": TODO,
-    "keep track of your progress": TODO + " TaskUpdate update_goal",
+    "make a plan with steps before you begin": PLAN,
+    "write down a todo list for this work": PLAN,
+    "keep track of your progress": PLAN + " TaskUpdate update_goal",
     "delegate this to another agent": AGENT,
     "let three workers look into this in parallel": AGENT + " Workflow",
     "stop the background task": "TaskStop task_stop",

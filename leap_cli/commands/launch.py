@@ -278,7 +278,9 @@ def command(
     with naming_the_default(env, model):
         size = context_size or _context(agent, _local(env, reference), fold_tools)
         if dry_run:
-            _describe(env, output, agent, reference, size, [program or chosen.program, *arguments])
+            _describe(
+                env, output, agent, chosen.needs(fold_tools), reference, size, [program or chosen.program, *arguments]
+            )
             return
         endpoint = _open(env, output, agent, reference, size, fold_tools, stays=print_env)
     _write(endpoint.directory, chosen.files(endpoint))
@@ -408,12 +410,14 @@ def _write(directory: Path, files: Files) -> None:
             file.write(text.encode())
 
 
-def _describe(env: Environment, output: Output, name: str, reference: str, size: int, command_line: list[str]) -> None:
+def _describe(
+    env: Environment, output: Output, name: str, needed: int, reference: str, size: int, command_line: list[str]
+) -> None:
     about: dict[str, Any] = {
         "agent": name,
         "command": shlex.join(command_line),
         "model": reference,
-        "needs": AGENTS[name].needs(None),
+        "needs": needed,
         "context_size": size,
         "directory": str(env.directories.data / "agents" / name),
     }

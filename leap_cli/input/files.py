@@ -96,16 +96,10 @@ def check_size(data: bytes, source: str) -> None:
         raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
 
 
-DOCUMENT_HEADS = (b"%PDF-", b"PK\x03\x04")
-
-
-def is_document(data: bytes) -> bool:
-    """Whether bytes begin like a PDF, or a document of an office."""
-    return data.startswith(DOCUMENT_HEADS)
-
-
 def decode_text(data: bytes, source: str) -> str:
     """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
+    from leap_core.tasks.documents import is_document
+
     if is_document(data):
         raise click.UsageError(f"{source} is a document and no text; -f and the tasks read such files")
     try:
@@ -221,10 +215,11 @@ def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Docu
     path = env.cwd / name
     if name.lower().endswith(as_they_are) or not path.is_file():
         return None
-    from leap_core.tasks.documents.reading import is_document, is_extracted
+    from leap_core.tasks.documents import PDF_WITHIN, is_document
+    from leap_core.tasks.documents.reading import is_extracted
 
     with path.open("rb") as file:
-        if not is_document(file.read(1024)) and not is_extracted(path):
+        if not is_document(file.read(PDF_WITHIN)) and not is_extracted(path):
             return None
     status = path.stat()
     return _document_of(name, path, (status.st_size, status.st_mtime_ns))

@@ -16,7 +16,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from .files import MOST_BYTES, check_size, decode_text, is_document, read_text_file
+from .files import MOST_BYTES, check_size, decode_text, read_text_file
 
 INPUT = "{input}"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -117,6 +117,8 @@ def read_standard_input(env: Environment, output: Output) -> str:
     """All of standard input as text. Raises UsageError for what is none."""
     data = _read_stdin(env, output, MOST_BYTES + 1)
     check_size(data, STDIN)
+    from leap_core.tasks.documents import is_document
+
     if is_document(data):
         from leap_core.tasks.documents.reading import document_text
 

@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ OVERHEAD = 1.35
 """Of memory beside the weights: the library, activations of one example, the adapter and its moments."""
 TOLERANCE = 1e-3
 """Of ``Trained.difference``."""
+
+WRITER = "inline_container"
+"""In what torch raises where it cannot write a file."""
 
 Tell = Callable[[int, int, str], object]
 """Steps done, of how many, and a sentence."""
@@ -173,6 +177,8 @@ def encoded(example: JsonObject, tokenizer: Any) -> JsonObject:
 def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | None:
     """Train the adapter, and write it as GGUF; None where it was stopped. Raises LeapError."""
     torch, transformers, peft = _libraries()
+    warnings.simplefilter("ignore")  # of the libraries among each other
+    transformers.utils.logging.disable_progress_bar()
     directory = wish.directory
     _begin(directory, wish.identity)
     tokenizer = transformers.AutoTokenizer.from_pretrained(wish.checkpoint, local_files_only=True)
@@ -227,7 +233,12 @@ def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | No
     try:
         trainer.train(resume_from_checkpoint=bool(list(directory.glob("checkpoint-*"))) or None)
     except torch.cuda.OutOfMemoryError as error:
-        raise LeapError(f"the GPU has too little memory: {error}", hint="--batch 1 takes less") from None
+        raise LeapError(f"the GPU has too little memory: {error}") from None
+    except RuntimeError as error:
+        if WRITER not in str(error):
+            raise
+        hint = "make room there: the same command goes on from the checkpoint before"
+        raise LeapError(f"cannot write {directory}: the disk is full", hint=hint) from None
     if stop.is_set():
         return None
     after = float(trainer.evaluate()["eval_loss"])
@@ -268,7 +279,8 @@ def _following(transformers: Any, tell: Tell, stop: threading.Event) -> Any:
             return control
 
         def on_evaluate(self, _args: Any, state: Any, _control: Any, metrics: Any = None, **_: Any) -> None:
-            tell(state.global_step, state.max_steps, f"loss {(metrics or {}).get('eval_loss', 0.0):.4f}")
+            if state.max_steps:  # not the look before the first step
+                tell(state.global_step, state.max_steps, f"loss {(metrics or {}).get('eval_loss', 0.0):.4f}")
 
     return Following()
 

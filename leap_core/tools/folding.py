@@ -199,7 +199,7 @@ def _with_short_descriptions(value: Any) -> Any:
 @dataclass(frozen=True)
 class FoldedPrompt:
     """What a model gets: ``messages`` with what was found where it was found, and ``functions``; the ``deferred`` ones
-    by name, and which of them are ``found``. ``closed``: a call of a tool that was not found cannot be written."""
+    by name, and which of them are ``found``."""
 
     messages: list[ChatMessage]
     functions: list[LeapFunction]
@@ -341,7 +341,8 @@ class _FoldingGeneration(Generation):
         reply = replace(complete.full_message, function_calls=calls or None)
         if any(self._texts):
             reply = _with_content(reply, "".join([*self._texts, reply.text]))
-        given_up = () if wanted is None else (f"the model looked for tools more than {MOST_SEARCHES} times",)
+        is_lost = wanted is not None and len(self._searches) == MOST_SEARCHES
+        given_up = (f"the model looked for tools more than {MOST_SEARCHES} times",) if is_lost else ()
         self._ready.append(
             replace(
                 complete,
@@ -378,11 +379,21 @@ class _FoldingGeneration(Generation):
                 self._current = self._runner.start(self._messages, functions, self._options)
                 return
         self._ended = True
-        self._ready.append(replace(complete, finish_reason=GenerationFinishReason.INTERRUPTED))
+        reply = _with_content(replace(complete.full_message, function_calls=None), "".join(self._texts))
+        self._ready.append(
+            replace(
+                complete,
+                full_message=reply,
+                finish_reason=GenerationFinishReason.INTERRUPTED,
+                stats=_together(self._spent),
+                searches=tuple(self._searches),
+            )
+        )
 
     def _with_text(self, call: LeapFunctionCall) -> LeapFunctionCall:
         """The call with a text that its tool's grammar allows: as it is, or written once more under the grammar."""
-        function = next((each for each in self._prompt.functions if each.name == call.name), None)
+        known = {each.name: each for each in (*self._prompt.functions, *self._prompt.deferred.values())}
+        function = known.get(call.name)
         if function is None or function.grammar is None or self._stopped:
             return call
         text = str(call.arguments.get("input", ""))

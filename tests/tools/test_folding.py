@@ -101,6 +101,23 @@ def test_texts_of_all_rounds_are_one():
     assert Complete.from_json(last_of(FoldingRunner(runner_of_two(), MOST).start(ASKED, TOOLS)).to_json()).searches
 
 
+def test_a_stop_within_a_search_leaves_no_search_in_the_answer():
+    runner = ScriptedModelRunner(["I look. ", call(FIND, query="bash")], ["never"])
+    generation = FoldingRunner(runner, MOST).start(ASKED, TOOLS, GenerationOptions())
+    assert next(generation).text == "I look. "
+    generation.stop()
+    complete = last_of(generation)
+    assert complete.full_message.function_calls is None and complete.full_message.text == "I look. "
+    assert complete.warnings == () and len(runner.requests) == 1
+
+
+def test_a_found_tool_keeps_its_grammar():
+    patch = LeapFunction("patch", "Changes files.", TOOLS[0].parameters, deferred=True, grammar='start: "a" "b"')
+    runner = ScriptedModelRunner([call(FIND, query="patch")], [call("patch", input="x")], "ab")
+    complete = last_of(FoldingRunner(runner).start(ASKED, [patch], GenerationOptions()))
+    assert complete.full_message.function_calls[0].arguments == {"input": "ab"}
+
+
 class Elsewhere(ScriptedModelRunner):
     hides_deferred = False
 

@@ -25,6 +25,7 @@ from typing import Any
 from ...errors import LeapSerializationError
 from ...system.child import child_for, kill
 from ...system.dataclass import dataclass
+from . import OLD_OFFICE, PDF_WITHIN, is_document
 from .html import (
     CELL_END,
     UTF_16,
@@ -69,9 +70,6 @@ PACKED = {
 """What archives hold that are documents."""
 UNITS = {PDF: "page", PPTX: "slide", XLSX: "sheet", EPUB: "chapter"}
 """What the pages of a kind are called."""
-OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-PDF_WITHIN = 1024
-"""A PDF begins in its first bytes."""
 LARGEST_TEXT, LARGEST_DOCUMENT = 32 * 1024**2, 256 * 1024**2
 MOST_UNPACKED = 1024**3
 MOST_MEMBERS = 20_000
@@ -225,11 +223,6 @@ def check_has_text(document: Document, name: str) -> None:
 def is_extracted(path: Path) -> bool:
     """Whether a file's text is something else than what is in the file, as far as its name says."""
     return (kind_of(path) or TEXT) not in TEXTS
-
-
-def is_document(data: bytes) -> bool:
-    """Whether bytes begin like a document that is no text."""
-    return data.startswith((b"PK\x03\x04", OLD_OFFICE)) or b"%PDF-" in data[:PDF_WITHIN]
 
 
 def _head(source: Path | bytes, name: str) -> bytes:
