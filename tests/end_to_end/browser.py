@@ -34,7 +34,12 @@ class Browser:
             "--use-fake-ui-for-media-stream",
         ]
         options = {"binary": BROWSER, "args": arguments}
-        capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        # chromedriver's own waiting for a page sometimes misses its end on a busy machine: ``open`` waits instead
+        capabilities = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "pageLoadStrategy": "none",
+        }
         made = self._post("/session", {"capabilities": {"alwaysMatch": capabilities}})
         self._session = f"/session/{made['sessionId']}"
 
@@ -45,7 +50,12 @@ class Browser:
         return value
 
     def open(self, url: str) -> None:
-        self._post(f"{self._session}/url", {"url": url})
+        """Go there, and wait until the new page is loaded."""
+        self.run("window.isLeft = true")
+        navigation = self._command("Page.navigate", url=url)
+        assert "errorText" not in navigation, navigation
+        if "loaderId" in navigation:  # no other place in the same page
+            self.wait(lambda: self.run("return !window.isLeft && document.readyState === 'complete'"))
 
     def run(self, script: str, *arguments: object) -> Any:
         return self._post(f"{self._session}/execute/sync", {"script": script, "args": arguments})
@@ -81,16 +91,15 @@ class Browser:
 
     def colours(self, scheme: str) -> None:
         """Prefer ``light`` or ``dark``, as a person's system would."""
-        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self._post(f"{self._session}/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": feature})
+        self._command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def width(self, pixels: int) -> None:
         """Show the page in a window so wide; 0 is the browser's own."""
-        size = {"width": pixels, "height": 900, "deviceScaleFactor": 0, "mobile": False}
-        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": size}
-        if not pixels:
-            command = {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}}
-        self._post(f"{self._session}/goog/cdp/execute", command)
+        if pixels:
+            size = {"width": pixels, "height": 900, "deviceScaleFactor": 0, "mobile": False}
+            self._command("Emulation.setDeviceMetricsOverride", **size)
+        else:
+            self._command("Emulation.clearDeviceMetricsOverride")
 
     def new_window(self) -> str:
         """Go to a new window. Returns the one that was left, for ``to_window``."""
@@ -103,18 +112,19 @@ class Browser:
 
     def downloads_to(self, directory: Path) -> None:
         """Put downloads there, without a question."""
-        behaviour = {"behavior": "allow", "downloadPath": str(directory)}
-        command = {"cmd": "Browser.setDownloadBehavior", "params": behaviour}
-        self._post(f"{self._session}/goog/cdp/execute", command)
+        self._command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(directory))
 
     def picture(self) -> bytes:
         """The whole page as PNG."""
-        command = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": True}}
-        return base64.b64decode(self._post(f"{self._session}/goog/cdp/execute", command)["data"])
+        return base64.b64decode(self._command("Page.captureScreenshot", captureBeyondViewport=True)["data"])
 
     def close(self) -> None:
         self._http.delete(self._session)
         self._http.close()
+
+    def _command(self, name: str, **parameters: object) -> Any:
+        """Send the browser a command of its DevTools protocol."""
+        return self._post(f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def _find(self, selector: str) -> str:
         found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
