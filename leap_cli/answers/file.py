@@ -17,7 +17,7 @@ from leap_core.system.files import NOT_WRITTEN, descriptor_of, replace_text
 from ..framework.environment import Environment
 
 STANDARD = "-"
-NO_TEXT = NOT_WRITTEN | {".parquet", ".npy", ".pdf", ".docx", ".pptx"}
+NO_TEXT = NOT_WRITTEN | {".parquet", ".npy", ".pdf", ".docx", ".pptx", ".odt", ".odp"}
 """Endings of files that hold no text."""
 
 

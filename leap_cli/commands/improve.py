@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from leap_core.evaluation.improving import Ask, Improved
     from leap_core.evaluation.results import CaseResult
     from leap_core.evaluation.running import Column
+    from leap_core.tasks.recipe import Recipe
 
 REFLECTION_TOKENS = 2048
+SPELLED = {"directory": "-o", "goal": "--to", "saved": "--save-template", "name": "-m"}
+"""Options whose names are not those of their values."""
 
 
 class Budget(click.ParamType[str]):
@@ -92,8 +95,7 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
     output = Output(env, wishes["format"])
     path = env.cwd / cases
     file = read_cases(path)
-    if any("task" in case.request for case in file.cases):
-        raise click.UsageError("cases of a task are asked by its recipe: give prompts, messages or vars")
+    recipe = _recipe_of(env, file.cases, wishes)
     name, goal = wishes["name"], _share(wishes["goal"])
     reference = model_reference(env, name)
     directory = env.cwd / wishes["directory"] if wishes["directory"] else path.with_suffix(".improve")
@@ -116,7 +118,8 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
             lambda prompt: _reflect(env, model, reflecting, prompt),
             wishes["escalate_to"],
             checkpoint,
-            _thinks(env, reference),
+            **_facts(env, reference),
+            recipe=recipe,
         )
         directory.mkdir(parents=True, exist_ok=True)
         ask = _asker(env, output, wish.directory, load, stop, wishes["budget"])
@@ -127,6 +130,8 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
             output.note("stopped; the same command goes on from here")
             return ExitCode.INTERRUPTED
     _write(directory, improved, report(improved))
+    for task in improved.column.recipes:
+        output.note(f"`leap saved recipes add {wishes['directory'] or directory.name}/{task}.toml` has it used")
     if wishes["saved"] is not None:
         _save(env, output, wishes["saved"], improved)
     if output.format is Format.TEXT:
@@ -137,6 +142,22 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
         done = improved.steps[0].rate >= goal
         output.note(f"{reference} passes already" if done else "no rung is better, as far as these cases can tell")
     return ExitCode.DONE
+
+
+def _recipe_of(env: Environment, cases: Sequence[Case], wishes: dict[str, Any]) -> Recipe | None:
+    """The recipe of the task that all cases are of; None where they are prompts. Raises UsageError."""
+    tasks = {case.request.get("task") for case in cases}
+    if tasks == {None}:
+        return None
+    if len(tasks) > 1:
+        raise click.UsageError("the cases are of several tasks, or some of none: give a file for each")
+    from leap_core.tasks.reading import read_task
+
+    for option in ("system", "saved", "checkpoint"):
+        if wishes[option] is not None:
+            raise click.UsageError(f"{SPELLED.get(option, '--' + option)} is for prompts: these cases are of a task")
+    fields = {key: value for key, value in cases[0].request.items() if key not in ("text", "prompt")}
+    return read_task(fields, own_recipes(env, str(fields["task"])))[0].recipe
 
 
 def _share(text: str) -> float:
@@ -245,15 +266,16 @@ def _reflect(env: Environment, model: ModelChoice, name: str, prompt: str) -> st
         return last_of(runner.create_conversation().generate_response(prompt, options)).full_message.text
 
 
-def _thinks(env: Environment, reference: str) -> bool:
+def _facts(env: Environment, reference: str) -> dict[str, Any]:
+    """Of the model: whether it thinks, and the name that it has for recipes."""
     from leap_core.inference.gguf.header import read_gguf_header
     from leap_core.models.resolving import LocalModel, Registry
 
     found = Registry(env.variables, env.cwd).find(reference)
     if not isinstance(found, LocalModel):
-        return False
+        return {"model_id": reference}
     template = found.chat_template or read_gguf_header(found.path).chat_template or ""
-    return "enable_thinking" in template
+    return {"thinks": "enable_thinking" in template, "model_id": found.model_id}
 
 
 def _write(directory: Path, improved: Improved, text: str) -> None:
@@ -264,6 +286,8 @@ def _write(directory: Path, improved: Improved, text: str) -> None:
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     style = "body{font:16px system-ui;max-width:60em;margin:2em auto}td,th{padding:.2em .6em;text-align:left}"
     head = f"<!doctype html><meta charset=utf-8><title>{html.escape(directory.name)}</title><style>{style}</style>"
+    for task, recipe in improved.column.recipes.items():
+        replace_text(directory / f"{task}.toml", str(recipe))
     replace_text(directory / "report.md", text)
     replace_text(directory / "report.html", head + page)
     replace_text(directory / "improved.json", json.dumps(_record(improved), ensure_ascii=False, indent=1) + "\n")
@@ -300,10 +324,9 @@ def _save(env: Environment, output: Output, name: str, improved: Improved) -> No
 
 def _submit(env: Environment, output: Output, cases: str, wishes: dict[str, Any], background: Background) -> ExitCode:
     given = [cases]
-    spelled = {"directory": "-o", "goal": "--to", "saved": "--save-template", "name": "-m"}
     for key, value in wishes.items():
         if value is not None and key != "format":
-            given += [spelled.get(key, f"--{key.replace('_', '-')}"), str(value)]
+            given += [SPELLED.get(key, f"--{key.replace('_', '-')}"), str(value)]
     with open_jobs(env) as jobs:
         label = f"improve {Path(cases).name}"
         print_id(output, jobs.command(["improve", *given], label=label, cwd=env.cwd, policy=background.policy))

@@ -255,8 +255,8 @@ class _IndexGroup(LeapGroup):
 def index_command() -> None:
     """Make files searchable under a name, for `leap search` and `leap ask`: leap index NAME PATH...
 
-    Text, Markdown, code, HTML, mail, notebooks and (with the extra documents) PDF, docx, xlsx, pptx and epub files are
-    cut into passages. Words and vectors of each passage go into one file in the data directory.
+    Text, Markdown, code, HTML, mail, notebooks, epub, OpenDocument and (with the extra documents) PDF, docx, xlsx, pptx
+    and RTF files are cut into passages. Words and vectors of each passage go into one file in the data directory.
     """
 
 

@@ -191,10 +191,10 @@ def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] 
         document = _document(name, env, as_they_are)
     except OSError as error:
         raise click.UsageError(f"cannot read {name}: {error.strerror or error}") from None
-    except LeapSerializationError as error:
-        raise click.UsageError(error.message) from None
     except UnreadableDocumentError as error:
         return FileText("", True, error)
+    except LeapSerializationError as error:
+        raise click.UsageError(error.message) from None
     if document is None:
         return FileText(read_text_file(name, env))
     text = document.text

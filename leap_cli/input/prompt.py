@@ -120,13 +120,9 @@ def read_standard_input(env: Environment, output: Output) -> str:
     from leap_core.tasks.documents import is_document
 
     if is_document(data):
-        from leap_core.tasks.documents.html import UnreadableDocumentError
         from leap_core.tasks.documents.reading import document_text
 
-        try:
-            return document_text(data, STDIN)
-        except UnreadableDocumentError as error:
-            raise click.UsageError(error.message) from None
+        return document_text(data, STDIN)
     return decode_text(data, STDIN)
 
 

@@ -22,6 +22,7 @@ from ..errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
 from ..system.files import replace_text
+from ..tasks.recipe import Recipe, literal, parse_recipe
 from .cases import Case, CaseFile
 from .lora import LEAST_EXAMPLES, TrainingWish, train
 from .results import CaseResult, compare, summary_of
@@ -36,6 +37,8 @@ TOLD = 6
 """Cases that fail still, which a report shows."""
 CALLS_A_CASE = 10
 """Of the search for prompts, for each case of ``train``."""
+CHOOSING = ("classify", "decide")
+"""Tasks that read probabilities, and draw nothing."""
 WHENS = ("invalid", "uncertain<0.7", "uncertain<0.9")
 
 Ask = Callable[[Column, Sequence[Case], str], list[CaseResult]]
@@ -50,7 +53,8 @@ class Ended(LeapError):
 class ImprovementWish:
     """``start``: how cases are asked now. ``goal``: the rate that is enough. ``reflect`` gives what a model says to a
     prompt, None where prompts are not rewritten. ``escalate_to``: a larger model. ``checkpoint``: that of the model, to
-    train over. ``thinks``: the model can reason."""
+    train over. ``thinks``: the model can reason. ``recipe``: of the task that the cases are of, and ``model_id``, the
+    name that the model has for recipes; None for prompts."""
 
     file: CaseFile
     start: Column
@@ -61,6 +65,23 @@ class ImprovementWish:
     escalate_to: str | None = None
     checkpoint: Path | None = None
     thinks: bool = False
+    recipe: Recipe | None = None
+    model_id: str = ""
+
+    def opening_of(self, column: Column) -> str | None:
+        """The text that a column says before each question: the system prompt, of a task that of its recipe."""
+        if self.recipe is None:
+            return column.system
+        source = column.recipes.get(self.recipe.name)
+        recipe = self.recipe if source is None else parse_recipe(self.recipe.name, source)
+        return recipe.wording_for(self.model_id).system or None
+
+    def with_opening(self, column: Column, text: str | None) -> Column:
+        """The column with another text before each question."""
+        if self.recipe is None:
+            return replace(column, system=text)
+        recipe = self.recipe.with_system(self.model_id, text or "")
+        return replace(column, recipes={**column.recipes, recipe.name: recipe.source})
 
 
 @dataclass(frozen=True)
@@ -81,7 +102,8 @@ class Step:
 @dataclass(frozen=True)
 class Improved:
     """What came of it. ``before`` and ``after``: rates on ``held``, and ``p`` of their difference. ``notes``: rungs
-    that could not be tried. ``failing``: cases of ``held`` that fail still, and why."""
+    that could not be tried. ``failing``: cases of ``held`` that fail still, and why. ``opening``: what was said before
+    each question, and what is now."""
 
     column: Column
     steps: list[Step]
@@ -92,6 +114,7 @@ class Improved:
     cases: dict[str, int]
     start: Column
     failing: list[tuple[str, str]] = field(default_factory=list)
+    opening: tuple[str | None, str | None] = (None, None)
 
     @property
     def is_better(self) -> bool:
@@ -199,16 +222,17 @@ class Ladder:
     def _settings(self) -> Iterator[tuple[str, Column]]:
         """Options of sampling and shape, one at a time."""
         best, changes = self._best, dict[str, JsonObject]()
-        labels = self._labels()
+        labels = [] if self._wish.recipe is not None else self._labels()
         if labels and "choices_constraint" not in best.options:
             changes["one of the labels"] = {"choices_constraint": labels}
-        if best.options.get("temperature") != 0.0:
+        chooses = self._wish.recipe is not None and self._wish.recipe.name in CHOOSING
+        if best.options.get("temperature") != 0.0 and not chooses:
             changes["temperature 0"] = {"temperature": 0.0}
-        if best.options.get("repetition_penalty") != 1.0:
+        if best.options.get("repetition_penalty") != 1.0 and not chooses:
             changes["no repetition penalty"] = {"repetition_penalty": 1.0}
         if any("schema" in case.request for case in self.parts["choose"]):
             changes["schema out of the prompt"] = {"inject_schema_into_prompt": False}
-        if self._wish.thinks:
+        if self._wish.thinks and self._wish.recipe is None:
             changes["thinking"] = {"enable_thinking": not best.options.get("enable_thinking", False)}
         for way, options in changes.items():
             yield way, named(replace(best, options={**best.options, **options}), "settings", way)
@@ -221,16 +245,18 @@ class Ladder:
 
     def _examples(self) -> Iterator[tuple[str, Column]]:
         """Cases of ``train`` with answers, before the question: those that are expected, else those that passed."""
-        pairs = [(case.prompt, answer) for case in self.parts["train"] if (answer := answer_of(case)) is not None]
+        train = [case for case in self.parts["train"] if case.prompt]
+        pairs = [(case.prompt, answer) for case in train if (answer := answer_of(case)) is not None]
         if not pairs:
             passed = {each.case: each.answer for each in self._asked_train(self._best) if each.passed}
-            pairs = [(case.prompt, passed[case.id]) for case in self.parts["train"] if case.id in passed]
+            pairs = [(case.prompt, passed[case.id]) for case in train if case.id in passed]
         pairs = _varied(pairs)
         for count in sorted({min(count, len(pairs)) for count in EXAMPLES} - {0}):
             shown = "\n\n".join(f"Question: {asked}\nAnswer: {answer}" for asked, answer in pairs[:count])
-            head = f"{self._best.system}\n\n" if self._best.system else ""
-            system = f"{head}Answer as in these examples.\n\n{shown}"
-            yield f"{count} examples", named(replace(self._best, system=system), "examples", str(count))
+            opening = self._wish.opening_of(self._best)
+            shown = shown if self._wish.recipe is None else literal(shown)
+            text = f"{opening or ''}\n\nAnswer as in these examples.\n\n{shown}".lstrip()
+            yield f"{count} examples", named(self._wish.with_opening(self._best, text), "examples", str(count))
 
     def _asked_train(self, column: Column, cases: Sequence[Case] | None = None) -> list[CaseResult]:
         return self._ask(column, self.parts["train"] if cases is None else cases, "train")
@@ -239,11 +265,14 @@ class Ladder:
         """The system prompt rewritten by reflection over failures of ``train``."""
         if self._wish.reflect is None:
             return
-        text = rewritten(
-            self._best, self.parts["train"], self._asked_train, self._reflection, self._wish.seed, self._stop
-        )
-        if text is not None and text != (self._best.system or ""):
-            yield "rewritten", named(replace(self._best, system=text), "prompt", "rewritten")
+        before = self._wish.opening_of(self._best)
+        text = rewritten(before, self.parts["train"], self._asked_with, self._reflection, self._wish.seed, self._stop)
+        if text is not None and text != (before or ""):
+            yield "rewritten", named(self._wish.with_opening(self._best, text), "prompt", "rewritten")
+
+    def _asked_with(self, text: str, cases: Sequence[Case]) -> list[CaseResult]:
+        """The answers where this text comes before each question."""
+        return self._asked_train(named(self._wish.with_opening(self._best, text or None), "prompt", "candidate"), cases)
 
     def _reflection(self, prompt: str) -> str:
         """What the reflecting model says; asked once, however often it is wanted."""
@@ -271,6 +300,9 @@ class Ladder:
     def _adapters(self) -> Iterator[tuple[str, Column]]:
         """A LoRA adapter that is trained on ``train``."""
         if self._wish.checkpoint is None:
+            return
+        if self._wish.recipe is not None:
+            self.notes.append("adapter: cases of a task are no lines to train on")
             return
         lines = []
         for case in self.parts["train"]:
@@ -311,6 +343,7 @@ class Ladder:
             {name: len(part) for name, part in self.parts.items()},
             start,
             [(each.case, "; ".join(each.problems)) for each in after if not each.passed][:TOLD],
+            (self._wish.opening_of(start), self._wish.opening_of(self._best)),
         )
 
 
@@ -324,15 +357,15 @@ def _varied(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def rewritten(
-    column: Column,
+    opening: str | None,
     cases: Sequence[Case],
-    ask: Callable[[Column, Sequence[Case]], list[CaseResult]],
+    ask: Callable[[str, Sequence[Case]], list[CaseResult]],
     reflect: Callable[[str], str],
     seed: int,
     stop: threading.Event,
 ) -> str | None:
-    """The best system prompt that GEPA finds over these cases; None where it finds none. Raises LeapUnavailableError
-    without the library, and Ended."""
+    """The best text before each question that GEPA finds over these cases, ``opening`` being that of now. ``ask``: the
+    answers with a text. Raises LeapUnavailableError without the library, and Ended."""
     try:
         import gepa
         from gepa.core.adapter import EvaluationBatch
@@ -347,8 +380,7 @@ def rewritten(
         propose_new_texts = None
 
         def evaluate(self, batch: list[Case], candidate: dict[str, str], capture_traces: bool = False) -> Any:
-            asked = named(replace(column, system=candidate["system"] or None), "prompt", "candidate")
-            found = {each.case: each for each in ask(asked, batch)}
+            found = {each.case: each for each in ask(candidate["system"], batch)}
             results = [found[case.id] for case in batch]
             return EvaluationBatch([each.answer for each in results], [each.score for each in results], results)
 
@@ -368,7 +400,7 @@ def rewritten(
 
     try:
         result = gepa.optimize(
-            seed_candidate={"system": column.system or "You are a helpful assistant."},
+            seed_candidate={"system": opening or "You are a helpful assistant."},
             trainset=list(cases),
             valset=list(cases),
             adapter=Adapter(),
@@ -408,9 +440,10 @@ def report(improved: Improved) -> str:
         f"Kept: {last}. On held-back cases: {improved.before:.1%} before, {improved.after:.1%} after ({sure}).",
         "",
     ]
-    if improved.column.system != improved.start.system:
-        lines += ["## The system prompt", "", "Before:", "", "```", improved.start.system or "(none)", "```", ""]
-        lines += ["After:", "", "```", improved.column.system or "(none)", "```", ""]
+    before, after = improved.opening
+    if after != before:
+        lines += ["## The system prompt", "", "Before:", "", "```", before or "(none)", "```", ""]
+        lines += ["After:", "", "```", after or "(none)", "```", ""]
     if improved.failing:
         lines += ["## What fails still", "", *(f"- {case}: {why}" for case, why in improved.failing), ""]
     return "\n".join(lines)

@@ -38,7 +38,8 @@ UNSAFE = re.compile(r"[^\w.+=-]+")
 @dataclass(frozen=True)
 class Column:
     """``name``: the heading. ``options``: a GenerationOptions as JSON. ``loading``: fields of ModelLoadingOptions.
-    ``template``: a prompt with ``{name}`` for the variables of cases, and ``{input}`` for their prompt."""
+    ``template``: a prompt with ``{name}`` for the variables of cases, and ``{input}`` for their prompt. ``recipes``: of
+    tasks, in the place of the user's and leap's own."""
 
     name: str
     model: str
@@ -49,6 +50,7 @@ class Column:
     escalate_to: str | None = None
     when: str = "invalid"
     """When the model ``escalate_to`` answers in the place of the first."""
+    recipes: JsonObject = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -143,6 +145,7 @@ class Evaluation:
             system=column.system,
             escalate_to=column.escalate_to,
             when=column.when,
+            recipes={**self.recipes, **column.recipes},
             on=self.on,
             workers=self.workers,
         )
@@ -267,8 +270,7 @@ class Evaluation:
             skip_invalid=True,
             overwrite=self.overwrite,
             directory=str(self.file.directory),
-            recipes=self.recipes,
-            **fields,
+            **{"recipes": self.recipes, **fields},
         )
 
     def _run(

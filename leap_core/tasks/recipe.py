@@ -18,9 +18,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from glob import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,17 @@ class Recipe:
     path: Path | None = None
     source: str = ""
 
+    def with_system(self, model: str, system: str) -> Recipe:
+        """The recipe with another system prompt for the model of this name. What is in braces there and is no place of
+        the old one is text; a place that it has lost comes at its end."""
+        old = self.wording_for(model)
+        places = frozenset(PLACE.findall(old.system))
+        text = PLACE.sub(lambda match: match[0] if match[1] in places else literal(match[0]), system)
+        lost = sorted(places.difference(PLACE.findall(text)))
+        text += "".join(f"\n\n{name}: {{{name}}}" for name in lost)
+        wordings = (replace(old, models=(escape(model),), system=text), *self.wordings)
+        return replace(self, wordings=wordings, source=_toml_of(self.about, self.kinds, wordings))
+
     def wording_for(self, model: str, input: str = TEXT) -> Wording:
         """The first that fits the model's name. Raises LeapOptionsError where none does."""
         for wording in self.wordings:
@@ -154,6 +166,20 @@ def parse_recipe(name: str, text: str, path: Path | None = None) -> Recipe:
     return Recipe(name, str(table.get("about", "")), wordings, kinds, path, text)
 
 
+def _toml_of(about: str, kinds: Mapping[str, str], wordings: Iterable[Wording]) -> str:
+    import tomlkit
+
+    tables = [
+        {
+            name: list(value) if isinstance(value, tuple) else value
+            for name in FIELDS
+            if (value := getattr(each, name)) not in (None, False, {}, "") or name == "system"
+        }
+        for each in wordings
+    ]
+    return tomlkit.dumps({"about": about, **({"kinds": dict(kinds)} if kinds else {}), "wording": tables})
+
+
 def _wording(table: Mapping[str, Any], number: int) -> Wording:
     _only_known(table, FIELDS, f"wording {number}: ")
     if "models" not in table:
@@ -183,6 +209,11 @@ def _only_known(table: Mapping[str, Any], names: Sequence[str], place: str) -> N
     for name in table:
         if name not in names:
             raise ValueError(f"{place}there is no {name}; known are {', '.join(names)}")
+
+
+def literal(text: str) -> str:
+    """The text with spaces in its braces, so that nothing in it is a place."""
+    return PLACE.sub(r"{ \1 }", text)
 
 
 def filled(pattern: str, values: Mapping[str, str]) -> str:

@@ -68,12 +68,12 @@ class Browser:
         self._post(f"{self._session}/actions", {"actions": [source]})
 
     def type(self, selector: str, text: str) -> None:
-        self._post(f"{self._session}/element/{self._find(selector)}/value", {"text": text})
+        self._do(selector, "value", {"text": text})
 
     def click(self, selector: str) -> None:
         """Click in the middle of it, where nothing that sticks to the window's edge covers it."""
         self.run("document.querySelector(arguments[0])?.scrollIntoView({ block: 'center' })", selector)
-        self._post(f"{self._session}/element/{self._find(selector)}/click", {})
+        self._do(selector, "click", {})
 
     def text(self, selector: str) -> str:
         return str(self.run("return document.querySelector(arguments[0])?.textContent || ''", selector))
@@ -126,9 +126,15 @@ class Browser:
         """Send the browser a command of its DevTools protocol."""
         return self._post(f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
 
-    def _find(self, selector: str) -> str:
-        found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
-        return str(found[ELEMENT])
+    def _do(self, selector: str, what: str, body: dict[str, Any]) -> None:
+        """Do it to the element; once more where the page drew it anew in between."""
+        for last in (False, False, True):
+            found = self._post(f"{self._session}/element", {"using": "css selector", "value": selector})
+            answer = self._http.post(f"{self._session}/element/{found[ELEMENT]}/{what}", json=body)
+            value = answer.json()["value"]
+            if last or answer.status_code == 200 or value["error"] != "stale element reference":
+                break
+        assert answer.status_code == 200, value
 
 
 @contextmanager

@@ -57,6 +57,23 @@ def test_a_model_is_held_to_its_labels_and_the_way_is_saved(program, tmp_path):
 
 
 @pytest.mark.slow
+def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
+    lines = (
+        {"task": "classify", "labels": ["yes", "no"], "text": asked, "expect": {"equals": answer}}
+        for asked, answer in pairs(40)
+    )
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = program("improve", "cases.jsonl", "-m", "builtin", "--budget", "45", "--format", "json")
+    found = json.loads(done.stdout)
+    assert [step["rung"] for step in found["steps"]] == ["as it is", "examples", "examples"], done.stderr
+    columns = (tmp_path / "cases.improve" / "choose" / "columns").glob("examples*.jsonl")
+    answered = [
+        json.loads(line) for path in columns if ".lines." not in path.name for line in path.read_text().splitlines()
+    ]
+    assert len(answered) == 28 and all(each["error"] is None for each in answered)
+
+
+@pytest.mark.slow
 def test_kills_change_nothing(program, start, tmp_path):
     """kill -9 again and again: the end is that of a run that nobody killed, and no request is answered twice."""
     write_cases(tmp_path / "cases.jsonl", 40)
@@ -84,6 +101,8 @@ def test_kills_change_nothing(program, start, tmp_path):
         (("improve", "silent.jsonl", "-m", "builtin"), 2, "what is expected"),
         (("improve", "few.jsonl", "-m", "builtin", "--budget", "much"), 2, "neither a number of requests nor a time"),
         (("improve", "few.jsonl", "-m", "builtin", "--checkpoint", "."), 2, "no config.json"),
+        (("improve", "mixed.jsonl", "-m", "builtin"), 2, "several tasks"),
+        (("improve", "tasks.jsonl", "-m", "builtin", "--system", "Hi"), 2, "--system is for prompts"),
         (("train", "few.jsonl", "-m", ".", "-o", "a.gguf"), None, ""),
         (("train", "few.jsonl", "-m", "nowhere", "-o", "a.gguf"), 2, "there is no nowhere"),
     ],
@@ -91,6 +110,9 @@ def test_kills_change_nothing(program, start, tmp_path):
 def test_wrong_input(program, tmp_path, arguments, code, said):
     write_cases(tmp_path / "few.jsonl", 3)
     (tmp_path / "silent.jsonl").write_text('{"prompt": "a"}\n' * 30)
+    task = '{"task": "classify", "labels": ["a", "b"], "text": "c", "expect": {"equals": "a"}}\n'
+    (tmp_path / "tasks.jsonl").write_text(task * 30)
+    (tmp_path / "mixed.jsonl").write_text(task + '{"prompt": "a", "expect": {"equals": "a"}}\n')
     done = program(*arguments)
     assert done.returncode != 0 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
     assert code is None or (done.returncode == code and said in done.stderr), done.stderr

@@ -12,7 +12,9 @@ from leap_core.evaluation.cases import Case, CaseFile, read_cases
 from leap_core.evaluation.expectations import KINDS, read_expectations
 from leap_core.evaluation.improving import Ended, ImprovementWish, Ladder, answer_of, report, split
 from leap_core.evaluation.results import CaseResult
-from leap_core.evaluation.running import Column
+from leap_core.evaluation.running import Column, Evaluation
+from leap_core.tasks.reading import check_places
+from leap_core.tasks.recipe import parse_recipe, read_recipe
 
 
 def cases(count: int = 60, answer="word-{}") -> CaseFile:
@@ -120,6 +122,36 @@ def test_a_reflector_that_answers_nonsense_changes_nothing(tmp_path):
 def test_a_larger_model_is_the_last_but_one(tmp_path):
     improved, _ = climb(tmp_path, lambda column, case: column.escalate_to == "big", escalate_to="big")
     assert kept(improved) == ["as it is", "escalation"] and improved.column.when == "invalid"
+
+
+def test_a_task_is_mended_in_its_recipe(tmp_path):
+    recipe = read_recipe("classify")
+    request = {"task": "classify", "labels": ["yes", "no"], "text": "is {labels} or {this} it?"}
+    expect = read_expectations({"equals": "yes"}, "expect", KINDS)
+    file = CaseFile(tuple(Case(f"c{n}", request, expect) for n in range(60)))
+
+    def wording(column):
+        text = column.recipes.get("classify", recipe.source)
+        return parse_recipe("classify", text).wording_for("m[1]").system
+
+    improved, _ = climb(
+        tmp_path, lambda column, case: "Answer: yes" in wording(column), file, recipe=recipe, model_id="m[1]"
+    )
+    assert kept(improved) == ["as it is", "examples"] and [step.rung for step in improved.steps[1:]] == ["examples"]
+    found = parse_recipe("classify", improved.column.recipes["classify"])
+    check_places(found)
+    assert found.wording_for("another") == recipe.wording_for("another") and improved.column.system is None
+    system = found.wording_for("m[1]").system
+    assert system.startswith(recipe.wording_for("m[1]").system) and "is { labels } or { this } it?" in system
+    assert "Answer as in these examples." in report(improved) and improved.opening[1] == system
+    evaluation = Evaluation(file, [], tmp_path, print, {})
+    assert evaluation.settings(improved.column).recipes == improved.column.recipes
+
+
+def test_a_rewritten_recipe_keeps_its_places():
+    recipe = read_recipe("classify").with_system("m", "Say {what} fits.")
+    assert recipe.wording_for("m").system == "Say { what } fits.\n\nlabels: {labels}"
+    check_places(parse_recipe("classify", recipe.source))
 
 
 def test_chance_is_no_gain(tmp_path):

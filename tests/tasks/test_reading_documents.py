@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
+import subprocess
 import tempfile
 import time
 import zipfile
@@ -13,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.tasks.documents.html import UnreadableDocumentError
+from leap_core.tasks.documents.html import UnreadableDocumentError, html_lines
 from leap_core.tasks.documents.reading import Document, read_document
 from tests.pdf_bytes import pdf_bytes
 
 pytest.importorskip("docx")
+pytest.importorskip("mammoth")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pptx")
 pytest.importorskip("pypdfium2")
@@ -108,10 +111,71 @@ def notebook_bytes() -> bytes:
     return json.dumps({"cells": cells, "nbformat": 4}).encode()
 
 
+SPACES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{space}:1.0"'
+    for name, space in (
+        ("office", "office"),
+        ("text", "text"),
+        ("table", "table"),
+        ("draw", "drawing"),
+        ("style", "style"),
+    )
+)
+
+
+def open_document(kind: str, body: str) -> bytes:
+    styles = (
+        '<office:automatic-styles><style:style style:name="gone"><style:table-properties table:display="false"/>'
+        '</style:style><text:list-style style:name="L1"><text:list-level-style-number/></text:list-style>'
+        "</office:automatic-styles>"
+    )
+    data, name = io.BytesIO(), {"text": "text", "spreadsheet": "spreadsheet", "presentation": "presentation"}[kind]
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{name}")
+        whole = f"{styles}<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+        archive.writestr("content.xml", f"<office:document-content {SPACES}>{whole}</office:document-content>")
+    return data.getvalue()
+
+
+def odt_bytes() -> bytes:
+    return open_document(
+        "text",
+        '<text:tracked-changes><text:p>taken out</text:p></text:tracked-changes><text:h text:outline-level="2">Terms'
+        '</text:h><text:list text:style-name="L1"><text:list-item><text:p>pay <text:s/>soon<text:note>'
+        "<text:note-citation>1</text:note-citation><text:note-body><text:p>within a week</text:p></text:note-body>"
+        "</text:note></text:p></text:list-item><text:list-item><text:p>or <text:span>late</text:span></text:p>"
+        "</text:list-item></text:list><table:table><table:table-header-rows><table:table-row><table:table-cell>"
+        "<text:p>Name</text:p></table:table-cell><table:table-cell><text:p>Sum</text:p></table:table-cell>"
+        "</table:table-row></table:table-header-rows></table:table><text:p>a &lt; b</text:p>",
+    )
+
+
+def ods_bytes() -> bytes:
+    def row(*cells: str, repeated: int = 1) -> str:
+        inner = "".join(
+            f"<table:table-cell>{f'<text:p>{each}</text:p>' * bool(each)}</table:table-cell>" for each in cells
+        )
+        rest = '<table:table-cell table:number-columns-repeated="16000"/>'
+        return f'<table:table-row table:number-rows-repeated="{repeated}">{inner}{rest}</table:table-row>'
+
+    rows = row("Item", "Price") + row(repeated=2) + row("Tea", "", "3.50 €") + row(repeated=1_048_000)
+    hidden = f'<table:table table:name="Secret" table:style-name="gone">{row("hidden word")}</table:table>'
+    return open_document("spreadsheet", f'<table:table table:name="Orders">{rows}</table:table>{hidden}')
+
+
+def odp_bytes() -> bytes:
+    slide = "<draw:page><draw:frame><draw:text-box><text:p>Slide {0}</text:p></draw:text-box></draw:frame></draw:page>"
+    return open_document("presentation", slide.format(1) + slide.format(2))
+
+
 MADE = {
+    "a.odt": (odt_bytes, ["## Terms\n\n1. pay soon", "within a week", "2. or late\n\nName | Sum\n\na < b"]),
+    "a.ods": (ods_bytes, ["# Orders\nItem | Price\n\n\nTea |  | 3.50 €\n\f"]),
+    "a.odp": (odp_bytes, ["Slide 1\n\fSlide 2\n\f"]),
+    "a.rtf": (lambda: rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}Caf\'e9 \b bold\b0 .\par Next}", ["Café bold.\nNext"]),
     "a.docx": (
         docx_bytes,
-        ["Acme Ltd\n# Report", "Name | Sum\nAnn | 7", "## After the table", "Zoë agrees.", "Page foot"],
+        ["Acme Ltd\n# Report", "\n\nName | Sum\nAnn | 7\n\n## After the table", "Zoë agrees.", "Page foot"],
     ),
     "a.xlsx": (xlsx_bytes, ["# Orders\nItem | Price\nTea | 3.5\nCups | 12 | new\n\f# More\nlast | True\n\f"]),
     "a.pptx": (pptx_bytes, ["# Slide 1\nPoint 1\n\f# Slide 2\nPoint 2\n\nNotes:\nSay this.\n\f"]),
@@ -139,7 +203,82 @@ def test_text_and_order(tmp_path, name):
     assert read_document(data, name).text == document.text, "bytes are read as files are"
 
 
-@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf"])
+def test_words_of_a_docx_outside_of_its_paragraphs_are_read():
+    """Of forms, accepted changes, text boxes and notes; not what was taken out."""
+    inner = (
+        "<w:sdt><w:sdtContent><w:p><w:r><w:t>in a form</w:t></w:r></w:p></w:sdtContent></w:sdt>"
+        "<w:p><w:ins><w:r><w:t>put in</w:t></w:r></w:ins>"
+        "<w:del><w:r><w:delText>taken out</w:delText></w:r></w:del></w:p>"
+        '<w:p><w:pPr><w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr></w:pPr>'
+        "<w:r><w:t>an item</w:t></w:r></w:p>"
+    )
+    data = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(docx_bytes())) as whole, zipfile.ZipFile(data, "w") as archive:
+        for each in whole.namelist():
+            content = whole.read(each)
+            if each == "word/document.xml":
+                content = content.replace(b"<w:body>", b"<w:body>" + inner.encode())
+            archive.writestr(each, content)
+    text = read_document(data.getvalue(), "a.docx").text
+    assert "in a form\n\nput in\n\n- an item\n\n# Report" in text or "in a form\n\nput in\n\n1. an item" in text
+    assert "taken out" not in text
+
+
+PAGES = [
+    ("<table><tr><th>A</th><th><p>B</p></th></tr><tr><td></td><td>2</td></tr></table>c", ["A | B", "| 2", "", "c", ""]),
+    ("<ul><li>a<ul><li>b</ul><li><p>c</ul><ol><li>d</ol>e", ["- a", "  - b", "- c", "1. d", "", "e", ""]),
+    ("<pre>def f():\n    <b>return</b> 1\n</pre>", ["def f():", "    return 1", ""]),
+    ("<table><tr><td><p>One.</p><p>Two.</p></td><td>side</td></tr></table>", ["One.", "", "Two. | side", ""]),
+    ("<h2></h2><p>text</p><li>no list</li>", ["text", "", "no list", ""]),
+]
+
+
+@pytest.mark.parametrize(("page", "lines"), PAGES)
+def test_blocks_of_html(page, lines):
+    assert [line.text for line in html_lines(page)] == lines
+
+
+CONVERTERS = {name: shutil.which(name) for name in ("soffice", "pandoc")}
+WRITTEN = """# Report
+
+Alpha is **bold**.
+
+- one
+- two
+
+| Name | Sum |
+|------|-----|
+| Ann  | 7   |
+
+Omega, déjà vu.
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not all(CONVERTERS.values()), reason="needs pandoc and LibreOffice (apt install both)")
+def test_documents_of_other_programs(tmp_path):
+    """A text that pandoc wrote in each format, and LibreOffice wrote again in each of its own."""
+    (tmp_path / "a.md").write_text(WRITTEN, encoding="utf-8")
+    for kind in ("docx", "odt", "epub", "html", "pptx", "ipynb", "rtf"):
+        subprocess.run(["pandoc", "-s", "a.md", "-o", f"pandoc.{kind}"], cwd=tmp_path, check=True, capture_output=True)
+    shutil.copy(tmp_path / "pandoc.docx", tmp_path / "office.docx")
+    shutil.copy(tmp_path / "pandoc.pptx", tmp_path / "slides.pptx")
+    home = f"-env:UserInstallation={(tmp_path / 'home').as_uri()}"
+    for kind, source in (*((kind, "office.docx") for kind in ("odt", "pdf", "rtf", "html")), ("odp", "slides.pptx")):
+        convert = ["soffice", home, "--headless", "--convert-to", kind, source]
+        subprocess.run(convert, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    paths = [*tmp_path.glob("pandoc.*"), *tmp_path.glob("office.*"), tmp_path / "slides.odp"]
+    assert len(paths) == 13
+    for path in paths:
+        text, at = read_document(path).text, 0
+        for word in ("Report", "Alpha is", "one", "two", "Name", "Sum", "Ann", "7", "Omega, déjà vu."):
+            at = text.find(word, at)
+            assert at >= 0, f"{path.name}: {word}\n{text}"
+        rows = {"rtf", "pdf", "ipynb"}
+        assert path.suffix[1:] in rows or "Name | Sum\nAnn | 7" in text, text
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf", "a.odt", "a.ods", "a.odp", "a.rtf"])
 def test_content_says_what_a_document_is(tmp_path, name):
     (tmp_path / "letter.txt").write_bytes(MADE[name][0]())
     assert read_document(tmp_path / "letter.txt").kind == Path(name).suffix[1:]
@@ -152,6 +291,7 @@ def test_places(tmp_path):
     sheet = read_document(xlsx_bytes(), "a.xlsx")
     assert [page.title for page in sheet.pages] == ["Orders", "More"]
     assert sheet.pages[0].lines[2].text == "Tea | 3.5" and sheet.pages[0].lines[2].number == 3
+    assert read_document(ods_bytes(), "a.ods").rows == [("Orders!4", "Item: Tea\n3.50 €")]
     assert sheet.rows == [("Orders!2", "Item: Tea\nPrice: 3.5"), ("Orders!3", "Item: Cups\nPrice: 12\nnew")]
 
 
@@ -250,8 +390,8 @@ def test_hostile_documents_are_refused_in_one_line(tmp_path, monkeypatch, name):
 def test_damaged_documents_are_read_or_refused():
     """Bytes changed or cut at random: whatever becomes of the child that reads them, here there is a line."""
     dice = random.Random(53)
-    makers = [MADE[name][0]() for name in ("a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf")]
-    for n in range(40):
+    makers = [MADE[name][0]() for name in ("a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf", "a.odt", "a.ods", "a.rtf")]
+    for n in range(64):
         data = bytearray(makers[n % len(makers)])
         for _ in range(dice.randint(1, 20)):
             data[dice.randrange(len(data))] = dice.randrange(256)

@@ -267,7 +267,6 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         if not (isinstance(part, Mapping) and part.get("type") == "file"):
             found.append(part)
             continue
-        from ...tasks.documents.html import UnreadableDocumentError
         from ...tasks.documents.reading import parts_of, read_document
 
         where = f"{path}[{n}].file"
@@ -280,7 +279,7 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         url = url if scheme in ("data", "file", "http", "https") else f"data:;base64,{url}"
         try:
             found += parts_of(read_document(fetch(url, urls), name), name)
-        except (UnreadableDocumentError, LeapSerializationError) as error:
+        except LeapSerializationError as error:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
     return found
 

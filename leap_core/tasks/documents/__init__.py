@@ -7,4 +7,4 @@ PDF_WITHIN = 1024
 
 def is_document(data: bytes) -> bool:
     """Whether bytes begin like a document that is no text."""
-    return data.startswith((b"PK\x03\x04", OLD_OFFICE)) or b"%PDF-" in data[:PDF_WITHIN]
+    return data.startswith((b"PK\x03\x04", b"{\\rtf", OLD_OFFICE)) or b"%PDF-" in data[:PDF_WITHIN]

@@ -10,7 +10,7 @@ import html
 import re
 from bisect import bisect_left
 
-from ...errors import LeapError
+from ...errors import LeapError, LeapSerializationError
 from ...system.dataclass import dataclass
 
 CELL_END = " | "
@@ -39,7 +39,7 @@ WIDER = {
 """The labels that pages use, and what browsers read under them; a page that can say UTF-16 in ASCII is not in it."""
 
 
-class UnreadableDocumentError(LeapError):
+class UnreadableDocumentError(LeapSerializationError):
     """A document that cannot be read: not text, too large, encrypted, or damaged."""
 
 
@@ -85,7 +85,10 @@ class TextLine:
     text: str
 
 
-BLOCK_TAGS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table"}
+BLOCK_TAGS = {
+    *("p", "div", "br", "li", "ul", "ol", "dl", "dt", "dd", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "table"),
+    *("section", "article", "blockquote", "header", "footer", "main", "nav", "aside", "figcaption", "address", "hr"),
+}
 HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
 RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript"}
 """Their content holds no tags."""
@@ -102,7 +105,8 @@ REPLACEMENT = "\ufffd"
 
 
 def html_lines(page: str) -> list[TextLine]:
-    """The words between tags with the lines on which they are; headings as Markdown writes them."""
+    """The words between tags with the lines on which they are: a line for each block, an empty one behind it. Headings
+    and items of lists as Markdown writes them, a row of a table with `` | `` between its cells, ``pre`` as it is."""
     text = _PlainText(page)
     position = 0
     while (markup := MARKUP.search(page, position)) is not None:
@@ -113,8 +117,18 @@ def html_lines(page: str) -> list[TextLine]:
     return text.lines
 
 
+HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
+CELLS = ("td", "th")
+ITEM, ROW, LITERAL = "item", "row", "literal"
+"""Kinds of lines that follow each other without an empty one."""
+DEEPEST_LIST = 16
+
+
 class _PlainText:
-    """What was read so far. ``_hidden``: the open tags whose text is not shown, each once, the outermost first."""
+    """What was read so far. ``_hidden``: the open tags whose text is not shown, each once, the outermost first.
+    ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none.
+    ``_kind``: of the line that is being read. ``_row``: whether a cell of this row was begun, and has words; None
+    outside of rows. ``_is_broken``: a block ended in a cell, whose next words are on a line of their own."""
 
     def __init__(self, page: str) -> None:
         self.lines: list[TextLine] = []
@@ -125,7 +139,11 @@ class _PlainText:
         self._has_words = False
         self._is_loose = False
         self._number = 1
-        self._heading = ""
+        self._prefix = ""
+        self._lists: list[int | None] = []
+        self._kind = self._last_kind = ""
+        self._row: bool | None = None
+        self._is_in_cell = self._is_broken = self._cell_has_words = self._is_literal = False
 
     def read_markup(self, position: int) -> int:
         """Read what begins behind a ``<``; returns where it ends."""
@@ -138,8 +156,8 @@ class _PlainText:
         end = _end_of_tag(page, name.end())
         tag = name[1].lower()
         if tag in LOOSE_TAGS:
-            self._is_loose = True
-        elif tag not in JOINED_TAGS:
+            self._is_loose = not self._is_literal
+        elif tag not in JOINED_TAGS and not self._is_literal:
             self._parts.append(" ")
         if page[position] == "/":
             self._close(tag)
@@ -158,38 +176,105 @@ class _PlainText:
         if tag in HIDDEN_TAGS and tag not in self._hidden:
             self._hidden.append(tag)
         if tag in BLOCK_TAGS:
-            self.end_line()
-        if len(tag) == 2 and tag[0] == "h" and tag[1] in "123456":
-            self._heading = "#" * int(tag[1]) + " "
+            self._end_block(tag)
+        if tag in HEADINGS:
+            self._prefix = HEADINGS[tag]
+        elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
+            self._lists.append(0 if tag == "ol" else None)
+        elif tag == "li":
+            self._begin_item()
+        elif tag == "tr":
+            self._row = False
+        elif tag in CELLS and self._row is not None:
+            self._begin_cell()
+        elif tag == "pre":
+            self._is_literal = True
 
     def _close(self, tag: str) -> None:
         if tag in self._hidden:
             del self._hidden[self._hidden.index(tag) :]
         if tag in BLOCK_TAGS:
-            self.end_line()
+            self._end_block(tag)
+            if tag in HEADINGS or tag == "li":
+                self._prefix = self._kind = ""  # an empty one
+        if tag in ("ul", "ol") and self._lists:
+            self._lists.pop()
+        elif tag in CELLS:
+            self._is_in_cell = False
+        elif tag == "pre":
+            self._is_literal = False
+
+    def _end_block(self, tag: str) -> None:
+        """A block begins or ends here: the line does, but in the cell of a row only where there are more words."""
+        if tag in ("tr", "table"):
+            self._row, self._is_in_cell = None, False
+        if self._is_in_cell:
+            self._is_broken = True
+            return
+        self.end_line()
+        if tag in ("tr", "table"):
+            self._kind = ""
+
+    def _begin_item(self) -> None:
+        if self._lists:
+            number = self._lists[-1]
+            self._lists[-1] = None if number is None else number + 1
+            mark = "- " if number is None else f"{number + 1}. "
+            self._prefix, self._kind = "  " * (len(self._lists) - 1) + mark, ITEM
+
+    def _begin_cell(self) -> None:
+        if self._row:
+            self._parts.append(CELL_END)
+        self._row, self._kind = True, ROW
+        self._is_in_cell, self._is_broken, self._cell_has_words = True, False, False
 
     def add_words(self, start: int, end: int) -> None:
         """Take the page's text from ``start`` to ``end`` into the line."""
         if self._hidden or start == end:
             return
+        if not self._is_literal:
+            self._add(start, end)
+            return
+        while (line_end := self._page.find("\n", start, end)) >= 0:
+            self._add(start, line_end)
+            self.end_line()
+            start = line_end + 1
+        self._add(start, end)
+
+    def _add(self, start: int, end: int) -> None:
         text = self._page[start:end]
+        has_words = bool(text) and not text.isspace()
+        if self._is_broken and has_words:
+            if self._cell_has_words:
+                self._kind = ""  # more than a row of words
+                self.end_line()
+            self._is_broken = False
         if not self._has_words:
             first = start + len(text) - len(text.lstrip())
             self._number = bisect_left(self._line_ends, first) + 1
         if "&" in text:
             text = html.unescape(LARGE_NUMBERS.sub(REPLACEMENT, text)) or " "  # a control character is nothing
-        self._has_words = self._has_words or bool(text.strip())
-        if self._is_loose and self._parts and self._parts[-1][-1].isalnum() and text[0].isalnum():
+            has_words = bool(text.strip())
+        self._has_words = self._has_words or has_words
+        self._cell_has_words = self._cell_has_words or has_words
+        if self._is_loose and self._parts and self._parts[-1][-1].isalnum() and text[:1].isalnum():
             self._parts.append(" ")
         self._is_loose = False
-        self._parts.append(text)
+        if text:
+            self._parts.append(text)
 
     def end_line(self) -> None:
         """A block ends: what was collected is a line, with an empty one behind it."""
+        kind = LITERAL if self._is_literal else self._kind
         if self._has_words:
-            self.lines.append(TextLine(self._number, self._heading + " ".join("".join(self._parts).split())))
+            if kind and kind == self._last_kind:
+                self.lines.pop()
+            text = "".join(self._parts)
+            text = text.rstrip() if self._is_literal else " ".join(text.split())
+            self.lines.append(TextLine(self._number, self._prefix + text))
             self.lines.append(TextLine(self._number, ""))
-        self._parts, self._has_words, self._is_loose, self._heading = [], False, False, ""
+            self._prefix, self._kind, self._last_kind = "", "", kind
+        self._parts, self._has_words, self._is_loose = [], False, False
 
 
 def _end_of_tag(page: str, position: int) -> int:

@@ -7,6 +7,7 @@ import io
 import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,9 @@ from .html import CELL_END, UnreadableDocumentError, decoded_page, html_lines
 Pages = list[tuple[str, str, bool]]
 """Of each page a title, the text, and whether there is anything on it."""
 
+WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+BACK = ">↑</a>"
+"""Of a link from a note to its place."""
 MOST_CELLS = 1_000_000
 MOST_PAGES = 10_000
 
@@ -78,27 +82,24 @@ def _pdf_pages(file: IO[bytes]) -> Pages:
 
 
 def _word_pages(file: IO[bytes]) -> Pages:
-    """The text in the order of the document, headings as Markdown writes them; headers before it, footers behind."""
-    from docx import Document
-    from docx.table import Table
+    """The text in the order of the document, as that of its HTML; headers before it, footers and notes behind."""
+    import zipfile
+    from xml.etree import ElementTree
 
-    document = Document(file)
+    import mammoth
+
     heads: dict[str, None] = {}
     feet: dict[str, None] = {}
-    for section in document.sections:
-        for part, kept in ((section.header, heads), (section.footer, feet)):
-            if not part.is_linked_to_previous:
-                kept.update(dict.fromkeys(each.text for each in part.paragraphs if each.text.strip()))
-    lines = list(heads)
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            lines += [_row(cell.text for cell in dict.fromkeys(row.cells)) for row in block.rows]
-            lines.append("")
-        else:
-            style = (block.style.name or "") if block.style is not None else ""
-            level = style.removeprefix("Heading ") if style.startswith("Heading ") else {"Title": "1"}.get(style, "")
-            lines += [("#" * int(level) + " " if level.isdecimal() else "") + block.text, ""]
-    return [("", "\n".join([*lines, *feet]), True)]
+    with zipfile.ZipFile(file) as archive:
+        for name in sorted(archive.namelist()):
+            for part, kept in (("word/header", heads), ("word/footer", feet)):
+                if name.startswith(part) and name.endswith(".xml"):
+                    paragraphs = ElementTree.fromstring(archive.read(name)).iter(f"{WORD}p")
+                    texts = ("".join(each.text or "" for each in one.iter(f"{WORD}t")) for one in paragraphs)
+                    kept.update(dict.fromkeys(text for text in texts if text.strip()))
+    styles = "p[style-name='Title'] => h1:fresh"
+    page = mammoth.convert_to_html(file, style_map=styles, convert_image=lambda _image: []).value.replace(BACK, "")
+    return [("", "\n".join([*heads, *(line.text for line in html_lines(page)), *feet]), True)]
 
 
 def _row(cells: Any) -> str:
@@ -181,10 +182,112 @@ def _book_pages(file: IO[bytes]) -> Pages:
             if not each.tag.endswith("}itemref") or each.get("idref") not in items:
                 continue
             path = posixpath.normpath(posixpath.join(posixpath.dirname(str(root)), unquote(items[each.get("idref")])))
-            text = "\n".join(line.text for line in html_lines(decoded_page(archive.read(path)))).strip()
+            text = _html_text(decoded_page(archive.read(path)))
             if text:
                 pages.append((text.partition("\n")[0].lstrip("# "), text, True))
     return pages
+
+
+ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
+OFFICE, TEXT, TABLE, DRAWING = (ODF % name for name in ("office", "text", "table", "drawing"))
+AS_HTML = {
+    f"{TEXT}p": "p",
+    f"{TEXT}list": "ul",
+    f"{TEXT}list-item": "li",
+    f"{TABLE}table": "table",
+    f"{TEXT}line-break": "br",
+    f"{TEXT}note-body": "div",
+}
+NOT_SHOWN = {f"{TEXT}tracked-changes", f"{TEXT}note-citation", f"{OFFICE}annotation"}
+MOST_REPEATS = 1000
+"""Of a row or cell that is written once; more are the rest of an empty sheet."""
+
+
+def _open_document_pages(file: IO[bytes]) -> Pages:
+    """A text in its order, notes behind their paragraphs; a page a visible sheet; a page a slide."""
+    import zipfile
+    from xml.etree import ElementTree
+
+    with zipfile.ZipFile(file) as archive:
+        root = ElementTree.fromstring(archive.read("content.xml"))
+    return _OpenDocument(root).pages()
+
+
+class _OpenDocument:
+    """The content of an OpenDocument. ``_hidden``: names of styles of sheets that are not shown. ``_numbered``: those
+    of lists with numbers."""
+
+    def __init__(self, root: Any) -> None:
+        style = ODF % "style"
+        self._body = next(root.iter(f"{OFFICE}body"))
+        self._hidden = {
+            each.get(f"{style}name")
+            for each in root.iter(f"{style}style")
+            if any(one.get(f"{TABLE}display") == "false" for one in each)
+        }
+        self._numbered = {
+            each.get(f"{style}name")
+            for each in root.iter(f"{TEXT}list-style")
+            if each[:1] and each[0].tag == f"{TEXT}list-level-style-number"
+        }
+
+    def pages(self) -> Pages:
+        sheets = self._body.findall(f"{OFFICE}spreadsheet/{TABLE}table")
+        slides = self._body.findall(f"{OFFICE}presentation/{DRAWING}page")
+        if sheets:
+            shown = [each for each in sheets if each.get(f"{TABLE}style-name") not in self._hidden]
+            named = [(each.get(f"{TABLE}name") or "", self._rows(each)) for each in shown]
+            return [(name, "\n".join([f"# {name}", *rows]), True) for name, rows in named]
+        texts = [_html_text(self._html(each)) for each in slides or [self._body]]
+        return [(text.partition("\n")[0] if slides else "", text, True) for text in texts]
+
+    def _html(self, element: Any) -> str:
+        """An element, and what is in it."""
+        tag = element.tag
+        if tag in NOT_SHOWN:
+            return ""
+        if tag in (f"{TEXT}s", f"{TEXT}tab"):
+            return " "
+        if tag == f"{TABLE}table-row":
+            return f"<tr>{''.join(f'<td>{each}</td>' for each in self._cells(element))}</tr>"
+        inner = escape(element.text or "") + "".join(self._html(each) + escape(each.tail or "") for each in element)
+        if tag == f"{TEXT}h":
+            level = min(int(element.get(f"{TEXT}outline-level") or 1), 6)
+            return f"<h{level}>{inner}</h{level}>"
+        name = "ol" if element.get(f"{TEXT}style-name") in self._numbered else AS_HTML.get(tag)
+        return inner if name is None else f"<{name}>{inner}</{name}>"
+
+    def _cells(self, row: Any) -> list[str]:
+        cells: list[str] = []
+        for cell in row:
+            content = "".join(map(self._html, cell))
+            cells += [content] * min(int(cell.get(f"{TABLE}number-columns-repeated") or 1), MOST_REPEATS)
+        while cells and not cells[-1]:
+            cells.pop()
+        return cells
+
+    def _rows(self, sheet: Any) -> Iterator[str]:
+        """A line a row, empty ones too, so that lines count as rows do; none behind the last row with words."""
+        empty = 0
+        for row in sheet.iter(f"{TABLE}table-row"):
+            text = _row(map(_html_text, self._cells(row)))
+            repeats = int(row.get(f"{TABLE}number-rows-repeated") or 1)
+            if not text:
+                empty += repeats
+                continue
+            yield from [""] * min(empty, MOST_CELLS)
+            yield from [text] * min(repeats, MOST_REPEATS)
+            empty = 0
+
+
+def _html_text(page: str) -> str:
+    return "\n".join(line.text for line in html_lines(page)).rstrip()
+
+
+def _rtf_pages(file: IO[bytes]) -> Pages:
+    from striprtf.striprtf import rtf_to_text
+
+    return [("", rtf_to_text(file.read().decode("latin-1"), errors="replace").strip(), True)]
 
 
 READERS: Mapping[str, Callable[[IO[bytes]], Pages]] = {
@@ -193,6 +296,8 @@ READERS: Mapping[str, Callable[[IO[bytes]], Pages]] = {
     "xlsx": _sheet_pages,
     "pptx": _slide_pages,
     "epub": _book_pages,
+    **dict.fromkeys(("odt", "ods", "odp"), _open_document_pages),
+    "rtf": _rtf_pages,
 }
 
 
@@ -207,7 +312,7 @@ def email_pages(data: bytes, name: str) -> Pages:
         body = message.get_body(("plain", "html"))
         text = "" if body is None else str(body.get_content())
         if body is not None and body.get_content_type() == "text/html":
-            text = "\n".join(line.text for line in html_lines(text))
+            text = _html_text(text)
         attached = [f"Attached: {part.get_filename()}" for part in message.iter_attachments() if part.get_filename()]
     except Exception as error:  # of damaged messages it raises nearly anything
         raise UnreadableDocumentError(f"{name} cannot be read as EML: {error or type(error).__name__}") from None

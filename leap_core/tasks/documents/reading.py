@@ -39,6 +39,7 @@ from .html import (
 
 TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
 DOCX, XLSX, PPTX, EPUB, EML, IPYNB = "docx", "xlsx", "pptx", "epub", "eml", "ipynb"
+ODT, ODS, ODP, RTF = "odt", "ods", "odp", "rtf"
 KINDS = {
     TEXT: ("txt", "text", "rst", "log", "csv", "tsv", "org", "adoc", "tex", "srt", "vtt"),
     MARKDOWN: ("md", "markdown", "mdx"),
@@ -47,6 +48,10 @@ KINDS = {
     DOCX: ("docx", "docm", "dotx"),
     XLSX: ("xlsx", "xlsm", "xltx"),
     PPTX: ("pptx", "pptm", "ppsx"),
+    ODT: ("odt", "ott"),
+    ODS: ("ods", "ots"),
+    ODP: ("odp", "otp"),
+    RTF: ("rtf",),
     EPUB: ("epub",),
     EML: ("eml",),
     IPYNB: ("ipynb",),
@@ -68,7 +73,12 @@ PACKED = {
     "META-INF/container.xml": EPUB,
 }
 """What archives hold that are documents."""
-UNITS = {PDF: "page", PPTX: "slide", XLSX: "sheet", EPUB: "chapter"}
+OPEN_DOCUMENTS = {
+    f"application/vnd.oasis.opendocument.{name}": kind
+    for name, kind in (("text", ODT), ("spreadsheet", ODS), ("presentation", ODP))
+}
+"""What archives say that they are."""
+UNITS = {PDF: "page", PPTX: "slide", ODP: "slide", XLSX: "sheet", ODS: "sheet", EPUB: "chapter"}
 """What the pages of a kind are called."""
 LARGEST_TEXT, LARGEST_DOCUMENT = 32 * 1024**2, 256 * 1024**2
 MOST_UNPACKED = 1024**3
@@ -137,7 +147,7 @@ class Document:
         """The rows of a workbook's sheets after their first, which names the columns: where each is (``Sheet!3``, as
         spreadsheets count), and its cells by the columns' names."""
         found = []
-        for page in self.pages if self.kind == XLSX else ():
+        for page in self.pages if self.kind in (XLSX, ODS) else ():
             names: list[str] = []
             for line in page.lines[1:]:
                 cells = line.text.split(CELL_END)
@@ -251,7 +261,9 @@ def _kind(head: bytes, named: str | None, source: Path | bytes, name: str) -> st
         raise UnreadableDocumentError(why, hint="save it as docx, xlsx or pptx without a password")
     if head.startswith(b"PK\x03\x04"):
         return _packed_kind(source, name)
-    if named in (PDF, DOCX, XLSX, PPTX, EPUB):
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if named in (PDF, DOCX, XLSX, PPTX, EPUB, ODT, ODS, ODP, RTF):
         raise UnreadableDocumentError(
             f"{name} is no {named.upper() if named == PDF else named}, whatever its name says"
         )
@@ -266,6 +278,7 @@ def _packed_kind(source: Path | bytes, name: str) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
             members = archive.infolist()
+            said = archive.read("mimetype")[:100] if "mimetype" in archive.namelist() else b""
     except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
         raise UnreadableDocumentError(f"{name} is damaged: {error}") from None
     unpacked = sum(member.file_size for member in members)
@@ -275,7 +288,8 @@ def _packed_kind(source: Path | bytes, name: str) -> str:
     names = {member.filename for member in members}
     if any(member.flag_bits & 1 for member in members):
         raise UnreadableDocumentError(f"{name} is encrypted", hint="take the password off")
-    kind = next((kind for part, kind in PACKED.items() if part in names), None)
+    kind = OPEN_DOCUMENTS.get(said.decode("latin-1").strip().removesuffix("-template"))
+    kind = kind or next((kind for part, kind in PACKED.items() if part in names), None)
     if kind is None:
         raise UnreadableDocumentError(f"{name} is an archive, and no document that leap reads")
     return kind
@@ -294,7 +308,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
-LIBRARIES = {PDF: "pypdfium2", DOCX: "docx", XLSX: "openpyxl", PPTX: "pptx"}
+LIBRARIES = {PDF: "pypdfium2", DOCX: "mammoth", RTF: "striprtf", XLSX: "openpyxl", PPTX: "pptx"}
 
 
 def _check_library(kind: str, name: str) -> None:

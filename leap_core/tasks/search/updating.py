@@ -21,7 +21,7 @@ from ...system.directories import Directories
 from ...system.files import text_of
 from ...system.locks import Busy, locked
 from ..documents.html import UnreadableDocumentError
-from ..documents.reading import DOCX, EPUB, MARKDOWN, PPTX, XLSX, Document, read_document
+from ..documents.reading import DOCX, EPUB, MARKDOWN, ODP, ODS, ODT, PPTX, XLSX, Document, read_document
 from .chunking import count_words, cut
 from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings
@@ -149,7 +149,7 @@ def _update_files(
                 update.unchanged += 1
                 continue
             chunks = cut(
-                MARKDOWN if kind in (DOCX, EPUB, XLSX, PPTX) else kind,
+                MARKDOWN if kind in (DOCX, ODT, EPUB, XLSX, ODS, PPTX, ODP) else kind,
                 lines,
                 count=count,
                 tokens=tokens,
