@@ -81,7 +81,7 @@ class Reviewing:
 
         if self._wish.page is not None:
             path = self._env.cwd / self._wish.page
-            replace_text(path, page(page_data(reviews, self._below, path.with_suffix(".jsonl").name)))
+            replace_text(path, page(page_data(reviews, self._below, path.with_suffix(".jsonl").name, self._env.cwd)))
 
     def _serve(self, path: Path) -> None:
         from leap_core.server.review import serve_review
@@ -89,7 +89,12 @@ class Reviewing:
 
         output = Output(self._env)
         with open_reviews(path) as file:
-            serve_review(file, self._below, lambda address: output.note(f"{address} is the review; Ctrl-C ends it"))
+            serve_review(
+                file,
+                self._below,
+                self._env.cwd,
+                lambda address: output.note(f"{address} is the review; Ctrl-C ends it"),
+            )
             decided, count = file.decided
         name = shlex.quote(str(self._wish.served))
         output.note(

@@ -198,7 +198,10 @@ def _without_type(complete: Complete) -> dict[str, object]:
 
 def _remark(complete: Complete, output: Output, show_stats: bool) -> None:
     if complete.finish_reason in CUT_SHORT:
-        output.note(CUT_SHORT[complete.finish_reason])
+        message = complete.full_message
+        thinks = bool(message.reasoning_content) and not message.text.strip()
+        while_thinking = ", while the model was still thinking (--think-budget)" if thinks else ""
+        output.note(CUT_SHORT[complete.finish_reason] + while_thinking)
     if show_stats and complete.stats is not None:
         output.note(describe(complete.stats))
 

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -32,9 +33,11 @@ HEADERS = {
 }
 
 
-def serve_review(file: ReviewFile, below: float | Thresholds, on_listening: Callable[[str], object]) -> None:
-    """Serve the page until SIGINT or SIGTERM. ``on_listening`` hears its address, which has a fresh key. Raises
-    LeapUnavailableError where there is no port."""
+def serve_review(
+    file: ReviewFile, below: float | Thresholds, directory: Path, on_listening: Callable[[str], object]
+) -> None:
+    """Serve the page until SIGINT or SIGTERM. ``directory``: where the documents' files are looked for.
+    ``on_listening`` hears its address, which has a fresh key. Raises LeapUnavailableError where there is no port."""
     key = secrets.token_urlsafe(16)
     try:
         listener = listen(LOOPBACK, 0)
@@ -43,7 +46,7 @@ def serve_review(file: ReviewFile, below: float | Thresholds, on_listening: Call
     address = f"http://{LOOPBACK}:{listener.getsockname()[1]}/#key={key}"
 
     async def run() -> None:
-        server = Server.of(application(file, below, key))
+        server = Server.of(application(file, below, key, directory))
         on_signals(asyncio.get_running_loop(), server.end)
         serving = asyncio.create_task(server.serve([listener]))
         on_listening(address)
@@ -53,15 +56,16 @@ def serve_review(file: ReviewFile, below: float | Thresholds, on_listening: Call
         asyncio.run(run())
 
 
-def application(file: ReviewFile, below: float | Thresholds, key: str) -> ASGIApp:
+def application(file: ReviewFile, below: float | Thresholds, key: str, directory: Path | None = None) -> ASGIApp:
     """The page, which has no data until it shows the key, its documents, and the decisions about them."""
-    digest = page_data(file.reviews, below, file.path.name)["digest"]
+    first = page_data(file.reviews, below, file.path.name, directory)
+    kept = {name: first[name] for name in ("digest", "pictures")}
 
     async def home(_request: Request) -> Response:
         return HTMLResponse(page(None), headers=HEADERS)
 
     async def documents(_request: Request) -> Response:
-        return AsciiJSON({**page_data(file.reviews, below, file.path.name), "digest": digest}, headers=HEADERS)
+        return AsciiJSON({**page_data(file.reviews, below, file.path.name), **kept}, headers=HEADERS)
 
     async def decisions(request: Request) -> Response:
         origin, host = request.headers.get("origin"), request.headers.get("host")

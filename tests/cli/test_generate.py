@@ -126,6 +126,14 @@ def test_an_answer_that_was_cut_says_so(leap):
     assert done.stderr == "leap: the answer was cut at --max-tokens\n"
 
 
+def test_an_answer_that_was_cut_while_thinking_says_so(leap):
+    leap.script([ReasoningChunk("a"), ReasoningChunk("b"), "c"])
+    done = leap("generate", "-m", "some", "--max-tokens", "2", "hello")
+    assert (done.code, done.stdout.strip()) == (0, "")
+    said = "the answer was cut at --max-tokens, while the model was still thinking (--think-budget)"
+    assert done.stderr == f"leap: {said}\n"
+
+
 def test_a_full_context_says_so(leap):
     leap.script(["a"] * 9, context_size=6)
     done = leap("generate", "-m", "some", "hello")

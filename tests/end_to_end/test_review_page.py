@@ -16,6 +16,7 @@ from leap_core.tasks.review.documents import ReviewedDocument, corrected_documen
 from leap_core.tasks.review.page import page, page_data
 
 from ..tasks.review.reviews import HOSTILE, a_review, plain, strange
+from ..tasks.test_reading_documents import scan
 from .browser import BROWSER, DRIVER, Browser, open_browser
 
 pytestmark = pytest.mark.skipif(not (DRIVER and BROWSER), reason="needs chromium and chromedriver (apt install both)")
@@ -294,6 +295,24 @@ def test_two_windows_of_one_file_lose_nothing_of_each_other(browser, tmp_path):
     browser.open(address)
     decided = browser.run("return [...document.querySelectorAll('.decision')].map(e => e.textContent)")
     assert (second, decided[:2]) == ("b.txt", ["accepted", "rejected"])
+
+
+def test_a_scan_is_seen_beside_its_text(browser, tmp_path):
+    browser.width(1280)
+    (tmp_path / "scan.pdf").write_bytes(scan("Tim", "19"))
+    review = a_review("scan.pdf", "Tim\n\f19\n\f", {"name": "Tim", "age": 19})
+    data = page_data([review, *plain()], 0.5, "r.jsonl", tmp_path)
+    assert list(data["pictures"]) == ["0"] and list(data["pictures"]["0"]) == ["1", "2"]
+    (tmp_path / "r.html").write_text(page(data), encoding="utf-8", newline="")
+    browser.open((tmp_path / "r.html").as_uri())
+    browser.run("[...document.querySelectorAll('#documents button')].find(e => e.textContent.includes('scan')).click()")
+    for key, number in (("", 1), ("j", 2), ("k", 1)):
+        keys(browser, key)
+        browser.wait(lambda: browser.run("return document.querySelector('#picture').naturalWidth") > 300)
+        shown = browser.run("const i = document.querySelector('#picture'); return [i.alt, i.src, i.offsetWidth > 100]")
+        assert shown == [f"Page {number} of scan.pdf", data["pictures"]["0"][str(number)], True]
+    browser.press("p")
+    assert browser.run("return document.querySelector('#seen').hidden") and browser.log() == []
 
 
 def test_many_documents_are_listed_and_only_one_is_shown(browser, tmp_path):

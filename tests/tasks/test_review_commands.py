@@ -42,9 +42,9 @@ def test_the_page_has_each_text_and_the_answers_are_printed_as_without_it(leap, 
 
 
 def test_a_review_is_gone_on_with_and_nothing_is_asked(leap, tmp_path, monkeypatch):
-    def serve(file, below, tell):
+    def serve(file, below, directory, tell):
         tell("http://127.0.0.1:1/#key=k")
-        assert (len(file.reviews), below) == (2, 0.7)
+        assert (len(file.reviews), below, directory) == (2, 0.7, tmp_path)
 
     monkeypatch.setattr("leap_core.server.review.serve_review", serve)
     write_reviews(tmp_path / "r's.jsonl", plain())

@@ -376,6 +376,11 @@ def read_address(url: str) -> tuple[bytes, str]:
     return data, Path(path).name or "page.html"
 
 
+def data_url(data: bytes, kind: str) -> str:
+    """An address that holds the data itself."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
 def parts_of(document: Document, name: str) -> list[dict[str, Any]]:
     """A document as parts of a chat message: its text under its name, and pictures of pages without text. Raises
     LeapSerializationError for one without either."""
@@ -385,7 +390,7 @@ def parts_of(document: Document, name: str) -> list[dict[str, Any]]:
         raise LeapSerializationError(f"{name} has no text")
     parts: list[dict[str, Any]] = [{"type": "text", "text": f"{name}:\n{text}\n"}] if text else []
     for number, picture in pictures:
-        url = f"data:image/jpeg;base64,{base64.b64encode(picture).decode('ascii')}"
+        url = data_url(picture, "image/jpeg")
         parts += [
             {"type": "text", "text": f"{name}, page {number}:\n"},
             {"type": "image_url", "image_url": {"url": url}},

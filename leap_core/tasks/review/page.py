@@ -5,26 +5,64 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
+from ...errors import LeapError
 from ...schemas.json_values import JsonObject
+from ..documents.reading import PDF, data_url, read_document
 from ..evidence.evidence import Thresholds, is_doubtful
 from .documents import OF_PERSON, ReviewedDocument, is_end
 
 FILES = Path(__file__).parent / "files"
 SCRIPTS = ("texts", "kinds", "decisions", "keeping", "views", "editor", "review", "start")
+MOST_PICTURES = 48
+"""In a page."""
+LARGEST_PICTURE = 4 * 1024**2
+STARTS = {b"%PDF": PDF, b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+"""Of files that have something to show."""
 UNSAFE = re.compile("[<\u2028\u2029\ud800-\udfff]")
 """What JSON in a page must not have as it is: the end of its element, old ends of lines, half characters."""
 
 
-def page_data(reviews: Sequence[ReviewedDocument], below: float | Thresholds, save_as: str) -> JsonObject:
+def page_data(
+    reviews: Sequence[ReviewedDocument], below: float | Thresholds, save_as: str, directory: Path | None = None
+) -> JsonObject:
     """What the page shows. A document is kept as the JSON text that is saved again, so that no number changes;
-    ``save_as``: the name of the file that it is saved as."""
+    ``save_as``: the name of the file that it is saved as. ``directory``: where the documents' files are looked for, of
+    which pictures are shown beside the texts that were read from them."""
     documents = [_document(each, below) for each in reviews]
     digest = sha256(json.dumps(documents).encode()).hexdigest()[:32]
-    return {"save_as": save_as, "digest": digest, "documents": documents}
+    pictures = {} if directory is None else _pictures([directory / each.file for each in reviews])
+    return {"save_as": save_as, "digest": digest, "documents": documents, "pictures": pictures}
+
+
+def _pictures(paths: Sequence[Path]) -> JsonObject:
+    """By the numbers of documents, from 0 on: their pages that are pictures, by numbers from 1 on."""
+    found: JsonObject = {}
+    left = MOST_PICTURES
+    for number, path in enumerate(paths):
+        if left > 0:
+            with suppress(OSError, ValueError, LeapError), closing(_pictures_of(path)) as pages:
+                found[str(number)] = {str(page): url for page, url in islice(pages, left)}
+                left -= len(found[str(number)])
+    return {number: pages for number, pages in found.items() if pages}
+
+
+def _pictures_of(path: Path) -> Generator[tuple[int, str], None, None]:
+    """The pages of a PDF that have no text, or the picture that a file is, as addresses that hold them."""
+    with path.open("rb") as file:
+        head = file.read(4)
+    kind = next((kind for start, kind in STARTS.items() if head.startswith(start)), None)
+    if kind == PDF:
+        document = read_document(path)
+        for number, picture in document.pictures(document.blank):
+            yield number, data_url(picture, "image/jpeg")
+    elif kind is not None and path.stat().st_size <= LARGEST_PICTURE:
+        yield 1, data_url(path.read_bytes(), kind)
 
 
 def page(data: JsonObject | None) -> str:
@@ -34,7 +72,7 @@ def page(data: JsonObject | None) -> str:
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
-        f"form-action 'none'; connect-src {chr(39) + ('none' if data is not None else 'self') + chr(39)}"
+        f"form-action 'none'; img-src data:; connect-src {chr(39) + ('none' if data is not None else 'self') + chr(39)}"
     )
     parts = {
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

@@ -20,6 +20,7 @@ class Review {
   // Begin, or go on with what these documents are now: doubtful ones first, else in their order.
   begin(data) {
     const [before, chosen] = [this.shown, this.chosen];
+    this.pictures = data.pictures || {};
     this.documents = data.documents.map((each, number) => new Reviewed(each, number));
     this.order = [...this.documents.filter((each) => each.isDoubtful), ...this.documents.filter((each) => !each.isDoubtful)];
     this.steps = new Steps((reviewed, changes) => this.changed(reviewed, changes));
@@ -50,7 +51,7 @@ class Review {
       byId("name").textContent = reviewed.file;
       document.title = `Review: ${reviewed.file}`;
       this.editor = null;
-      this.source.show(this.content, colours);
+      this.source.show(this.content, colours, this.pictures[reviewed.number]);
       this.fields.show(reviewed, this.content, colours);
     }
     const first = Math.max(0, reviewed.entries.findIndex((_, n) => reviewed.waits(n)));

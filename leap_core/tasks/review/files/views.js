@@ -72,7 +72,12 @@ class Source {
     });
   }
 
-  show({ text, evidence }, colours) {
+  // The pictures that the text was read from, by the numbers of pages.
+  show({ file, text, evidence }, colours, pictures = {}) {
+    this.pictures = pictures;
+    this.evidence = evidence;
+    this.file = file;
+    this.see(Object.keys(pictures)[0]);
     this.marks = evidence.map(() => []);
     this.pane.scrollTop = 0; // before the new text is there, which would be laid out for it
     this.pane.classList.toggle("none", !text.trim());
@@ -90,7 +95,16 @@ class Source {
     }));
   }
 
+  see(page) {
+    byId("seen").hidden = !this.pictures[page];
+    if (!this.pictures[page]) return;
+    byId("picture").src = this.pictures[page];
+    byId("picture").alt = `Page ${page} of ${this.file}`;
+  }
+
   choose(number, before) {
+    const page = this.evidence[number]?.place?.page;
+    if (page) this.see(page);
     for (const mark of this.marks[before] || []) mark.classList.remove("chosen");
     for (const mark of this.marks[number] || []) mark.classList.add("chosen");
     within(this.pane, this.marks[number]?.[0]);
