@@ -98,7 +98,9 @@ def worker(env: Environment) -> Check:
     waiting = by_state.get("queued", 0) + by_state.get("running", 0)
     summary = ", ".join(f"{count} {state}" for state, count in by_state.items()) or "no jobs"
     if waiting and not running:
-        return Check("worker", WARNING, f"not running, and {waiting} jobs wait", "leap jobs status JOB", facts)
+        hint = "leap jobs worker starts it; a service keeps it (leap jobs worker --print-unit)"
+        detail = f"not running, and {waiting} {'job waits' if waiting == 1 else 'jobs wait'}"
+        return Check("worker", WARNING, detail, hint, facts)
     return Check("worker", OK, f"{'running' if running else 'not running'}; {summary}", None, facts)
 
 

@@ -124,7 +124,7 @@ def test_jobs_that_nobody_works_on(env, leap_home):
             "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abc', 'batch', 'queued', '{}', 1)"
         )
     check = diagnosis.worker(env)
-    assert check.state == "warning" and "1 jobs wait" in check.detail
+    assert check.state == "warning" and "1 job waits" in check.detail
     assert check.facts == {"running": False, "jobs": {"queued": 1}}
 
 

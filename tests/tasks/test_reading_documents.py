@@ -325,6 +325,7 @@ def test_pages_that_are_pictures(tmp_path):
 
 
 HOSTILE = {
+    "locked.odt": "encrypted",
     "bomb.docx": "unpacks to",
     "old.doc": "before 2007",
     "locked.pdf": "encrypted",
@@ -353,6 +354,12 @@ def hostile(name: str) -> bytes:
         locked = pypdf.PdfWriter(clone_from=pypdf.PdfReader(io.BytesIO(pdf_bytes(["x"]))))
         locked.encrypt("secret", algorithm="RC4-128")
         locked.write(data)
+        return data.getvalue()
+    if name == "locked.odt":
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+            archive.writestr("META-INF/manifest.xml", "<manifest:encryption-data/>")
+            archive.writestr("content.xml", b"\x93\x00")
         return data.getvalue()
     if name == "archive.docx":
         with zipfile.ZipFile(data, "w") as archive:

@@ -73,6 +73,7 @@ PACKED = {
     "META-INF/container.xml": EPUB,
 }
 """What archives hold that are documents."""
+LONGEST_MANIFEST = 1024**2
 OPEN_DOCUMENTS = {
     f"application/vnd.oasis.opendocument.{name}": kind
     for name, kind in (("text", ODT), ("spreadsheet", ODS), ("presentation", ODP))
@@ -274,19 +275,25 @@ def _kind(head: bytes, named: str | None, source: Path | bytes, name: str) -> st
 
 def _packed_kind(source: Path | bytes, name: str) -> str:
     import io
+    import zlib
 
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
             members = archive.infolist()
-            said = archive.read("mimetype")[:100] if "mimetype" in archive.namelist() else b""
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
+            unpacked = sum(member.file_size for member in members)
+            if unpacked > MOST_UNPACKED or len(members) > MOST_MEMBERS:
+                much = f"{unpacked // 1024**2} MiB in {len(members)} parts"
+                most = f"at most {MOST_UNPACKED // 1024**2} MiB in {MOST_MEMBERS} are read"
+                raise UnreadableDocumentError(f"{name} unpacks to {much}; {most}")
+            names = {member.filename for member in members}
+            locked = any(member.flag_bits & 1 for member in members)
+            said, listed = (
+                archive.open(part).read(LONGEST_MANIFEST) if part in names and not locked else b""
+                for part in ("mimetype", "META-INF/manifest.xml")
+            )
+    except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
         raise UnreadableDocumentError(f"{name} is damaged: {error}") from None
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > MOST_UNPACKED or len(members) > MOST_MEMBERS:
-        most = f"at most {MOST_UNPACKED // 1024**2} MiB in {MOST_MEMBERS} are read"
-        raise UnreadableDocumentError(f"{name} unpacks to {unpacked // 1024**2} MiB in {len(members)} parts; {most}")
-    names = {member.filename for member in members}
-    if any(member.flag_bits & 1 for member in members):
+    if locked or b"encryption-data" in listed:
         raise UnreadableDocumentError(f"{name} is encrypted", hint="take the password off")
     kind = OPEN_DOCUMENTS.get(said.decode("latin-1").strip().removesuffix("-template"))
     kind = kind or next((kind for part, kind in PACKED.items() if part in names), None)
