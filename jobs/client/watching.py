@@ -29,10 +29,16 @@ class JobWatcher:
         return self.table.with_progress(self.table.find(id))
 
     def list(
-        self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
+        self,
+        *,
+        states: Collection[State] = (),
+        kinds: Collection[str] = (),
+        limit: int | None = None,
+        schedule: str | None = None,
     ) -> Sequence[Job]:
-        """Jobs, newest first."""
-        jobs = self.table.jobs(states=states, kinds=kinds, limit=limit)
+        """Jobs, newest first. ``schedule``: the runs of the one whose id begins so. Raises LeapJobNotFoundError."""
+        schedule = None if schedule is None else self.get(schedule).id
+        jobs = self.table.jobs(states=states, kinds=kinds, limit=limit, schedule=schedule)
         return [self.table.with_progress(job) for job in jobs]
 
     def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:

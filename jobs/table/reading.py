@@ -69,15 +69,22 @@ class TableReader:
         raise LeapJobNotFoundError(f"several jobs begin with {prefix!r}: {matches}", hint="give more of the id")
 
     def jobs(
-        self, *, states: Collection[State] = (), kinds: Collection[str] = (), limit: int | None = None
+        self,
+        *,
+        states: Collection[State] = (),
+        kinds: Collection[str] = (),
+        limit: int | None = None,
+        schedule: str | None = None,
     ) -> list[Job]:
-        """Jobs, newest first; all states and kinds unless some are given."""
+        """Jobs, newest first; all states and kinds unless some are given. ``schedule``: the runs of this one alone."""
         where, values = among("state", [State(state).value for state in states])
         more, others = among("kind", list(kinds))
         order = f"created DESC, {self.database.sequence} DESC"
         end = "" if limit is None else f"LIMIT {int(limit)}"
+        of_schedule = "1=1" if schedule is None else "parameters LIKE :schedule"
         rows = self.database.rows(
-            f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more} ORDER BY {order} {end}", values | others
+            f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more} AND {of_schedule} ORDER BY {order} {end}",
+            {**values, **others, **({} if schedule is None else {"schedule": f'%"schedule":"{schedule}"%'})},
         )
         return [Job.of_row(row) for row in rows]
 

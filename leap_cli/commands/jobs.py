@@ -297,6 +297,7 @@ MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
+@click.option("--schedule", type=JobId("queued"), metavar="JOB", help="List only the runs of this schedule.")
 @option("--limit", type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
 @format_flag
 @click.pass_obj
@@ -305,6 +306,7 @@ def list_jobs(
     /,
     states: tuple[str, ...],
     kinds: tuple[str, ...],
+    schedule: str | None,
     limit: int | None,
     format: str,
 ) -> None:
@@ -312,12 +314,12 @@ def list_jobs(
     output = Output(env, format)
     with open_jobs(env) as jobs:
         jobs.ensure_worker_for_unfinished()
-        rows = jobs.list(states=[*map(state_named, states)], kinds=kinds, limit=limit)
+        rows = jobs.list(states=[*map(state_named, states)], kinds=kinds, limit=limit, schedule=schedule)
     records = [job.to_json() for job in rows]
     if output.format is Format.TEXT:
         records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
         if not records:
-            wished = states or kinds
+            wished = states or kinds or schedule
             output.note(f"there are no {'such ' if wished else ''}jobs{'' if wished else MAKES_ONE}")
     output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
 

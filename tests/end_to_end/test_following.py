@@ -235,6 +235,10 @@ def test_a_prompt_again_and_again_while_the_worker_is_killed(program):
     (paused,) = schedules(program)
     assert paused["next"] == "paused" and paused["runs"] == len(runs)
     run = program("jobs", "schedules", "--run", id).stdout.strip()
+    program("generate", "-m", "builtin", "--background", "Hi")  # of no schedule
+    runs = program("jobs", "list", "--schedule", id[:5], "--format", "quiet").stdout.split()
+    assert runs[0] == run and len(runs) == paused["runs"] + 1
+    assert program("jobs", "list", "--schedule", "nowhere").returncode == 2
     assert program("jobs", "wait", run).returncode == 0
     program("jobs", "schedules", "--resume", id)
     wait_for_runs(program, paused["runs"] + 1)

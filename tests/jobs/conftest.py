@@ -47,8 +47,14 @@ def started_server() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a server that all tests of a process share."""
+    """The URL of a server that all tests of a process share. It is never killed, so it need not wait for the disk."""
     with started_server() as server:
+        import psycopg
+
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("ALTER SYSTEM SET synchronous_commit = off")
+            connection.execute("SELECT pg_reload_conf()")
         yield server.get_uri()
 
 

@@ -391,6 +391,7 @@ def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
     assert 3500 < table.get(id).run_after - time.time() <= 3600
     run = run_now(table, table.get(id))
     assert table.get(run).state is State.QUEUED and begin(table).id == run
+    assert [job.id for job in table.jobs(schedule=id)] == [run] and table.jobs(schedule=run) == []
     table.request_cancel(id)
     assert fire(table, time.time() + 1e6) == []
     with pytest.raises(LeapJobError, match="is no schedule that goes on"):

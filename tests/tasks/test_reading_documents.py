@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.tasks.documents import reading
 from leap_core.tasks.documents.html import UnreadableDocumentError, html_lines
 from leap_core.tasks.documents.reading import Document, read_document
 from tests.pdf_bytes import pdf_bytes
@@ -344,7 +345,7 @@ def hostile(name: str) -> bytes:
         with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("word/document.xml", b"")
             for n in range(5):
-                archive.writestr(f"word/{n}", bytes(300 * 1024**2))
+                archive.writestr(f"word/{n}", bytes(3 * 1024**2))
         return data.getvalue()
     if name == "old.doc":
         return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
@@ -379,6 +380,7 @@ def hostile(name: str) -> bytes:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_documents_are_refused_in_one_line(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(reading, "MOST_UNPACKED", 10 * 1024**2)
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
