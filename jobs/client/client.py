@@ -183,10 +183,8 @@ class JobsClient(JobWatcher):
             raise
 
     def _shared_batch(self, request: BatchRequest, policy: Policy | None) -> str:
-        if policy is not None and (policy.after or policy.after_any or policy.every):
-            raise LeapJobError(
-                "a batch on a server comes after no other job, and only once", hint="wait for it with leap jobs wait"
-            )
+        if policy is not None and policy.every:
+            raise LeapJobError("a batch on a server comes only once: its lines are in the table")
         with shared_batch(request, self._submitter, self.workers()) as batch:
             id = add_batch(self.table, replace(batch, job=self._with(batch.job, policy)))
         job = self.get(id)

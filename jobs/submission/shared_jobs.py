@@ -23,7 +23,7 @@ from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
 from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
 from ..table.contract import Conflict, Database
-from ..table.job import BATCH, DOWNLOAD, GENERATE, SHARD, SHARD_VERSION, Job, NewJob
+from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, SHARD_VERSION, Job, NewJob
 from ..table.table import Table, dumps, new_id
 from .new_jobs import BUILTIN, BatchRequest, Submitter
 
@@ -149,9 +149,10 @@ def add_batch(table: Table, batch: NewBatch) -> str:
         reused = int(database.rows("SELECT done FROM jobs WHERE id=:id", {"id": id})[0]["done"])
         stretches = list(_stretches(numbers, shard_size(batch.count)))
         _insert_shards(database, id, batch, stretches)
+        kept = json.loads(database.rows("SELECT parameters FROM jobs WHERE id=:id", {"id": id})[0]["parameters"])
         database.change(
             "UPDATE jobs SET parameters=:parameters, open_shards=:count WHERE id=:id",
-            {"id": id, "parameters": dumps({**parameters, "reused": reused}), "count": len(stretches)},
+            {"id": id, "parameters": dumps({**kept, "reused": reused}), "count": len(stretches)},
         )
         database.change(
             "UPDATE jobs SET progress=:progress WHERE id=:id",
@@ -175,11 +176,12 @@ def _insert_shards(database: Database, parent: str, batch: NewBatch, stretches: 
     """Queue the shards; beyond ``max_workers`` each is held back till another one has ended. What all of them have in
     common is among the parameters of the batch."""
     job, most = batch.job, batch.max_workers
+    run_after = LATER if job.after or job.after_any else job.run_after
     columns = [
         *("id", "kind", "state", "parameters", "priority", "retries", "run_after", "model", "machine", "origin"),
         *("version", "parent", "max_workers", "held", "created"),
     ]
-    shared = (job.priority, job.retries, job.run_after, job.model, job.machine, job.origin, SHARD_VERSION, parent, most)
+    shared = (job.priority, job.retries, run_after, job.model, job.machine, job.origin, SHARD_VERSION, parent, most)
     (created,) = database.rows("SELECT leap_now() AS now")
     database.insert_rows(
         "jobs",

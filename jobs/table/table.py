@@ -309,7 +309,7 @@ class Table(Forgetting):
         they fail. Their ids. What is true of them is read from the rows, so any worker may do it at any time."""
         rows = self.database.rows(
             "SELECT id, parameters FROM jobs WHERE state='queued' AND run_after>0 AND run_after>=:later "
-            f"AND kind<>'{SCHEDULE}'",
+            f"AND kind<>'{SCHEDULE}' AND parent IS NULL",
             {"later": LATER},
         )
         return [str(row["id"]) for row in rows if self._release(row["id"], json.loads(row["parameters"])["after"])]
@@ -327,16 +327,20 @@ class Table(Forgetting):
             values |= {"error": dumps({**error, "hint": f"leap jobs retry {id} begins it all the same"})}
             values |= {"state": "failed"}
 
+        assignments = (
+            "state=:state, run_after=:at, error=:error, "
+            "finished=CASE WHEN CAST(:state AS text)='failed' THEN leap_now() END"
+        )
+
         def release() -> bool:
-            changed = self.database.change(
-                "UPDATE jobs SET state=:state, run_after=:at, error=:error, "
-                "finished=CASE WHEN CAST(:state AS text)='failed' THEN leap_now() END "
-                "WHERE id=:id AND state='queued' AND run_after>=:later",
-                values,
-            )
+            waiting = "state='queued' AND run_after>=:later"
+            changed = self.database.change(f"UPDATE jobs SET {assignments} WHERE id=:id AND {waiting}", values)
             if changed:
                 self.database.announce("changed", id)
-                self._wake_for([id])
+                self.database.change(f"UPDATE jobs SET {assignments} WHERE parent=:id AND {waiting}", values)
+            if changed and self.database.is_shared:
+                shards = self.database.rows("SELECT id FROM jobs WHERE parent=:id AND held=0", {"id": id})
+                self._wake_for([id, *(str(row["id"]) for row in shards)])
             return bool(changed)
 
         return self.database.transaction(release)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.client import JobsClient
+from jobs.client import JobsClient, Policy
 from jobs.keeper import WorkerKeeper
 from jobs.table.contract import MISSED
 from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
@@ -191,6 +191,27 @@ def test_a_worker_that_is_stopped_past_its_lease_loses_its_job_and_can_no_longer
         assert (job.worker, job.attempt) == (two.configuration.worker_id, 2), "the zombie took it back"
         assert not any(event.value.get("zombie") for event in jobs.events(id, 1))
         assert jobs.cancel(id).state is State.CANCELLED
+
+
+def test_a_batch_comes_after_another_job(machines, tmp_path):
+    worker, laptop = machines("worker"), machines("laptop")
+    source(tmp_path, 40)
+    with laptop.client() as jobs:
+        worker.start()
+        first = jobs.generate("Count.", options=ENDLESS)
+        until(lambda: jobs.events(first))
+        later = jobs.batch(settings(tmp_path), policy=Policy(after_any=(first,)))
+        doomed = jobs.batch(replace(settings(tmp_path), output=str(tmp_path / "x")), policy=Policy(after=(first,)))
+        assert jobs.get(later).comes_after == (first,) and jobs.waiting_reason(jobs.get(later)) == f"the end of {first}"
+        time.sleep(1.5)
+        assert {shard.state for shard in jobs.table.shards(later)} == {State.QUEUED}, "nothing begins before"
+        jobs.cancel(first)
+        assert jobs.wait(later, 60).result["succeeded"] == 40
+        failed = jobs.wait(doomed, 60)
+        assert failed.state is State.FAILED and failed.error["message"].endswith("which was cancelled")
+        assert {shard.state for shard in jobs.table.shards(doomed)} == {State.FAILED}
+        jobs.retry(doomed)
+        assert jobs.wait(doomed, 60).result["succeeded"] == 40
 
 
 def test_a_drained_worker_ends_after_its_work(machines):
