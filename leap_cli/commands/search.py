@@ -292,11 +292,12 @@ def make(
     overlap: int,
     reader: str | None,
 ) -> ExitCode:
-    """Index the files PATH (and those below directories) under NAME.
+    """Index the files PATH (and those below directories, and pages at https:// addresses) under NAME.
 
     Done again, only what has changed is read and embedded again; an index that was interrupted, even by a power
     failure, goes on where it stopped.
     """
+    from leap_core.tasks.documents import is_address
     from leap_core.tasks.search.index_file import IndexSettings
 
     if words_only and embedder.name is not None:
@@ -305,7 +306,9 @@ def make(
     indexes.path_of(name)
     reference = None if words_only else _embedding_model(env, embedder.name)
     settings = IndexSettings(
-        paths=tuple(os.path.abspath(env.cwd / os.path.expanduser(path)) for path in paths),
+        paths=tuple(
+            path if is_address(path) else os.path.abspath(env.cwd / os.path.expanduser(path)) for path in paths
+        ),
         patterns=include,
         model=reference,
         tokens=chunk_tokens,

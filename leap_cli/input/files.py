@@ -176,7 +176,6 @@ class FileText:
 
 
 HTML_ENDINGS = (".html", ".htm", ".xhtml")
-ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
 
 def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] = ()) -> FileText:
@@ -210,12 +209,13 @@ def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] 
 
 def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Document | None:
     """The document that a name means; None for a text. One is read once, however often it is asked for."""
-    if ADDRESS.match(name):
+    from leap_core.tasks.documents import PDF_WITHIN, is_address, is_document
+
+    if is_address(name):
         return _document_of(name, None, ())
     path = env.cwd / name
     if name.lower().endswith(as_they_are) or not path.is_file():
         return None
-    from leap_core.tasks.documents import PDF_WITHIN, is_document
     from leap_core.tasks.documents.reading import is_extracted
 
     with path.open("rb") as file:
@@ -229,7 +229,4 @@ def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Docu
 def _document_of(name: str, path: Path | None, _version: tuple[int, ...]) -> Document:
     from leap_core.tasks.documents.reading import read_address, read_document
 
-    if path is not None:
-        return read_document(path, name)
-    data, ending = read_address(name)
-    return read_document(data, ending if "." in ending else f"{ending}.html")
+    return read_address(name) if path is None else read_document(path, name)

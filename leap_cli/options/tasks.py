@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
-from ..input.files import ADDRESS, FileText, read_file_text, read_text_file
+from ..input.files import FileText, read_file_text, read_text_file
 from ..input.prompt import read_standard_input
 from .background import BACKGROUND, Background
 from .constraints import FINISH_SHAPE
@@ -170,8 +170,10 @@ def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | No
 
 def _means_file(name: str, env: Environment) -> bool:
     """Whether an argument is meant as a file: there is one, or it is a single word that looks like a file's name."""
+    from leap_core.tasks.documents import is_address
+
     with suppress(OSError, ValueError):
-        if name == STDIN or ADDRESS.match(name) or (env.cwd / name).exists():
+        if name == STDIN or is_address(name) or (env.cwd / name).exists():
             return True
     return not name.strip() or (not any(map(str.isspace, name)) and FILE_NAME.search(name) is not None)
 

@@ -5,6 +5,11 @@ PDF_WITHIN = 1024
 """A PDF begins in its first bytes."""
 
 
+def is_address(name: str) -> bool:
+    """Whether a name is an address of the web, and none of a file."""
+    return name.lower().startswith(("http://", "https://"))
+
+
 def is_document(data: bytes) -> bool:
     """Whether bytes begin like a document that is no text."""
     return data.startswith((b"PK\x03\x04", b"{\\rtf", OLD_OFFICE)) or b"%PDF-" in data[:PDF_WITHIN]

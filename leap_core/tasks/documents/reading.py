@@ -372,15 +372,14 @@ def _asking(task: str, request: Mapping[str, Any], name: str) -> Iterator[Iterat
             timer.cancel()
 
 
-def read_address(url: str) -> tuple[bytes, str]:
-    """What a public address of the web answers, and the name that its path ends with. Raises LeapSerializationError."""
+def read_address(url: str) -> Document:
+    """The document at a public address of the web. Raises LeapSerializationError."""
     from urllib.parse import unquote, urlsplit
 
     from ...conversation.media.fetching import UrlAccess, fetch
 
-    data = fetch(url, UrlAccess.WEB)
-    path = unquote(urlsplit(url).path)
-    return data, Path(path).name or "page.html"
+    name = Path(unquote(urlsplit(url).path)).name
+    return read_document(fetch(url, UrlAccess.WEB), name if "." in name else f"{name}.html")
 
 
 def data_url(data: bytes, kind: str) -> str:

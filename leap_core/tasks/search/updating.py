@@ -15,13 +15,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError
+from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError, LeapSerializationError
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import text_of
 from ...system.locks import Busy, locked
+from ..documents import is_address
 from ..documents.html import UnreadableDocumentError
-from ..documents.reading import DOCX, EPUB, MARKDOWN, ODP, ODS, ODT, PPTX, XLSX, Document, read_document
+from ..documents.reading import DOCX, EPUB, MARKDOWN, ODP, ODS, ODT, PPTX, XLSX, Document, read_address, read_document
 from .chunking import count_words, cut
 from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings
@@ -77,7 +78,7 @@ def update_index(
             "model", f"{runner.model_id} makes no vectors of passages; name one that was made for embeddings"
         )
     stop = stop or threading.Event()
-    missing = [each for each in settings.paths if not os.path.exists(each)]
+    missing = [each for each in settings.paths if not is_address(each) and not os.path.exists(each)]
     if missing and not path.exists():  # and there shall be none
         raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,32 +119,32 @@ def _update_files(
     def skip(path: str, reason: str) -> None:
         update.skipped[text_of(path)] = reason
 
-    roots = [Path(each) for each in settings.paths]
+    roots = [Path(each) for each in settings.paths if not is_address(each)]
     update.skipped |= {text_of(str(root)): "it is not there any more" for root in roots if not os.path.exists(root)}
-    paths = list(dict.fromkeys(files_below(roots, settings.patterns, skip)))
+    names = [*map(str, files_below(roots, settings.patterns, skip)), *filter(is_address, settings.paths)]
+    names = list(dict.fromkeys(names))
     count, tokens = _counter(settings, runner)
-    for number, path in enumerate(paths):
+    for number, name in enumerate(names):
         if stop.is_set():
             return update
-        on_progress("reading", number, len(paths))
-        before = indexed.get(str(path))
+        on_progress("reading", number, len(names))
+        before = indexed.get(name)
         try:
-            if text_of(str(path)) != str(path):
+            if text_of(name) != name:
                 raise UnreadableDocumentError("its name is no text")
-            status = path.stat()
-            if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
+            size, modified = _version_of(name)
+            if before is not None and modified and (before.size, before.modified) == (size, modified):
                 update.unchanged += 1
                 continue
-            document = read_document(path)
+            document = read_address(name) if is_address(name) else read_document(Path(name))
             if document.blank and scans is not None:
                 document = scans(document)
-            modified = status.st_mtime_ns
             if blank := len(document.blank):
-                update.without_text[text_of(str(path))] = blank
+                update.without_text[name] = blank
                 modified = 0  # so that it is read again, by a model that sees
             kind, lines = document.kind, document.lines
             digest = _digest(f"{line.number} {line.text}" for line in lines)
-            file = IndexedFile(0, str(path), kind, status.st_size, modified, digest)
+            file = IndexedFile(0, name, kind, size, modified, digest)
             if before is not None and before.digest == digest:
                 index.touch_file(file)
                 update.unchanged += 1
@@ -160,17 +161,25 @@ def _update_files(
             update.changed += before is not None
         except FileNotFoundError:
             continue  # it is removed below
-        except (UnreadableDocumentError, OSError) as error:
+        except (LeapSerializationError, OSError) as error:
             reason = error.message if isinstance(error, LeapError) else str(error.strerror)
-            update.skipped[text_of(str(path))] = reason
-            if before is not None:
-                index.remove_file(str(path))
-    on_progress("reading", len(paths), len(paths))
-    there = {str(path) for path in paths if os.path.exists(path)}
+            update.skipped[text_of(name)] = reason
+            if before is not None and not is_address(name):  # which may be away for a while
+                index.remove_file(name)
+    on_progress("reading", len(names), len(names))
+    there = {name for name in names if is_address(name) or os.path.exists(name)}
     for missing in [path for path in indexed if path not in there]:
         index.remove_file(missing)
         update.removed += 1
     return update
+
+
+def _version_of(name: str) -> tuple[int, int]:
+    """Size and time of a file's version, which are no others of what is in it; zeros of an address."""
+    if is_address(name):
+        return 0, 0
+    status = os.stat(name)
+    return status.st_size, status.st_mtime_ns
 
 
 def _counter(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_core.errors import LeapError, LeapOptionsError
+from leap_core.errors import LeapError, LeapOptionsError, LeapSerializationError
 from leap_core.system.locks import locked
 from leap_core.tasks.documents.reading import read_document
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
@@ -45,6 +45,27 @@ def test_html_has_no_tags_and_keeps_lines(folder) -> None:
     document = read_document(folder / "page.html")
     kind, lines = document.kind, document.lines
     assert kind == "html" and [line.text for line in lines if line.text] == ["# Rivers", "The Rhine flows north."]
+
+
+def test_an_address_is_fetched_anew_and_may_be_away(tmp_path, index_path, monkeypatch) -> None:
+    pages = {"https://a.example/rivers": b"<p>The Rhine flows north.</p>", "https://a.example/b.txt": b"Bananas."}
+
+    def fetch(url: str, _urls: object) -> bytes:
+        if url not in pages:
+            raise LeapSerializationError("the host answered 404")
+        return pages[url]
+
+    monkeypatch.setattr("leap_core.conversation.media.fetching.fetch", fetch)
+    settings = IndexSettings(tuple(pages))
+    assert update_index(index_path, settings, None).added == 2
+    assert found(index_path, "Rhine", mode="words") == ["rivers"]
+    assert update_index(index_path, settings, None).unchanged == 2
+    pages["https://a.example/rivers"] = b"<p>The Elbe too.</p>"
+    del pages["https://a.example/b.txt"]
+    done = update_index(index_path, settings, None)
+    assert (done.changed, done.removed, done.skipped) == (1, 0, {"https://a.example/b.txt": "the host answered 404"})
+    assert found(index_path, "Elbe", mode="words") == ["rivers"] and found(index_path, "Rhine", mode="words") == []
+    assert found(index_path, "Bananas", mode="words") == ["b.txt"], "what was there stays"
 
 
 def test_pdf_is_read_by_pages(tmp_path) -> None:
