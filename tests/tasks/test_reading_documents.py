@@ -230,6 +230,8 @@ PAGES = [
     ("<ul><li>a<ul><li>b</ul><li><p>c</ul><ol><li>d</ol>e", ["- a", "  - b", "- c", "1. d", "", "e", ""]),
     ("<pre>def f():\n    <b>return</b> 1\n</pre>", ["def f():", "    return 1", ""]),
     ("<table><tr><td><p>One.</p><p>Two.</p></td><td>side</td></tr></table>", ["One.", "", "Two. | side", ""]),
+    ("<table><tr><td>A</td><td><ul><li>x<li>y</ul><h2>t</h2></td></tr></table>", ["A | x", "", "- y", "", "## t", ""]),
+    ("<table><tr><td><h1>t</h1><ol><li>x</ol></td></tr></table>", ["# t", "", "1. x", ""]),
     ("<h2></h2><p>text</p><li>no list</li>", ["text", "", "no list", ""]),
 ]
 

@@ -177,7 +177,7 @@ class _PlainText:
             self._hidden.append(tag)
         if tag in BLOCK_TAGS:
             self._end_block(tag)
-        if tag in HEADINGS:
+        if tag in HEADINGS and self._begins_line():
             self._prefix = HEADINGS[tag]
         elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
             self._lists.append(0 if tag == "ol" else None)
@@ -195,7 +195,7 @@ class _PlainText:
             del self._hidden[self._hidden.index(tag) :]
         if tag in BLOCK_TAGS:
             self._end_block(tag)
-            if tag in HEADINGS or tag == "li":
+            if (tag in HEADINGS or tag == "li") and not self._has_words:
                 self._prefix = self._kind = ""  # an empty one
         if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
@@ -220,7 +220,16 @@ class _PlainText:
             number = self._lists[-1]
             self._lists[-1] = None if number is None else number + 1
             mark = "- " if number is None else f"{number + 1}. "
-            self._prefix, self._kind = "  " * (len(self._lists) - 1) + mark, ITEM
+            if self._begins_line():
+                self._prefix, self._kind = "  " * (len(self._lists) - 1) + mark, ITEM
+
+    def _begins_line(self) -> bool:
+        """Whether the next words begin a line, which they do behind a block in a cell."""
+        if self._is_broken and self._cell_has_words:
+            self._kind = ""  # more than a row of words
+            self.end_line()
+            self._is_broken = False
+        return not self._has_words
 
     def _begin_cell(self) -> None:
         if self._row:
@@ -244,10 +253,8 @@ class _PlainText:
     def _add(self, start: int, end: int) -> None:
         text = self._page[start:end]
         has_words = bool(text) and not text.isspace()
-        if self._is_broken and has_words:
-            if self._cell_has_words:
-                self._kind = ""  # more than a row of words
-                self.end_line()
+        if has_words:
+            self._begins_line()
             self._is_broken = False
         if not self._has_words:
             first = start + len(text) - len(text.lstrip())

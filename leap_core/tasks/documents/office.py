@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -17,8 +18,8 @@ Pages = list[tuple[str, str, bool]]
 """Of each page a title, the text, and whether there is anything on it."""
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-BACK = ">↑</a>"
-"""Of a link from a note to its place."""
+NOTE_LINK = re.compile(r' ?<a href="#(?:foot|end)note-ref-[^"]*">↑</a>')
+"""From a note back to its place."""
 MOST_CELLS = 1_000_000
 MOST_PAGES = 10_000
 
@@ -98,7 +99,7 @@ def _word_pages(file: IO[bytes]) -> Pages:
                     texts = ("".join(each.text or "" for each in one.iter(f"{WORD}t")) for one in paragraphs)
                     kept.update(dict.fromkeys(text for text in texts if text.strip()))
     styles = "p[style-name='Title'] => h1:fresh"
-    page = mammoth.convert_to_html(file, style_map=styles, convert_image=lambda _image: []).value.replace(BACK, "")
+    page = NOTE_LINK.sub("", mammoth.convert_to_html(file, style_map=styles, convert_image=lambda _image: []).value)
     return [("", "\n".join([*heads, *(line.text for line in html_lines(page)), *feet]), True)]
 
 
