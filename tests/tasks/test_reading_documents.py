@@ -232,6 +232,7 @@ PAGES = [
     ("<table><tr><td><p>One.</p><p>Two.</p></td><td>side</td></tr></table>", ["One.", "", "Two. | side", ""]),
     ("<table><tr><td>A</td><td><ul><li>x<li>y</ul><h2>t</h2></td></tr></table>", ["A | x", "", "- y", "", "## t", ""]),
     ("<table><tr><td><h1>t</h1><ol><li>x</ol></td></tr></table>", ["# t", "", "1. x", ""]),
+    ("a <code>57u8</code>, (<kbd>x</kbd>) 2<sup>7</sup>", ["a 57u8, (x) 2 7", ""]),
     ("<h2></h2><p>text</p><li>no list</li>", ["text", "", "no list", ""]),
 ]
 

@@ -94,7 +94,10 @@ RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", 
 """Their content holds no tags."""
 JOINED_TAGS = {"b", "big", "em", "font", "i", "mark", "nobr", "small", "strong", "tt", "u", "wbr"}
 """They stand within words, too; what is on both sides of any other tag is apart."""
-LOOSE_TAGS = {"a", "abbr", "bdi", "data", "span", "time"}
+LOOSE_TAGS = {
+    *("a", "abbr", "bdi", "bdo", "cite", "code", "data", "dfn", "kbd", "label", "q", "s", "samp", "span"),
+    *("sub", "sup", "time", "var"),
+}
 """They part words, and no sign from its word or number: ``<span>12</span>.<span>50</span>``."""
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 TAG_NAME = re.compile(r"/?([A-Za-z][^\s/>]*)")
