@@ -242,6 +242,19 @@ def test_blocks_of_html(page, lines):
     assert [line.text for line in html_lines(page)] == lines
 
 
+def test_the_main_part_of_a_page_is_what_is_read_of_an_address(monkeypatch):
+    pages = {
+        "https://a.example/": b"<nav>Home</nav><main><p>Words.</p></main><footer>2026</footer>",
+        "https://a.example/one": b"<nav>Home</nav><article>Words.</article>",
+        "https://a.example/two.html": b"<article>One.</article><article>Two.</article>",
+        "https://a.example/empty": b"<main></main><p>Words.</p>",
+        "https://a.example/x.txt": b"<main>",
+    }
+    monkeypatch.setattr("leap_core.conversation.media.fetching.fetch", lambda url, _urls: pages[url])
+    texts = {url.rpartition("/")[2]: reading.read_address(url).text.strip() for url in pages}
+    assert texts == {"": "Words.", "one": "Words.", "two.html": "One.\n\nTwo.", "empty": "Words.", "x.txt": "<main>"}
+
+
 CONVERTERS = {name: shutil.which(name) for name in ("soffice", "pandoc")}
 WRITTEN = """# Report
 

@@ -120,6 +120,17 @@ def html_lines(page: str) -> list[TextLine]:
     return text.lines
 
 
+def main_lines(page: str) -> list[TextLine]:
+    """The lines of what a page says is its main part, or its only article, where there are words in it; else of all."""
+    for tag in ("main", "article"):
+        begins = [each.start() for each in re.finditer(rf"<{tag}\b", page, re.IGNORECASE)]
+        ends = [each.start() for each in re.finditer(rf"</{tag}\b", page, re.IGNORECASE)]
+        is_one = begins and ends and (tag == "main" or len(begins) == 1)
+        if is_one and (lines := html_lines(page[begins[0] : ends[-1]])):
+            return lines
+    return html_lines(page)
+
+
 HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 CELLS = ("td", "th")
 ITEM, ROW, LITERAL = "item", "row", "literal"

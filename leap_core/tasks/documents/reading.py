@@ -18,6 +18,7 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from .html import (
     decoded,
     decoded_page,
     html_lines,
+    main_lines,
 )
 
 TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
@@ -373,13 +375,16 @@ def _asking(task: str, request: Mapping[str, Any], name: str) -> Iterator[Iterat
 
 
 def read_address(url: str) -> Document:
-    """The document at a public address of the web. Raises LeapSerializationError."""
+    """The document at a public address of the web, of a page its main part. Raises LeapSerializationError."""
     from urllib.parse import unquote, urlsplit
 
     from ...conversation.media.fetching import UrlAccess, fetch
 
-    name = Path(unquote(urlsplit(url).path)).name
-    return read_document(fetch(url, UrlAccess.WEB), name if "." in name else f"{name}.html")
+    name, data = Path(unquote(urlsplit(url).path)).name or "page", fetch(url, UrlAccess.WEB)
+    document = read_document(data, name if "." in name else f"{name}.html")
+    return (
+        replace(document, pages=(Page(tuple(main_lines(decoded_page(data)))),)) if document.kind == HTML else document
+    )
 
 
 def data_url(data: bytes, kind: str) -> str:
