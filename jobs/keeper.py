@@ -91,7 +91,9 @@ class WorkerKeeper:
     def describe(self) -> JsonObject:
         """Whether a worker runs; its pid and start, None while it comes up; and the path of its log."""
         running = is_running(self._configuration)
-        state = self._state() if running else {}
+        return self._described(running, self._state() if running else {})
+
+    def _described(self, running: bool, state: JsonObject) -> JsonObject:
         log = str(self._configuration.worker_log)
         return {"running": running, "pid": state.get("pid"), "started": state.get("started"), "log": log}
 
@@ -105,11 +107,14 @@ class WorkerKeeper:
         if not is_running(self._configuration) or self.is_outdated():
             start_worker(self._configuration, self._variables)
             deadline += REPLACE_SECONDS if self.is_outdated() else 0.0
-        while not (worker := self.describe())["pid"] or self.is_outdated():
+        while True:
+            running = is_running(self._configuration)
+            state = self._state()  # read once: an older worker may take its own away at any moment
+            if running and state.get("pid") and not is_of_older_leap(state):
+                return self._described(running, state)
             if time.monotonic() > deadline:
                 raise self._not_started_error()
             time.sleep(POLL_SECONDS)
-        return worker
 
     def is_outdated(self) -> bool:
         """Whether the worker that runs is of an older leap: one that this leap starts takes its place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from jobs import keeper as revision
 from jobs.client import JobsClient
+from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
 from jobs.table.job import NewJob, State
 from jobs.table.table import Table
@@ -59,6 +61,16 @@ def test_starting_a_worker_ends_one_of_an_older_leap_and_its_jobs_are_done(older
         assert older.wait(30) == 0
         until(lambda: jobs.get(id).state.is_final or jobs.get(id).attempt == 2)  # it may end while the worker drains
         jobs.cancel(id)
+
+
+def test_an_older_worker_that_ends_while_one_looks_is_not_the_new_one(leap_home, monkeypatch):
+    older, newer = {"pid": 1, "revision": [0]}, {"pid": 2, "revision": revision.REVISION}
+    states = iter([older, older, older, {}, newer])
+    keeper = revision.WorkerKeeper(JobsConfiguration.from_environment(os.environ), os.environ)
+    monkeypatch.setattr(keeper, "_state", lambda: next(states, newer))
+    monkeypatch.setattr(revision, "is_running", lambda _configuration: True)
+    monkeypatch.setattr(revision, "start_worker", lambda *_: None)
+    assert keeper.start()["pid"] == 2
 
 
 def test_starting_a_worker_ends_one_of_an_older_leap_that_has_nothing_to_do(older):
