@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 50
 ABILITIES = (
-    *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
+    *("generate", "extract", "decide", "count_tokens", "transcribe", "read_document", "list_indexes", "search"),
     *("batch", "index", "download"),
     *("list_jobs", "job_status", "job_result", "cancel_job"),
 )
@@ -234,6 +234,20 @@ class _Abilities:
             with naming_source(file):
                 recording = read_recording(data)
             return "\n".join(piece.text for piece in transcribe(self._open(), recording) if piece.text)
+
+        return str(await _in_thread(work))
+
+    async def read_document(self, file: str) -> str:
+        """Read the text of a document of this machine, or at a public https address: PDF, office, e-book, mail, page of
+        the web, text. A form feed ends each page."""
+
+        def work() -> str:
+            from ..input.files import read_file_text
+
+            found = read_file_text(file, self._env)
+            if found.problem is not None:
+                raise found.problem
+            return found.text
 
         return str(await _in_thread(work))
 

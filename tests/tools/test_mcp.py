@@ -182,7 +182,16 @@ def test_leap_is_a_server_itself(leap_home):
         async with Client(parameters) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {
-                *("generate", "extract", "decide", "count_tokens", "transcribe", "list_indexes", "search"),
+                *(
+                    "generate",
+                    "extract",
+                    "decide",
+                    "count_tokens",
+                    "transcribe",
+                    "read_document",
+                    "list_indexes",
+                    "search",
+                ),
                 *("batch", "index", "download", "list_jobs", "job_status", "job_result", "cancel_job"),
             }
             asked = {"prompt": "What is the capital of France?", "temperature": 0, "max_tokens": 40}
@@ -215,6 +224,7 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
     from mcp import Client
 
     clip_of("do", "mi", "so").write(leap_home.parent / "up.wav")
+    (leap_home.parent / "letter.eml").write_text("Subject: Lunch\nFrom: a@example.org\n\nAt noon?\n")
     (leap_home.parent / "notes.md").write_text("# Cats\n\nA cat purrs when it is content.\n")
     assert leap("index", "make", "animals", str(leap_home.parent / "notes.md"), "--words-only").code == 0
 
@@ -224,6 +234,11 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
             for file, part in (("-", "cannot read"), ("nothing.wav", "cannot read"), ("notes.md", "notes.md")):
                 refused = await client.call_tool("transcribe", {"file": file})
                 assert refused.is_error and part in refused.content[0].text
+            read = await client.call_tool("read_document", {"file": "letter.eml"})
+            assert read.content[0].text == "From: a@example.org\nSubject: Lunch\n\nAt noon?"
+            for file, part in (("-", "no file"), ("nothing.odt", "cannot read"), ("up.wav", "binary")):
+                refused = await client.call_tool("read_document", {"file": file})
+                assert refused.is_error and part in refused.content[0].text, refused.content[0].text
             assert (await client.call_tool("list_indexes", {})).structured_content == {"result": ["animals"]}
             hits = await client.call_tool("search", {"index": "animals", "question": "What does a cat do?"})
             (hit,) = hits.structured_content["result"]
