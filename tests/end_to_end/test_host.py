@@ -19,6 +19,7 @@ from leap_core.protocols.host.connection import HostFiles, HostState, ModelHost
 from leap_core.system.directories import Directories
 from leap_core.system.processes import start_time
 
+from ..jobs.waiting import until
 from .conftest import LONG, QUESTION
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
@@ -80,7 +81,7 @@ def test_load_use_and_unload(program, host):
     for _ in range(2):
         answer = program("generate", "-m", "builtin", QUESTION)
         assert (answer.returncode, answer.stderr) == (0, "") and "Paris" in answer.stdout
-    assert host.log.count(ANSWERED) == 2
+    until(lambda: host.log.count(ANSWERED) == 2)  # a line follows its answer
     shown = program("ps").stdout.splitlines()
     assert len(shown) == 2 and shown[1].startswith("builtin ") and " 0/8 " in shown[1]
     (record,) = json.loads(program("ps", "--format", "json").stdout)
@@ -102,7 +103,7 @@ def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
     done = program("chat", "--host", "-m", "./tiny.gguf", stdin="My name is Ada.\nWhat is my name?\n")
     assert done.returncode == 0 and "Ada" in done.stdout.splitlines()[-1]
     assert program("generate", "--host", "-m", str(model_path()), QUESTION).returncode == 0
-    assert host.log.count(ANSWERED) == 3
+    until(lambda: host.log.count(ANSWERED) == 3)
     (record,) = json.loads(program("ps", "--format", "json").stdout)
     assert record["expires_in"] is None
 
@@ -360,7 +361,8 @@ def test_errors_keep_their_exit_codes(program, host):
 def test_the_log_keeps_what_was_said_to_itself(program, host):
     assert program(*LOAD).returncode == 0
     program("generate", "--host", "-m", "builtin", QUESTION)
-    assert "answer " in host.log and not any(word in host.log for word in ("France", "Paris", host.files.read_token()))
+    until(lambda: "answer " in host.log)
+    assert not any(word in host.log for word in ("France", "Paris", host.files.read_token()))
 
 
 def test_llama_cpp_aborts(program, start, host):
