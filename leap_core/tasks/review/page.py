@@ -20,7 +20,7 @@ from .documents import OF_PERSON, ReviewedDocument, is_end
 FILES = Path(__file__).parent / "files"
 SCRIPTS = ("texts", "kinds", "decisions", "keeping", "views", "editor", "review", "start")
 MOST_PICTURES = 48
-"""In a page."""
+"""In a page of a review, and of files that are read for them."""
 LARGEST_PICTURE = 4 * 1024**2
 STARTS = {b"%PDF": PDF, b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 """Of files that have something to show."""
@@ -41,27 +41,37 @@ def page_data(
 
 
 def _pictures(paths: Sequence[Path]) -> JsonObject:
-    """By the numbers of documents, from 0 on: their pages that are pictures, by numbers from 1 on."""
+    """By the numbers of documents, from 0 on: their pages that are pictures, by numbers from 1 on. Each PDF counts as a
+    picture at least, for it has to be read."""
     found: JsonObject = {}
     left = MOST_PICTURES
     for number, path in enumerate(paths):
-        if left > 0:
-            with suppress(OSError, ValueError, LeapError), closing(_pictures_of(path)) as pages:
-                found[str(number)] = {str(page): url for page, url in islice(pages, left)}
-                left -= len(found[str(number)])
-    return {number: pages for number, pages in found.items() if pages}
+        with suppress(OSError, ValueError, LeapError):
+            kind = _kind_of(path) if left > 0 else None
+            if kind is not None:
+                with closing(_pictures_of(path, kind)) as pages:
+                    shown = {str(page): url for page, url in islice(pages, left)}
+                left -= max(1, len(shown))
+                found |= {str(number): shown} if shown else {}
+    return found
 
 
-def _pictures_of(path: Path) -> Generator[tuple[int, str], None, None]:
-    """The pages of a PDF that have no text, or the picture that a file is, as addresses that hold them."""
+def _kind_of(path: Path) -> str | None:
+    """What a file has to show; None for nothing, and for what is no file, such as a pipe, which would be waited for."""
+    if not path.is_file():
+        return None
     with path.open("rb") as file:
         head = file.read(4)
-    kind = next((kind for start, kind in STARTS.items() if head.startswith(start)), None)
+    return next((kind for start, kind in STARTS.items() if head.startswith(start)), None)
+
+
+def _pictures_of(path: Path, kind: str) -> Generator[tuple[int, str], None, None]:
+    """The pages of a PDF that have no text, or the picture that a file is, as addresses that hold them."""
     if kind == PDF:
         document = read_document(path)
         for number, picture in document.pictures(document.blank):
             yield number, data_url(picture, "image/jpeg")
-    elif kind is not None and path.stat().st_size <= LARGEST_PICTURE:
+    elif path.stat().st_size <= LARGEST_PICTURE:
         yield 1, data_url(path.read_bytes(), kind)
 
 

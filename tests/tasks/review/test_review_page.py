@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+
+import pytest
 
 from leap_core.tasks.evidence.evidence import Thresholds
 from leap_core.tasks.review.page import page, page_data
@@ -60,3 +64,11 @@ def test_the_data_is_each_line_byte_for_byte_with_its_decisions_apart():
     assert [each.get("doubtful") for each in second["entries"]][:2] == [True, None]
     assert all(each["doubtful"] for each in page_data(plain(), 0.95, "r.jsonl")["documents"][0]["entries"][:4])
     assert page_data(plain(), 0.5, "r.jsonl")["digest"] != data["digest"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_only_files_are_looked_into_for_pictures(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    (tmp_path / "b.txt").write_bytes(b"\x89PNG...")
+    data = page_data(plain(), 0.5, "r.jsonl", tmp_path)
+    assert list(data["pictures"]) == ["1"] and data["pictures"]["1"]["1"].startswith("data:image/png;base64,")
