@@ -258,16 +258,11 @@ def _tried(folder: Path, variables: Mapping[str, str] | None, stop: threading.Ev
         answer: dict[str, Any] = {}
         with child_for(request, stdout=subprocess.PIPE, stderr=words, variables=variables) as process:
             assert process.stdout is not None
-            late = threading.Event()
-            timer = threading.Timer(TRIAL_SECONDS, late.set)
-            timer.daemon = True
-            timer.start()
-            with killed_when(late, process), killed_when(stop or threading.Event(), process):
+            with killed_when(stop or threading.Event(), process, TRIAL_SECONDS) as late:
                 for line in process.stdout:
                     with suppress(ValueError):
                         answer |= json.loads(line)
             code = process.wait()
-            timer.cancel()
         if stop is not None and stop.is_set():
             raise DownloadStopped
         if "result" in answer:

@@ -2,8 +2,9 @@
 
 The child runs ``main``. It gets one line of JSON on standard input, ``{"task": "module:function", …}``, and calls
 ``function(request, answer)``. Each answer is a line of JSON; the last is ``{"result": …}``, or ``{"error": {"message",
-"hint", "memory"}}`` for what the function refuses. It ends when its standard input closes, so it does not outlive the
-process that waits for it. ``cpu_seconds`` and ``memory_bytes`` of the request hold it within limits.
+"hint", "memory"}}`` for what the function refuses. ``data_bytes`` of the request says how many bytes follow it, which
+the function finds as ``data``. It ends when its standard input closes, so it does not outlive the process that waits
+for it. ``cpu_seconds`` and ``memory_bytes`` of the request hold it within limits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -36,11 +38,12 @@ def child_for(
     stdout: IO[bytes] | int,
     stderr: IO[bytes],
     variables: Mapping[str, str] | None = None,
+    data: bytes | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a child with its request; it is killed and waited for at the end of the block, if it still runs.
 
-    ``stdout``: a file, or subprocess.PIPE. ``variables``: its environment, by default this process's. Raises OSError
-    when no process can start.
+    ``data``: bytes that the task finds as ``data`` in its request. ``stdout``: a file, or subprocess.PIPE.
+    ``variables``: its environment, by default this process's. Raises OSError when no process can start.
     """
     import subprocess
 
@@ -57,7 +60,9 @@ def child_for(
     assert process.stdin is not None
     try:
         with suppress(OSError):  # it may have ended before
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            sized = request if data is None else {**request, "data_bytes": len(data)}
+            process.stdin.write(json.dumps(sized).encode() + b"\n")
+            process.stdin.write(data or b"")
             process.stdin.flush()
         yield process
     finally:
@@ -76,19 +81,25 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def killed_when(stop: threading.Event, process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within the block the child is killed as soon as ``stop`` is set."""
-    ended = threading.Event()
+def killed_when(
+    stop: threading.Event, process: subprocess.Popen[bytes], seconds: float | None = None
+) -> Iterator[threading.Event]:
+    """Within the block the child is killed as soon as ``stop`` is set, or after ``seconds``, which sets the event that
+    the block gets."""
+    ended, late = threading.Event(), threading.Event()
+    end = None if seconds is None else time.monotonic() + seconds
 
     def watch() -> None:
         while not ended.wait(LOOK_SECONDS):
-            if stop.is_set():
+            if end is not None and time.monotonic() > end:
+                late.set()
+            if stop.is_set() or late.is_set():
                 return kill(process)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        yield late
     finally:
         ended.set()
         watcher.join()
@@ -106,10 +117,13 @@ def main() -> None:
     out = take_stdout()
     request = json.loads(sys.stdin.buffer.readline())
     _limit(request.get("cpu_seconds"), request.get("memory_bytes"))
+    if "data_bytes" in request:
+        request["data"] = sys.stdin.buffer.read(request["data_bytes"])
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
     def answer(value: Mapping[str, Any]) -> None:
-        out.write(json.dumps(value).encode() + b"\n")
+        text = json.dumps(value, ensure_ascii=False)
+        out.write(text.encode("utf-8", "backslashreplace") + b"\n")  # of half a character: JSON's own escape
 
     module, _, name = request["task"].partition(":")
     try:

@@ -1,0 +1,186 @@
+"""The model of a document: sections (pages, sheets, slides, chapters, parts) of blocks, each with its place.
+
+Text for a prompt, rows for ``extract --lines``, lines for an index and pages for a citation all come from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
+from ..errors import LeapSerializationError
+from ..system.dataclass import dataclass
+
+PARAGRAPH, HEADING, LIST_ITEM, TABLE = "paragraph", "heading", "list_item", "table"
+NOTE, CODE, PICTURE, MARKER = "note", "code", "picture", "marker"
+CELL_END = " | "
+"""Between the cells of a row, in text."""
+
+
+class UnreadableDocumentError(LeapSerializationError):
+    """A document that cannot be read: not text, too large, encrypted, or damaged."""
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """``number``: of the line in the file or, where there are pages, of the page; counted from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a section.
+
+    ``kind``: one of the constants above. ``text``: plain text; line breaks within it are kept. A picture's is its
+    description; a marker's says what stands here and cannot be shown as text ("equation"), without brackets.
+    ``level``: of a heading 1 to 6; of a list item its depth, from 0.
+    ``label``: the mark of a list item ("-", "3.", "a)"), the language of code, what a note begins with ("[^1]:").
+    ``rows``: the cells of a table; the rows of one table may differ in length.
+    ``numbers``: the numbers of these rows in their sheet, from 1; empty where rows have none.
+    ``line``: the number of the line in the file at which the block begins; 0 where files of this kind have no lines.
+    """
+
+    kind: str
+    text: str = ""
+    level: int = 0
+    label: str = ""
+    rows: tuple[tuple[str, ...], ...] = ()
+    numbers: tuple[int, ...] = ()
+    line: int = 0
+
+    @property
+    def markdown(self) -> str:
+        """The block as a model sees it."""
+        if self.kind == TABLE:
+            return "\n".join(_table_lines(self))
+        if self.kind == HEADING:
+            return "#" * min(max(self.level, 1), 6) + " " + " ".join(self.text.split())
+        if self.kind == LIST_ITEM:
+            mark = "  " * self.level + (self.label or "-") + " "
+            return mark + self.text.replace("\n", "\n" + " " * len(mark))
+        if self.kind == CODE:
+            fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", self.text))])
+            return f"{fence}{self.label}\n{self.text}\n{fence}"
+        if self.kind == PICTURE:
+            return f"[picture: {self.text}]" if self.text else ""
+        if self.kind == MARKER:
+            return f"[{self.text}]"
+        return f"{self.label} {self.text}" if self.label else self.text
+
+
+def _table_lines(table: Block) -> Iterator[str]:
+    last = 0
+    for cells, number in zip_longest(table.rows, table.numbers, fillvalue=0):
+        if 0 < last < number - 1:
+            yield ""  # rows without a value
+        last = number
+        yield CELL_END.join(" ".join(cell.split()) for cell in cells or ())
+
+
+@dataclass(frozen=True)
+class Section:
+    """``title``: a sheet's name, a chapter's or slide's title. ``is_scan``: a page that is a picture of its text, to be
+    looked at; ``blocks`` may hold a stamp or page number all the same."""
+
+    title: str = ""
+    blocks: tuple[Block, ...] = ()
+    is_scan: bool = False
+
+    @property
+    def lines(self) -> list[TextLine]:
+        """The lines of the section's text, numbered from 1 or by their lines in the file. A blank line is between
+        blocks, except between items of a list."""
+        found: list[TextLine] = []
+        last: Block | None = None
+        for block in self.blocks:
+            text = block.markdown.rstrip("\n")
+            if not text.strip():
+                continue
+            if last is not None and not (last.kind == block.kind == LIST_ITEM):
+                found.append(TextLine(found[-1].number if block.line else len(found) + 1, ""))
+            last = block
+            first = block.line or len(found) + 1
+            steps = 1 if not block.line or block.kind in (PARAGRAPH, CODE, TABLE) else 0
+            found += [TextLine(first + n * steps, line) for n, line in enumerate(text.split("\n"))]
+        return found
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines).rstrip()
+
+
+SCANNED = "pdf"
+"""The kind whose pages can be pictures."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """``kind``: see ``kinds.KINDS``. ``sections``: one for what has no pages. ``notes``: what could not be read, a
+    sentence each. ``unit``: what the sections are called ("page", "slide", "sheet", "chapter"), "" where they have no
+    name. ``source``: what it was read from, for its pictures."""
+
+    kind: str
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...] = ()
+    unit: str = ""
+    source: Path | bytes = b""
+
+    @property
+    def blank(self) -> list[int]:
+        """The numbers of the pages that are pictures."""
+        return [number for number, section in enumerate(self.sections, 1) if section.is_scan]
+
+    @property
+    def text(self) -> str:
+        """All text, as Markdown; a form feed ends each section, where there is a unit."""
+        if not self.unit:
+            return "\n\n".join(section.text for section in self.sections)
+        return "".join(f"{section.text}\n\f" for section in self.sections)
+
+    @property
+    def lines(self) -> list[TextLine]:
+        """The lines with their places: the number of the section where there is a unit, else of the line."""
+        if self.unit:
+            return [
+                TextLine(number, text)
+                for number, section in enumerate(self.sections, 1)
+                for text in [*(line.text for line in section.lines), ""]
+            ]
+        found: list[TextLine] = []
+        for section in self.sections:
+            first = found[-1].number + 1 if found else 0
+            found += [TextLine(line.number + first, line.text) for line in section.lines]
+            if section is not self.sections[-1]:
+                found.append(TextLine(found[-1].number + 1 if found else 1, ""))
+        return found
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """The rows of tables that have numbers, after each section's first, which names the columns: the place of each
+        (``Sheet!3``), and its cells by the columns' names."""
+        found = []
+        for section in self.sections:
+            names: tuple[str, ...] = ()
+            for block in section.blocks:
+                for number, cells in zip(block.numbers, block.rows, strict=False):
+                    if not any(cells):
+                        continue
+                    if not names:
+                        names = cells
+                        continue
+                    named = zip_longest(names, cells, fillvalue="")
+                    text = "\n".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+                    found.append((f"{section.title}!{number}" if section.title else str(number), text))
+        return found
+
+    def with_texts(self, texts: Mapping[int, str]) -> Document:
+        """The document with these texts on the sections of these numbers, which are no scans any more."""
+        sections = list(self.sections)
+        for number, text in texts.items():
+            sections[number - 1] = Section(sections[number - 1].title, (Block(PARAGRAPH, text),))
+        return replace(self, sections=tuple(sections))

@@ -1,0 +1,176 @@
+"""What the child writes while it reads a document, counted and bounded as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .blocks import HEADING, PARAGRAPH, TABLE, Block
+from .kinds import UNITS
+
+CHARACTERS = 8_000_000
+CELLS = 1_000_000
+LINES = 500_000
+"""Of text, rows of tables and blocks together."""
+SECTIONS = 10_000
+NOTES = 100
+DEPTH = 200
+"""Elements, lists, tables and messages within each other."""
+FLUSHED = 2000
+"""Lines after which what was written goes to the parent."""
+BROKEN = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""What text does not hold: a form feed ends a page, and control characters are not shown."""
+
+
+class OutputFull(Exception):  # noqa: N818 - it ends the reading, and is no error
+    """The document is larger than what is read of one. A format module does not catch it."""
+
+
+class Output:
+    """Sections, blocks and notes of a document.
+
+    A format module calls ``section`` where it has pages, ``add`` or ``row`` for what is on them, and ``note`` for what
+    it cannot read. Each may raise OutputFull, which ends the reading: what was written counts, and a note says where
+    the rest was cut off. A module that knows how many sections there are sets ``expected``. ``main_only``: of a page
+    that marks its main part that part only.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[dict[str, Any]], object],
+        kind: str,
+        characters: int = CHARACTERS,
+        *,
+        main_only: bool = False,
+    ) -> None:
+        self.kind, self.main_only = kind, main_only
+        self.expected = 0
+        self._answer, self._unit = answer, UNITS.get(kind, "")
+        self._most, self._characters, self._cells, self._lines = characters, 0, 0, 0
+        self._sections = self._notes = self._unsent = 0
+        self._blocks: list[list[Any]] = []
+        self._rows: list[tuple[str, ...]] = []
+        self._numbers: list[int] = []
+        self._has_section = False
+
+    def section(self, title: str = "", *, is_scan: bool = False) -> None:
+        """Begin a page, sheet, slide, chapter or part."""
+        self._flush()
+        if self._sections >= SECTIONS:
+            self._full(f"{SECTIONS:,} {self._unit or 'part'}s")
+        self._sections += 1
+        self._has_section = True
+        self._answer({"section": [clean(title)[:1000], is_scan]})
+
+    def scan(self) -> None:
+        """The section is a picture of its text."""
+        self._flush()
+        self._answer({"scan": True})
+
+    def add(self, block: Block) -> None:
+        """Add a block to the section. Rows of a table can be long: ``row`` counts each as it comes."""
+        if block.rows:
+            numbers = block.numbers or (0,) * len(block.rows)
+            self.end_table()
+            for cells, number in zip(block.rows, numbers, strict=True):
+                self.row(cells, number)
+            return self.end_table()
+        self.end_table()
+        text = self._count(clean(block.text))
+        if text or block.label:
+            self._put([block.kind, text, block.level, block.label, block.line], text.count("\n") + 1)
+
+    def text(self, text: str, line: int = 0) -> None:
+        """Add a paragraph."""
+        self.add(Block(PARAGRAPH, text, line=line))
+
+    def heading(self, text: str, level: int = 1) -> None:
+        """Add a heading."""
+        self.add(Block(HEADING, text, level))
+
+    def row(self, cells: Sequence[str], number: int = 0) -> None:
+        """Add a row to the table that is being written, or to a new one. ``number``: of the row in its sheet. Empty
+        cells at its end are left out."""
+        kept = [clean(cell) for cell in cells]
+        while kept and not kept[-1].strip():
+            kept.pop()
+        self._cells += len(kept)
+        if self._cells > CELLS:
+            self._full(f"{CELLS:,} cells")
+        whole = sum(map(len, kept))
+        if self._characters + whole > self._most:
+            self._full(f"{self._most:,} characters")
+        self._characters += whole
+        self._rows.append(tuple(kept))
+        self._numbers.append(number)
+        self._lines += 1
+        if self._lines > LINES:
+            self._full(f"{LINES:,} lines")
+
+    def end_table(self) -> None:
+        """End the table that is being written, so that the next row begins another one."""
+        if self._rows:
+            numbers = self._numbers if any(self._numbers) else []
+            self._put([TABLE, "", 0, "", 0, self._rows, numbers], 0)
+            self._unsent += len(self._rows)
+            self._rows, self._numbers = [], []
+
+    def note(self, text: str) -> None:
+        """Say in a sentence what could not be read; the same sentence only once for the caller to care about."""
+        if self._notes < NOTES:
+            self._notes += 1
+            self._answer({"note": " ".join(clean(text).split())[:500]})
+
+    def end(self) -> None:
+        """Send what is left."""
+        self._flush()
+
+    @property
+    def place(self) -> str:
+        """Where the reading is: "page 3 of 9"; empty where the document has no such parts."""
+        if not self._unit:
+            return ""
+        return f"{self._unit} {self._sections}" + (f" of {self.expected}" if self.expected else "")
+
+    def _count(self, text: str) -> str:
+        """The text as far as it may be written; where it is too long, what fits is written before OutputFull."""
+        left = self._most - self._characters
+        if len(text) > left or self._lines + text.count("\n", 0, left) > LINES:
+            lines = text[:left].split("\n", LINES - self._lines)[: LINES - self._lines]
+            self._put([PARAGRAPH, "\n".join(lines), 0, "", 0], 1)
+            self._full(f"{self._most:,} characters" if len(text) > left else f"{LINES:,} lines")
+        self._characters += len(text)
+        return text
+
+    def _put(self, block: list[Any], lines: int) -> None:
+        if not self._has_section:
+            self.section()
+        self._blocks.append(block)
+        self._lines += lines
+        self._unsent += lines + len(block[1]) // 100
+        if self._unsent > FLUSHED:
+            self._flush_blocks()
+
+    def _flush(self) -> None:
+        self.end_table()
+        self._flush_blocks()
+
+    def _flush_blocks(self) -> None:
+        if self._blocks:
+            self._answer({"blocks": self._blocks})
+            self._blocks, self._unsent = [], 0
+
+    def _full(self, most: str) -> None:
+        self._flush()
+        where = f"{self.place}: the" if self.place else "the"
+        self._answer({"note": f"{where} rest is cut off at {most}"})
+        raise OutputFull
+
+
+def clean(text: str) -> str:
+    """Text without what is none: control characters, halves of characters, form feeds."""
+    if BROKEN.search(text):
+        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", "\n")
+        text = BROKEN.sub("", text)
+    return text
