@@ -6,7 +6,7 @@ Text for a prompt, rows for ``extract --lines``, lines for an index and pages fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -173,9 +173,8 @@ class Document:
                     if not names:
                         names = cells
                         continue
-                    named = zip_longest(names, cells, fillvalue="")
-                    text = "\n".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
-                    found.append((f"{section.title}!{number}" if section.title else str(number), text))
+                    place = f"{section.title}!{number}" if section.title else str(number)
+                    found.append((place, named_cells(names, cells)))
         return found
 
     def with_texts(self, texts: Mapping[int, str]) -> Document:
@@ -184,3 +183,9 @@ class Document:
         for number, text in texts.items():
             sections[number - 1] = Section(sections[number - 1].title, (Block(PARAGRAPH, text),))
         return replace(self, sections=tuple(sections))
+
+
+def named_cells(names: Sequence[str], cells: Sequence[str]) -> str:
+    """The cells of a row that are not empty, a line each, after the names of their columns."""
+    named = zip_longest(names, cells, fillvalue="")
+    return "\n".join(f"{name}: {cell}" if name else cell for name, cell in named if cell.strip())

@@ -52,6 +52,7 @@ class Output:
         self._blocks: list[list[Any]] = []
         self._rows: list[tuple[str, ...]] = []
         self._numbers: list[int] = []
+        self._table_line = 0
         self._has_section = False
 
     def section(self, title: str = "", *, is_scan: bool = False) -> None:
@@ -74,7 +75,7 @@ class Output:
             numbers = block.numbers or (0,) * len(block.rows)
             self.end_table()
             for cells, number in zip(block.rows, numbers, strict=True):
-                self.row(cells, number)
+                self.row(cells, number, block.line)
             return self.end_table()
         self.end_table()
         text = self._count(clean(block.text))
@@ -89,9 +90,9 @@ class Output:
         """Add a heading."""
         self.add(Block(HEADING, text, level))
 
-    def row(self, cells: Sequence[str], number: int = 0) -> None:
-        """Add a row to the table that is being written, or to a new one. ``number``: of the row in its sheet. Empty
-        cells at its end are left out."""
+    def row(self, cells: Sequence[str], number: int = 0, line: int = 0) -> None:
+        """Add a row to the table that is being written, or to a new one. ``number``: of the row in its sheet.
+        ``line``: of the file, where the table begins. Empty cells at its end are left out."""
         kept = [clean(cell) for cell in cells]
         while kept and not kept[-1].strip():
             kept.pop()
@@ -102,6 +103,8 @@ class Output:
         if self._characters + whole > self._most:
             self._full(f"{self._most:,} characters")
         self._characters += whole
+        if not self._rows:
+            self._table_line = line
         self._rows.append(tuple(kept))
         self._numbers.append(number)
         self._lines += 1
@@ -111,10 +114,10 @@ class Output:
     def end_table(self) -> None:
         """End the table that is being written, so that the next row begins another one."""
         if self._rows:
-            numbers = self._numbers if any(self._numbers) else []
-            self._put([TABLE, "", 0, "", 0, self._rows, numbers], 0)
-            self._unsent += len(self._rows)
+            rows, numbers = self._rows, self._numbers if any(self._numbers) else []
             self._rows, self._numbers = [], []
+            self._put([TABLE, "", 0, "", self._table_line, rows, numbers], 0)
+            self._unsent += len(rows)
 
     def note(self, text: str) -> None:
         """Say in a sentence what could not be read; the same sentence only once for the caller to care about."""
@@ -170,6 +173,7 @@ class Output:
 
 def clean(text: str) -> str:
     """Text without what is none: control characters, halves of characters, form feeds."""
+    text = text.replace("\xad", "")  # a soft hyphen
     if BROKEN.search(text):
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", "\n")
         text = BROKEN.sub("", text)
