@@ -92,10 +92,12 @@ class Output:
 
     def row(self, cells: Sequence[str], number: int = 0, line: int = 0) -> None:
         """Add a row to the table that is being written, or to a new one. ``number``: of the row in its sheet.
-        ``line``: of the file, where the table begins. Empty cells at its end are left out."""
+        ``line``: of the file, where the table begins. Empty cells at its end are left out, and empty rows."""
         kept = [clean(cell) for cell in cells]
         while kept and not kept[-1].strip():
             kept.pop()
+        if not kept:
+            return
         self._cells += len(kept)
         if self._cells > CELLS:
             self._full(f"{CELLS:,} cells")

@@ -1,0 +1,186 @@
+"""Blocks from the events of marked-up text: words, ends of paragraphs, tables with merged and nested cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+from xml.parsers import expat
+
+from .blocks import HEADING, LIST_ITEM, PARAGRAPH, TABLE, Block, UnreadableDocumentError
+from .output import Output
+
+MOST_COLUMNS = 1000
+"""Over which one merged cell counts."""
+DEEPEST_TABLE = 8
+DEEPEST_ELEMENT = 2000
+
+
+class _Table:
+    """``cells``: of the open row: blocks, columns, rows, and whether it continues the cell above. ``merged``: by
+    column, for how many rows to come a cell above it counts, and its text. ``last``: the row above."""
+
+    def __init__(self) -> None:
+        self.cells: list[tuple[list[Block], int, int, bool]] = []
+        self.merged: dict[int, tuple[int, str]] = {}
+        self.last: list[str] = []
+        self.rows: list[tuple[str, ...]] = []
+
+    def take_row(self) -> list[str]:
+        """The texts of the open row's cells: that of a merged cell in each of its places."""
+        row: list[str] = []
+        cells = self.cells
+        position = 0
+        self.cells = []
+        while position < len(cells) or any(column >= len(row) for column in self.merged):
+            column = len(row)
+            if column in self.merged:
+                left, text = self.merged.pop(column)
+                if left > 1:
+                    self.merged[column] = (left - 1, text)
+                row.append(text)
+            elif position < len(cells):
+                blocks, columns, rows, is_continued = cells[position]
+                text = _flat(blocks)
+                if is_continued:
+                    text = self.last[column] if column < len(self.last) else ""
+                position += 1
+                for each in range(column, column + min(columns, MOST_COLUMNS)):
+                    row.append(text)
+                    if rows > 1:
+                        self.merged[each] = (rows - 1, text)
+                    if each + 1 in self.merged:
+                        break
+                    if len([1 for blocks, *_ in cells if blocks]) == 1:
+                        row += [""] * (min(columns, MOST_COLUMNS) - 1)  # a title over the table
+                        break
+            else:
+                row.append("")
+        self.last = row
+        return row
+
+
+def _flat(blocks: list[Block]) -> str:
+    """Blocks in one cell: of a nested table with commas between cells and semicolons between rows."""
+    lines: list[str] = []
+    for block in blocks:
+        rows = "; ".join(", ".join(filter(None, row)) for row in block.rows)
+        lines.append(rows if block.kind == TABLE else block.markdown)
+    return "\n".join(lines)
+
+
+class Builder:
+    """What a reader of marked-up text calls while it walks through it.
+
+    ``words`` adds to the paragraph that is open, ``end`` ends it. Within a cell paragraphs are the cell's. A row that
+    lays out a page (a single cell of several blocks, or headings in cells) is written as its blocks.
+    """
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self.parts: list[str] = []
+        self._tables: list[_Table] = []
+        self._too_deep = 0
+
+    @property
+    def is_in_cell(self) -> bool:
+        return bool(self._tables and self._tables[-1].cells)
+
+    def words(self, text: str) -> None:
+        """Add words to the paragraph."""
+        self.parts.append(text)
+
+    def end(self, kind: str = PARAGRAPH, level: int = 0, label: str = "", line: int = 0) -> None:
+        """End the paragraph, of which one without words is left out."""
+        text = "".join(self.parts).strip()
+        self.parts.clear()
+        if text:
+            self.add(Block(kind, text, level, label, line=line))
+
+    def add(self, block: Block) -> None:
+        """Add a block where the reading is: in the cell or the section."""
+        if self.is_in_cell:
+            self._tables[-1].cells[-1][0].append(block)
+        else:
+            self.out.add(block)
+
+    def table(self) -> None:
+        """Begin a table, or one in a cell."""
+        self.end()
+        if len(self._tables) >= DEEPEST_TABLE:
+            self._too_deep += 1
+            return
+        if not self._tables:
+            self.out.end_table()
+        self._tables.append(_Table())
+
+    def cell(self, columns: int = 1, rows: int = 1, *, continued: bool = False) -> None:
+        """Begin a cell. ``continued``: it is one with the cell above."""
+        self.end()
+        if self._tables and not self._too_deep:
+            self._tables[-1].cells.append(([], columns, rows, continued))
+
+    def end_row(self, number: int = 0, line: int = 0) -> None:
+        """End the row. ``number``: in its sheet. ``line``: of the file."""
+        self.end()
+        if not self._tables or self._too_deep:
+            return
+        table = self._tables[-1]
+        blocks = [block for cell in table.cells for block in cell[0]]
+        is_layout = any(block.kind == HEADING for block in blocks) or (
+            len(table.cells) == 1 and (len(blocks) > 1 or any(block.kind in (TABLE, LIST_ITEM) for block in blocks))
+        )
+        if is_layout and len(self._tables) == 1:
+            self.out.end_table()
+            table.cells = []
+            for block in blocks:
+                self.out.add(block)
+            return
+        row = table.take_row()
+        if len(self._tables) == 1:
+            self.out.row(row, number, line)
+        elif any(row):
+            table.rows.append(tuple(row))
+
+    def end_table(self) -> None:
+        """End the innermost table."""
+        if self._too_deep:
+            self._too_deep -= 1
+            return self.end()
+        if not self._tables:
+            return
+        if self._tables[-1].cells:
+            self.end_row()
+        self.end()
+        table = self._tables.pop()
+        if not self._tables:
+            self.out.end_table()
+        elif table.rows:
+            self.add(Block(TABLE, rows=tuple(table.rows)))
+
+
+def walk_xml(
+    file: BinaryIO,
+    start: Callable[[str, dict[str, str]], object],
+    end: Callable[[str], object],
+    text: Callable[[str], object],
+) -> None:
+    """Call these for each element of an XML file as it is read; names of elements and attributes are without their
+    namespaces. Raises UnreadableDocumentError for elements that are nested too deeply, and expat's error."""
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    depth = 0
+
+    def opened(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST_ELEMENT:
+            raise UnreadableDocumentError("{name} cannot be read: its parts are nested too deeply")
+        start(name.rpartition(" ")[2], {each.rpartition(" ")[2]: value for each, value in attributes.items()})
+
+    def closed(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        end(name.rpartition(" ")[2])
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = opened, closed, text
+    parser.ParseFile(file)
