@@ -125,10 +125,8 @@ def _messages(message: JsonObject, path: str) -> list[JsonObject]:
         where = f"{path}.content[{n}]"
         block = object_at(block, where)
         kind = block.get("type")
-        if kind == "text":
-            parts.append({"type": "text", "text": text_at(block.get("text"), f"{where}.text")})
-        elif kind == "image":
-            parts.append(_image(object_at(block.get("source"), f"{where}.source"), f"{where}.source"))
+        if kind in CONTENT:
+            parts += _content(block, where)
         elif kind == "thinking":
             reasoning += text_at(block.get("thinking"), f"{where}.thinking")
         elif kind == "tool_use":
@@ -146,11 +144,6 @@ def _messages(message: JsonObject, path: str) -> list[JsonObject]:
             results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": references(names)})
         elif kind == "tool_result":
             results.append(_result(block, where))
-        elif kind == "document":
-            parts += _document(block, where)
-        elif kind == "search_result":
-            text = _texts(block.get("content"), f"{where}.content")
-            parts.append({"type": "text", "text": f"{block.get('title') or ''}\n{block.get('source') or ''}\n{text}\n"})
         elif kind != "redacted_thinking":
             raise LeapSerializationError(f"blocks of type {kind!r} are not supported", path=f"{where}.type")
     if not (parts or calls or reasoning):
@@ -167,6 +160,22 @@ def _joined(parts: list[JsonObject]) -> str | list[JsonObject]:
     return "".join(part["text"] for part in parts) if all(part["type"] == "text" for part in parts) else parts
 
 
+CONTENT = ("text", "image", "document", "search_result")
+"""Blocks that a message of the user's and the result of a tool may have."""
+
+
+def _content(block: JsonObject, path: str) -> list[JsonObject]:
+    kind = block.get("type")
+    if kind == "image":
+        return [_image(object_at(block.get("source"), f"{path}.source"), f"{path}.source")]
+    if kind == "document":
+        return _document(block, path)
+    if kind == "search_result":
+        text = _texts(block.get("content"), f"{path}.content")
+        return [{"type": "text", "text": f"{block.get('title') or ''}\n{block.get('source') or ''}\n{text}\n"}]
+    return [{"type": "text", "text": _texts([block], path)}]
+
+
 def _image(source: JsonObject, path: str) -> JsonObject:
     if source.get("type") == "url":
         return {"type": "image_url", "image_url": {"url": source.get("url")}}
@@ -181,7 +190,7 @@ def _call(block: JsonObject, path: str) -> JsonObject:
 
 
 def _result(block: JsonObject, path: str) -> JsonObject:
-    """The result of a tool: texts, and pictures beside them."""
+    """The result of a tool, as a chat message."""
     parts: list[JsonObject] = [{"type": "text", "text": "Error: "}] if block.get("is_error") is True else []
     content = block.get("content") or ""
     if isinstance(content, str):
@@ -191,13 +200,10 @@ def _result(block: JsonObject, path: str) -> JsonObject:
     else:
         for n, each in enumerate(list_at(content, f"{path}.content")):
             where = f"{path}.content[{n}]"
-            each = object_at(each, where)
-            if each.get("type") == "image":
-                parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
-            elif each.get("type") == "document":
-                parts += _document(each, where)
-            else:
-                parts.append({"type": "text", "text": ("\n" if n else "") + _texts([each], f"{path}.content")})
+            found = _content(object_at(each, where), where)
+            if n and found[0]["type"] == "text":
+                found[0]["text"] = "\n" + found[0]["text"]
+            parts += found
     id = text_at(block.get("tool_use_id"), f"{path}.tool_use_id")
     return {"role": "tool", "tool_call_id": id, "content": _joined(parts)}
 
@@ -232,11 +238,10 @@ def _document(block: JsonObject, path: str) -> list[JsonObject]:
         return [{"type": "text", "text": f"{head}{content}\n"}]
     for n, each in enumerate(list_at(content, f"{path}.source.content")):
         where = f"{path}.source.content[{n}]"
-        each = object_at(each, where)
-        if each.get("type") == "image":
-            parts.append(_image(object_at(each.get("source"), f"{where}.source"), f"{where}.source"))
-        else:
-            parts.append({"type": "text", "text": _texts([each], where) + "\n"})
+        found = _content(object_at(each, where), where)
+        if found[-1]["type"] == "text":
+            found[-1]["text"] += "\n"
+        parts += found
     return parts
 
 

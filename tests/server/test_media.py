@@ -50,6 +50,28 @@ def test_pictures_and_sounds_reach_the_model(serve):
     assert isinstance(picture, Image) and text == Text("What is it?") and heard == Audio(wav())
 
 
+@pytest.mark.parametrize("kind", ["function_call", "custom_tool_call"])
+def test_pictures_and_files_in_the_output_of_a_function_reach_the_model(serve, kind):
+    server = serve("Red.", "Again.")
+    shown = data_url(png(), "image/png")
+    notes = data_url(b"Monday", "text/plain")
+    output = [
+        {"type": "input_text", "text": "Seen:"},
+        {"type": "input_image", "image_url": shown, "detail": "high"},
+        {"type": "input_file", "filename": "notes.txt", "file_data": notes},
+    ]
+    called = {"call_id": "c1", "name": "view_image"}
+    call = {"type": kind, **called, **({"arguments": "{}"} if kind == "function_call" else {"input": "a.png"})}
+    given = [{"role": "user", "content": "Look."}, call, {"type": f"{kind}_output", "call_id": "c1", "output": output}]
+    client = server.client()
+    first = client.responses.create(model="builtin", input=given, store=True)
+    client.responses.create(model="builtin", input="Again?", previous_response_id=first.id)
+    for request in server.runner.requests:
+        result = request.messages[2]
+        assert [type(part) for part in result.content] == [Text, Image, Text] and result.role.value == "tool"
+        assert "Monday" in result.text and len(result.text) < 100
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [

@@ -203,7 +203,7 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
     pages = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "B"}, picture]}}
     found = {"type": "search_result", "title": "T", "source": "s", "content": [{"type": "text", "text": "C"}]}
     use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}, **cached}
-    seen = [{"type": "text", "text": "Seen:"}, picture]
+    seen = [{"type": "text", "text": "Seen:"}, picture, document, found]
     result = {"type": "tool_result", "tool_use_id": "t1", "content": seen, **cached}
     messages = [
         {"role": "user", "content": [document, pages, found, {"type": "text", "text": "What?", **cached}]},
@@ -216,7 +216,8 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
     made.messages.create(**asked, extra_body=cached)
     told = server.runner.requests[0].messages
     assert told[1].text == "Notes\nA\nB\nT\ns\nC\nWhat?" and len(told[1].content) == 6
-    assert told[3].text == "Seen:" and len(told[3].content) == 2 and told[3].role.value == "tool"
+    assert told[3].text == "Seen:\nNotes\nA\n\nT\ns\nC\n"
+    assert len(told[3].content) == 4 and told[3].role.value == "tool"
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}
     with pytest.raises(anthropic.BadRequestError, match="is no PDF"):
         ask(made, [pdf])

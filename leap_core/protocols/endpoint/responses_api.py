@@ -64,11 +64,9 @@ def _items(message: JsonObject) -> Iterator[JsonObject]:
     """A message of a chat as items of an input."""
     role, content = message["role"], message.get("content")
     if role == ChatMessageRole.TOOL.value:
-        yield {
-            "type": "function_call_output",
-            "call_id": message.get("tool_call_id") or "call_0",
-            "output": content or "",
-        }
+        output = [_part(part, "input_text") for part in content] if isinstance(content, list) else content or ""
+        call_id = message.get("tool_call_id") or "call_0"
+        yield {"type": "function_call_output", "call_id": call_id, "output": output}
         return
     kind = "output_text" if role == ChatMessageRole.ASSISTANT.value else "input_text"
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []

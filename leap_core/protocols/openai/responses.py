@@ -187,7 +187,7 @@ def messages_of(value: object) -> list[JsonObject]:
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         elif kind in OUTPUTS:
             call_id = text_at(item.get("call_id", item.get("id")), f"{path}.call_id")
-            output = _output(item.get("output"), f"{path}.output")
+            output = _content(item.get("output"), f"{path}.output")
             messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
         elif kind == "tool_search_output":
             tools = [_named(tool, path) for tool in as_functions(list_at(item.get("tools"), f"{path}.tools"))]
@@ -333,13 +333,6 @@ def _part(part: JsonObject, path: str) -> JsonObject:
 def _text(part: object, path: str) -> str:
     part = object_at(part, path)
     return text_at(part.get("refusal") if part.get("type") == "refusal" else part.get("text"), f"{path}.text")
-
-
-def _output(value: object, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    content = _content(value, path)
-    return content if isinstance(content, str) else json.dumps(content)
 
 
 DECLARATION = ("name", "description", "parameters", "strict", "grammar", "defer_loading")
