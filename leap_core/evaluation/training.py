@@ -244,6 +244,8 @@ def of_answer(
     not whole, or not the document that it was to be."""
     if options.stop:
         raise UnfitError("its answer did not come to its own end")
+    if options.tool_choice == "none":  # the model was not shown them
+        functions = ()
     schema = options.json_schema_constraint
     if schema is not None:
         from ..inference.constraints import inject_schema

@@ -103,6 +103,8 @@ class PromptMaker:
         parser = self.parser_for(options) or self._parser
         if not all(isinstance(part, Text) for message in messages for part in message.content):
             messages = self._media.readable(messages)
+        if options.tool_choice == "none":  # a model that is shown functions writes calls as text
+            functions = ()
         pieces = self._template.render(
             self._with_schema(messages, options),
             [function for function in functions if not function.deferred],

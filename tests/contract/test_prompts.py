@@ -13,6 +13,8 @@ from leap_core import (
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
+from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.messages import LeapFunctionCall
 
 from .conftest import GREEDY, Scripted
 
@@ -36,6 +38,23 @@ def test_the_rendered_prompt_is_what_the_answer_is_made_from(subject, runner):
     rendered = runner.render([ChatMessage("user", prompt)])
     *_, end = runner.create_conversation().generate_response(prompt)
     assert rendered.tokens == end.stats.prompt_tokens + end.stats.cached_prompt_tokens
+
+
+def test_tool_choice_none_shows_no_functions_and_keeps_the_calls_of_the_history(subject, runner):
+    if not subject.shows_prompts:
+        pytest.skip("it makes the prompt elsewhere")
+    look = LeapFunction("look", "Looks at a place.", [])
+    asked = [
+        ChatMessage("user", "Look!"),
+        ChatMessage("assistant", "", function_calls=[LeapFunctionCall("look", {"at": "the moon"}, "c1")]),
+        ChatMessage("tool", "It is round.", tool_call_id="c1"),
+    ]
+    shown = runner.render(asked, [look]).text
+    if "Looks at a place." not in shown:
+        pytest.skip("its template has no place for functions")
+    hidden = runner.render(asked, [look], GenerationOptions(tool_choice="none")).text
+    assert "Looks at a place." not in hidden
+    assert "the moon" in hidden and "It is round." in hidden
 
 
 def test_a_text_is_gone_on_from_as_it_stands(subject, runner):
