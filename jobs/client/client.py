@@ -62,7 +62,7 @@ class Policy:
     before the first attempt. ``after``: ids of jobs, or their beginnings, that must have ended well before it begins,
     ``after_any``: in any way. ``then``: what is done when it has ended. ``every``: when it is due again and again;
     ``missed``: ``run`` or ``skip`` what was due while no worker ran; ``overlap``: ``skip`` or ``queue`` what is due
-    while the one before goes on."""
+    while the one before goes on. ``client``: the program that asks, in letters and digits, for ``list``."""
 
     priority: int = 0
     retries: int = 2
@@ -73,6 +73,7 @@ class Policy:
     every: str | None = None
     missed: str = RUN
     overlap: str = SKIP
+    client: str | None = None
 
 
 class JobsClient(JobWatcher):
@@ -207,6 +208,7 @@ class JobsClient(JobWatcher):
         then = policy.then or usual
         made = replace(
             job,
+            parameters={**job.parameters, **({"client": policy.client} if policy.client else {})},
             priority=policy.priority,
             retries=policy.retries,
             run_after=time.time() + policy.delay if policy.delay > 0 else 0.0,

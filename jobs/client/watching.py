@@ -35,10 +35,12 @@ class JobWatcher:
         kinds: Collection[str] = (),
         limit: int | None = None,
         schedule: str | None = None,
+        client: str | None = None,
     ) -> Sequence[Job]:
-        """Jobs, newest first. ``schedule``: the runs of the one whose id begins so. Raises LeapJobNotFoundError."""
+        """Jobs, newest first. ``schedule``: the runs of the one whose id begins so. ``client``: those that it
+        submitted. Raises LeapJobNotFoundError."""
         schedule = None if schedule is None else self.get(schedule).id
-        jobs = self.table.jobs(states=states, kinds=kinds, limit=limit, schedule=schedule)
+        jobs = self.table.jobs(states=states, kinds=kinds, limit=limit, schedule=schedule, client=client)
         return [self.table.with_progress(job) for job in jobs]
 
     def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:

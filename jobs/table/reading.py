@@ -74,17 +74,19 @@ class TableReader:
         states: Collection[State] = (),
         kinds: Collection[str] = (),
         limit: int | None = None,
-        schedule: str | None = None,
+        **marks: str | None,
     ) -> list[Job]:
-        """Jobs, newest first; all states and kinds unless some are given. ``schedule``: the runs of this one alone."""
+        """Jobs, newest first; all states and kinds unless some are given. ``marks``: those alone whose parameters have
+        these values: ``schedule``, of which they are runs; ``client``, which submitted them."""
         where, values = among("state", [State(state).value for state in states])
         more, others = among("kind", list(kinds))
         order = f"created DESC, {self.database.sequence} DESC"
         end = "" if limit is None else f"LIMIT {int(limit)}"
-        of_schedule = "1=1" if schedule is None else "parameters LIKE :schedule"
+        marked = {name: f'%"{name}":"{value}"%' for name, value in marks.items() if value is not None}
+        alone = "".join(f" AND parameters LIKE :{name}" for name in marked)
         rows = self.database.rows(
-            f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more} AND {of_schedule} ORDER BY {order} {end}",
-            {**values, **others, **({} if schedule is None else {"schedule": f'%"schedule":"{schedule}"%'})},
+            f"SELECT * FROM jobs WHERE parent IS NULL AND {where} AND {more}{alone} ORDER BY {order} {end}",
+            {**values, **others, **marked},
         )
         return [Job.of_row(row) for row in rows]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapError, LeapUnavailableError
+from leap_core.errors import LeapError, LeapJobNotFoundError, LeapUnavailableError
 
 from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.extension import Extension
     from mcp.server.mcpserver.tools import Tool
 
-    from jobs.client import JobsClient
+    from jobs.client import JobsClient, Policy
     from jobs.table.job import Job
     from leap_core.conversation.runner import ModelRunner
 
@@ -50,6 +52,8 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
 
     The model is loaded by the first call that needs it, or used warm where leap load keeps it. It needs leap-edge[mcp].
     """
+    import asyncio
+
     from leap_core import __version__
 
     try:
@@ -68,15 +72,59 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
             tools=[_tool(getattr(abilities, name)) for name in ABILITIES],
             extensions=[_tasks(abilities)],
         )
-        server.run("stdio")
+        asyncio.run(_serve(server._lowlevel_server))
     return ExitCode.DONE
+
+
+async def _serve(server: Any) -> None:
+    """Answer what comes on standard input. The package drops a line that it cannot read, for which a client waits."""
+    import anyio
+    from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError
+
+    async with stdio_server() as (lines, answers), anyio.create_task_group() as group:
+        requests, messages = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def read() -> None:
+            async with requests:
+                async for line in lines:
+                    if not isinstance(line, Exception):
+                        await requests.send(line)
+                        continue
+                    id, code, reason = _unreadable(line)
+                    error = JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=reason))
+                    await answers.send(SessionMessage(error))
+
+        group.start_soon(read)
+        await server.run(messages, answers, server.create_initialization_options())
+
+
+def _unreadable(error: Exception) -> tuple[str | int | None, int, str]:
+    """The id of a request that is none, and why it is refused: JSON-RPC's code, and words."""
+    line = error.errors()[0].get("input") if hasattr(error, "errors") else None
+    try:
+        request = json.loads(line) if isinstance(line, str) else line
+    except (ValueError, RecursionError):
+        return None, PARSE_ERROR, "the line is not JSON"
+    id = request.get("id") if isinstance(request, dict) else None
+    return id if isinstance(id, (str, int)) else None, INVALID_REQUEST, "the line is no request, or not valid Unicode"
 
 
 TASKS = "io.modelcontextprotocol/tasks"
 POLL_MILLISECONDS = 1000
-INVALID_PARAMS, FAILED = -32602, -32000
+PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, FAILED = -32700, -32600, -32602, -32000
 SUBMITTED: ContextVar[list[str] | None] = ContextVar("submitted", default=None)
 """Where the call at hand notes the job that it has made; None where the client knows no tasks."""
+CLIENT: ContextVar[str] = ContextVar("client")
+"""Who asks. A client sees the jobs that it submitted, in this life of the server or an earlier one, and no others."""
+NAMELESS = secrets.token_hex(8)
+
+
+def _note_client(context: Any) -> None:
+    about = context.session.client_params
+    name = about.client_info.name if about else NAMELESS
+    CLIENT.set(hashlib.sha256(name.encode()).hexdigest())
 
 
 def _tasks(abilities: _Abilities) -> Extension:
@@ -95,22 +143,23 @@ def _tasks(abilities: _Abilities) -> Extension:
     class UpdateParams(TaskParams):
         input_responses: dict[str, Any] = Field(default_factory=dict, alias="inputResponses")
 
-    async def job_of(id: str) -> Any:
+    async def job_of(context: Any, id: str) -> Any:
+        _note_client(context)
         outcome = await asyncio.to_thread(outcome_of, lambda: abilities.job(id))
         if isinstance(outcome, LeapError):
             raise MCPError(code=INVALID_PARAMS, message=outcome.message)
         return outcome
 
-    async def get(_ctx: Any, params: Any) -> dict[str, Any]:
-        return _task(await job_of(params.task_id), "complete")
+    async def get(ctx: Any, params: Any) -> dict[str, Any]:
+        return _task(await job_of(ctx, params.task_id), "complete")
 
-    async def cancel(_ctx: Any, params: Any) -> dict[str, Any]:
-        await job_of(params.task_id)
+    async def cancel(ctx: Any, params: Any) -> dict[str, Any]:
+        await job_of(ctx, params.task_id)
         await abilities.cancel_job(params.task_id)
         return {}
 
-    async def update(_ctx: Any, params: Any) -> dict[str, Any]:
-        await job_of(params.task_id)
+    async def update(ctx: Any, params: Any) -> dict[str, Any]:
+        await job_of(ctx, params.task_id)
         raise MCPError(code=INVALID_PARAMS, message=f"the task {params.task_id} asks for nothing")
 
     class Tasks(Extension):
@@ -124,6 +173,7 @@ def _tasks(abilities: _Abilities) -> Extension:
             ]
 
         async def intercept_tool_call(self, params: Any, ctx: Any, call_next: Any) -> Any:
+            _note_client(ctx)
             able = ctx.session.client_capabilities
             if not (able and able.extensions and TASKS in able.extensions):
                 return await call_next(ctx)
@@ -133,7 +183,7 @@ def _tasks(abilities: _Abilities) -> Extension:
                 result = await call_next(ctx)
             finally:
                 SUBMITTED.reset(token)
-            return _task(await job_of(ids[0]), "task") if ids else result
+            return _task(await job_of(ctx, ids[0]), "task") if ids else result
 
     return Tasks()
 
@@ -286,19 +336,21 @@ class _Abilities:
 
             source, target = (str(self._env.cwd / path) for path in (prompts, output))
             settings = BatchSettings(source, target, model=model_reference(self._env, self._model.name))
-            return jobs.batch(settings, cwd=self._env.cwd)
+            return jobs.batch(settings, cwd=self._env.cwd, policy=_policy())
 
         return await self._submit(submit)
 
     async def index(self, name: str, paths: list[str]) -> dict[str, Any]:
         """Make files or directories of this machine searchable under a name, in the background. Gives the job's id."""
         return await self._submit(
-            lambda jobs: jobs.command(["index", "make", name, "--", *paths], label=f"index {name}", cwd=self._env.cwd)
+            lambda jobs: jobs.command(
+                ["index", "make", name, "--", *paths], label=f"index {name}", cwd=self._env.cwd, policy=_policy()
+            )
         )
 
     async def download(self, model: str) -> dict[str, Any]:
         """Fetch a model in the background, by its name in the catalogue or on the hub. Gives the job's id."""
-        return await self._submit(lambda jobs: jobs.download(model, cwd=self._env.cwd))
+        return await self._submit(lambda jobs: jobs.download(model, cwd=self._env.cwd, policy=_policy()))
 
     def _transcription(self, jobs: JobsClient, file: str) -> str:
         return jobs.transcribe(
@@ -311,6 +363,7 @@ class _Abilities:
             model=model_reference(self._env, self._model.name),
             loading=dict(self._model.fields),
             cwd=self._env.cwd,
+            policy=_policy(),
         )
 
     async def _submit(self, submit: Callable[[JobsClient], str]) -> dict[str, Any]:
@@ -320,36 +373,35 @@ class _Abilities:
         return {"job": id}
 
     def job(self, id: str) -> Job:
-        """A job of this user's. Raises LeapJobError."""
+        """A job of this client's, by its whole id. Raises LeapJobNotFoundError."""
         from jobs.client import JobsClient
 
         with JobsClient(self._env.variables) as jobs:
-            return jobs.get(id)
+            job = jobs.table.get(id)
+            if job is None or job.parameters.get("client") != CLIENT.get():
+                raise LeapJobNotFoundError(f"there is no job {id!r} of this client's", hint="list_jobs shows its jobs")
+            return jobs.table.with_progress(job)
 
     async def job_status(self, id: str) -> dict[str, Any]:
         """How far a background job is: its state, percent, and what went wrong."""
-        row: dict[str, Any] = await self._with_jobs(
-            lambda jobs: {**_described(job := jobs.get(id)), "error": job.error}
-        )
-        return row
+        job = await _in_thread(lambda: self.job(id))
+        return {**_described(job), "error": job.error}
 
     async def list_jobs(self) -> list[dict[str, Any]]:
-        """List the newest background jobs of leap: id, kind, state, progress."""
+        """List the newest background jobs that this client submitted: id, kind, state, progress."""
         rows: list[dict[str, Any]] = await self._with_jobs(
-            lambda jobs: [_described(job) for job in jobs.list(limit=MOST_JOBS)]
+            lambda jobs: [_described(job) for job in jobs.list(limit=MOST_JOBS, client=CLIENT.get())]
         )
         return rows
 
     async def job_result(self, id: str) -> dict[str, Any]:
         """The state of a background job, and its result when it has ended."""
-        row: dict[str, Any] = await self._with_jobs(
-            lambda jobs: {**_described(job := jobs.get(id)), "result": job.result, "error": job.error}
-        )
-        return row
+        job = await _in_thread(lambda: self.job(id))
+        return {**_described(job), "result": job.result, "error": job.error}
 
     async def cancel_job(self, id: str) -> str:
         """Cancel a background job."""
-        await self._with_jobs(lambda jobs: jobs.cancel(id, wait=False))
+        await self._with_jobs(lambda jobs: jobs.cancel(self.job(id).id, wait=False))
         return f"{id} is being cancelled"
 
     async def _answer(self, prompt: str, system: str, options: dict[str, Any]) -> str:
@@ -398,6 +450,12 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     if isinstance(outcome, LeapError):
         raise ToolError(outcome.message if outcome.hint is None else f"{outcome.message} ({outcome.hint})")
     return outcome
+
+
+def _policy() -> Policy:
+    from jobs.client import Policy
+
+    return Policy(client=CLIENT.get())
 
 
 def _described(job: Any) -> dict[str, Any]:

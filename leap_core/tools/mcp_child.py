@@ -9,13 +9,17 @@ an error says that the connection is of no more use, and without an id that it n
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,12 @@ Write = Callable[[JsonObject], None]
 NEEDS_PACKAGE = "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"
 SPEAKING = ("MCPError", "FileNotFoundError")
 """Errors whose message says enough."""
+PYDANTIC = re.compile(r":? *\d+ validation errors? for .*", re.DOTALL)
+"""What the package adds to the message of an error: a description of its own types, over many lines."""
+OPENS_MESSAGE = re.compile(r"\s*\{\s*(\"|$)")
+LONGEST_SHOWN = 200
+"""Characters of a line that a server wrote among its messages."""
+TEXT_TYPE = re.compile(r"text/|application/.*(json|xml|yaml|toml|script|sql)")
 
 
 def main() -> None:
@@ -59,7 +69,13 @@ async def _connect(server: JsonObject, write: Write) -> None:
             loop.call_soon_threadsafe(questions.put_nowait, json.loads(line))
         loop.call_soon_threadsafe(questions.put_nowait, None)
 
-    async with Client(_target(server)) as client:
+    async def on_message(message: Any) -> None:
+        if isinstance(message, Exception) and (fault := _fault(message)):
+            write({"error": f"the MCP server failed: {fault}", "broken": True})
+            os._exit(0)
+
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # tracebacks of lines that on_message gets too
+    async with Client(_target(server), message_handler=on_message) as client:
         threading.Thread(target=read, daemon=True).start()
         answering = set()
         while (question := await questions.get()) is not None:
@@ -85,7 +101,9 @@ def _target(server: JsonObject) -> Any:
         os.mkfifo(group_file)
         threading.Thread(target=_tie, args=(group_file,), daemon=True).start()
         command, arguments = SHELL, ["-c", TELL, str(group_file), command, *arguments]
-    return StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
+    parameters = StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
+    parameters.encoding_error_handler = "surrogateescape"  # type: ignore[assignment] # bytes that are no text spoil one line
+    return parameters
 
 
 def _tie(group_file: Path) -> None:
@@ -111,10 +129,10 @@ async def _ask(client: Any, question: JsonObject) -> JsonObject:
     if question["tool"] is None:
         return {"tools": await _tools(client)}
     result = await client.call_tool(question["tool"], question["arguments"])
-    text = "\n".join(_text(part) for part in result.content)
-    if not text and result.structured_content is not None:
-        text = json.dumps(result.structured_content, ensure_ascii=False)
-    text = text[: question["limit"]]
+    parts = [_text(part) for part in result.content]
+    if result.structured_content is not None and not _repeats(parts, result.structured_content):
+        parts.append(json.dumps(result.structured_content, ensure_ascii=False))
+    text = "\n".join(parts)[: question["limit"]]
     return {"error": text or "the tool failed"} if result.is_error else {"result": text}
 
 
@@ -132,18 +150,66 @@ async def _tools(client: Any) -> list[JsonObject]:
 
 
 def _text(part: Any) -> str:
+    """A part of a result as text. Of what a text model cannot take there is a line that says what it is."""
     if part.type == "text":
         return str(part.text)
-    return f"[{part.type}: {getattr(part, 'mime_type', None) or getattr(part, 'uri', '')}]"
+    if part.type == "resource_link":
+        about = [part.title or part.name, part.uri, part.mime_type, part.description]
+        return f"[resource link: {', '.join(str(each) for each in about if each)}]"
+    held = part.resource if part.type == "resource" else part
+    text = getattr(held, "text", None)
+    data = getattr(held, "blob", None) or getattr(held, "data", None)
+    kind = held.mime_type or ""
+    if text is None and data is not None and TEXT_TYPE.match(kind):
+        with suppress(ValueError):
+            text = base64.b64decode(data).decode()
+    where = getattr(held, "uri", "")
+    if text is not None:
+        return f"[{where}]\n{text}" if where else str(text)
+    size = f"{len(data or '') * 3 // 4} bytes, not shown"
+    return f"[{part.type}: {', '.join(each for each in (str(where), kind, size) if each)}]"
+
+
+def _repeats(parts: list[str], structured: Any) -> bool:
+    """Whether the texts of a result say what its structured content does, as they should."""
+    values: list[Any] = []
+    for part in parts:
+        try:
+            values.append(json.loads(part))
+        except (ValueError, RecursionError):
+            values.append(part)
+    if isinstance(structured, dict) and structured.keys() == {"result"}:
+        structured = structured["result"]
+    return any(structured == each for each in (values, parts, *values, *parts))
+
+
+def _fault(error: Exception) -> str | None:
+    """What is wrong with a line that is no message of the protocol; None for a line of a log among the messages, which
+    goes to standard error."""
+    line = error.errors()[0].get("input") if hasattr(error, "errors") else None
+    if not isinstance(line, str):
+        return None
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        if OPENS_MESSAGE.match(line):
+            return "it wrote a message that is not JSON on one line"
+    else:
+        if isinstance(message, dict) and "jsonrpc" in message:
+            return "it wrote a message that is not valid Unicode JSON"
+    print(line.encode("utf-8", "backslashreplace").decode().strip()[:LONGEST_SHOWN], file=sys.stderr, flush=True)
+    return None
 
 
 def _reason(error: BaseException) -> str:
     """The innermost error: task groups wrap it."""
     while getattr(error, "exceptions", None):
         error = error.exceptions[0]  # type: ignore[attr-defined]
-    if type(error).__name__ in SPEAKING and str(error):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text, kind = PYDANTIC.sub("", str(error)), type(error).__name__
+    if kind == "ValidationError":
+        wrong = error.errors()[0]  # type: ignore[attr-defined]
+        return f"its answer is not as the protocol says: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+    return text if kind in SPEAKING and text else ": ".join(each for each in (kind, text) if each)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,46 @@ def test_a_long_result_is_cut(registry):
     assert result.text.startswith("Ä" * 50) and "cut" in result.text and len(result.text) < 200
 
 
+ODD = shlex.join([sys.executable, str(Path(__file__).parent / "odd_mcp_server.py")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["results", "noise"])
+def test_every_kind_of_content_reaches_the_model_as_text(tmp_path, how):
+    made = CommandRegistry(tmp_path / "tools.json")
+    made.add_server("odd", f"{ODD} {how}")
+    texts = {each.name.removeprefix("odd_"): call(made, each.name).text for each in made.functions()}
+    assert texts == {
+        "text": "successfully downloaded (SHA 1)\n[repo://o/r/README.md]\n# Leap\nRuns models.",
+        "blob": "[repo://o/r/README.md]\nMonday",
+        "binary": "[resource: a.bin, application/zip, 6 bytes, not shown]",
+        "link": "[resource link: a.md, file:///a.md, Notes of Monday]",
+        "image": "[image: image/png, 6 bytes, not shown]",
+        "audio": "[audio: audio/wav, 6 bytes, not shown]",
+        "structured": '2 rows\n{"rows": [1, 2]}',
+        "repeated": '{"rows": [1, 2]}',
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("surrogate", "not valid Unicode"),
+        ("bytes", "not valid Unicode"),
+        ("lines", "not JSON on one line"),
+        ("shape", "content.0"),
+    ],
+)
+def test_an_answer_that_is_no_message_is_one_error_at_once(tmp_path, how, says):
+    made = CommandRegistry(tmp_path / "tools.json")
+    made.add_server("odd", f"{ODD} {how}")
+    begun = time.monotonic()
+    error = call(made, "odd_text").error or ""
+    assert time.monotonic() - begun < 20 and "the MCP server failed" in error and says in error
+    assert "pydantic" not in error and "Traceback" not in error and len(error) < 600, error
+
+
 @pytest.mark.slow
 def test_a_server_behind_a_url(tmp_path):
     command = [*shlex.split(SERVER), "http"]
@@ -329,6 +369,84 @@ def test_long_work_is_a_task_and_a_job_for_clients_without_tasks(leap_home, tmp_
                 await asyncio.sleep(0.1)
 
     asyncio.run(asyncio.wait_for(use(), 200))
+
+
+@pytest.mark.slow
+def test_a_client_sees_the_jobs_that_it_submitted_and_no_others(leap, leap_home):
+    from mcp import Client
+    from mcp_types import Implementation
+
+    work = leap_home.parent
+    (work / "notes.md").write_text("A cat purrs.\n")
+    of_user = leap("jobs", "folder", str(work), "--", "generate").stdout.split()[0]
+
+    async def use(name: str, act) -> None:
+        about = Implementation(name=name, version="1")
+        async with Client(leap_server(leap_home, "builtin"), client_info=about) as client:
+
+            async def ask(tool: str, **arguments):
+                answer = await client.call_tool(tool, arguments)
+                content = answer.structured_content or {"result": answer.content[0].text}
+                return answer.is_error, content.get("result", content)
+
+            await act(ask)
+
+    made = []
+
+    async def submits(ask) -> None:
+        _, job = await ask("index", name="cats", paths=["notes.md"])
+        made.append(job["job"])
+
+    async def finds_it(ask) -> None:
+        failed, listed = await ask("list_jobs")
+        assert not failed and [each["id"] for each in listed] == made
+        for tool in ("job_status", "job_result", "cancel_job"):
+            assert not (await ask(tool, id=made[0]))[0]
+            for other in (of_user, made[0][:1], made[0][:7], made[0] + "a", "%", "\u2028"):
+                failed, said = await ask(tool, id=other)
+                assert failed and "there is no job" in said, (tool, other)
+
+    async def finds_nothing(ask) -> None:
+        assert await ask("list_jobs") == (False, [])
+        for tool in ("job_status", "job_result", "cancel_job"):
+            assert (await ask(tool, id=made[0]))[0]
+
+    for name, act in (("one", submits), ("one", finds_it), ("other", finds_nothing)):
+        asyncio.run(asyncio.wait_for(use(name, act), 60))
+    assert leap("jobs", "show", of_user, "--format", "json").code == 0
+
+
+@pytest.mark.slow
+def test_a_line_that_is_no_request_gets_an_error_and_the_next_is_answered(leap_home):
+    opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    asked = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opened}),
+        '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": '
+        '{"name": "generate", "arguments": {"prompt": "\\ud800"}}}',
+        '{"jsonrpc": "2.0", "id": "three"}',
+        "{",
+        json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}),
+    ]
+    command = [sys.executable, "-m", "leap_cli", "mcp", "-m", "builtin"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=leap_home.parent,
+        env={**os.environ, "LEAP_HOME": str(leap_home)},
+    ) as process:
+        try:
+            process.stdin.write("\n".join(asked).encode() + b"\n")
+            process.stdin.flush()
+            answers = {}
+            while 5 not in answers:
+                answer = json.loads(process.stdout.readline())
+                answers[answer["id"]] = answer
+        finally:
+            process.kill()
+    codes = {id: answer.get("error", {}).get("code") for id, answer in answers.items()}
+    assert codes == {1: None, 2: -32600, "three": -32600, None: -32700, 5: None}
 
 
 @pytest.mark.slow
