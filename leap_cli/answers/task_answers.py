@@ -291,7 +291,7 @@ def submit_task(
         id = jobs.batch(
             settings,
             rows=(_line(task, each, env) for each in inputs),
-            default_model=default_model(env),
+            default_model=default_model(env, wish.model.name),
             host=wish.model.job_may_use_host,
             policy=wish.background.policy,
             cwd=env.cwd,

@@ -93,7 +93,7 @@ def command(
                 id = jobs.batch(
                     settings,
                     rows=env.stdin if settings.source == STANDARD else None,
-                    default_model=default_model(env),
+                    default_model=default_model(env, model.name),
                     host=model.job_may_use_host,
                     policy=background.policy,
                     cwd=env.cwd,
@@ -102,7 +102,7 @@ def command(
             print_id(output, id)
             return ExitCode.DONE
         with check_batch(
-            settings, env.stdin, default_model=default_model(env), variables=env.variables, cwd=env.cwd
+            settings, env.stdin, default_model=default_model(env, model.name), variables=env.variables, cwd=env.cwd
         ) as checked:
             if machines.merge is not None:
                 return _merge(output, checked, machines.merge, quiet=batch.quiet)

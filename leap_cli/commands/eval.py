@@ -194,7 +194,8 @@ def _evaluation(
     from leap_core.evaluation.running import Evaluation
 
     directory = asking.directory or path.with_suffix(ENDING)
-    columns = wish.columns(model, model_reference(env, None), file.templates, env.cwd)
+    names = wish.models or (model_reference(env, None),)
+    columns = wish.columns(model, names, file.templates, env.cwd)
 
     def load(checked: CheckedBatch) -> AbstractContextManager[Runner]:
         if checked.settings.on is not None:

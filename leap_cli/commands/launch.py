@@ -23,7 +23,7 @@ from ..completion.value_types import ModelName
 from ..framework.click_classes import format_option, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.loading import default_model, model_reference, naming_the_default
+from ..options.loading import configured_model, installed_models, model_reference, naming_the_default
 from ..options.tools import FOLD_TOOLS
 
 if TYPE_CHECKING:
@@ -232,8 +232,15 @@ AGENTS = {
 """By the names that people type; the tokens were counted with SmolLM2's vocabulary in November 2026."""
 
 
+class AgentName(click.Choice[str]):
+    """An agent by its name, or by its project's, such as claude-code."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(super().convert(str(value).removesuffix("-code").removesuffix("-cli"), param, ctx))
+
+
 @leap_command("launch")
-@click.argument("agent", required=False, type=click.Choice([*AGENTS]))
+@click.argument("agent", required=False, type=AgentName([*AGENTS]))
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Have this model answer the agent.")
 @click.option(
@@ -268,7 +275,7 @@ def command(
     if agent is None:
         if arguments or print_env or dry_run:
             raise click.UsageError(f"name an agent: {', '.join(AGENTS)}")
-        _list(env, output, fold_tools)
+        _list(env, output, model, fold_tools)
         return
     chosen = AGENTS[agent]
     program = shutil.which(chosen.program, path=env.variables.get("PATH"))
@@ -299,11 +306,12 @@ def command(
     raise click.exceptions.Exit(code)
 
 
-def _list(env: Environment, output: Output, fold: int | None) -> None:
+def _list(env: Environment, output: Output, model: str | None, fold: int | None) -> None:
     from leap_core.errors import LeapModelNotFoundError
 
-    reference, trained = default_model(env) or "builtin", 0
-    with suppress(LeapModelNotFoundError, LeapOptionsError):
+    reference = model or configured_model(env) or next(iter(installed_models(env)), "builtin")
+    trained = 0
+    with suppress(*(() if model else (LeapModelNotFoundError, LeapOptionsError))):
         trained = _trained(_local(env, reference))
     records = [
         {

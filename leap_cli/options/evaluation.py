@@ -40,9 +40,9 @@ class ColumnWish:
     pattern: str | None = None
     repeats: int = 1
 
-    def columns(self, model: ModelChoice, default: str, templates: Sequence[str], cwd: Path) -> list[Column]:
-        """One for each combination. ``templates``: those that the file of cases brings, used where none is given.
-        Raises LeapOptionsError for a value outside its range."""
+    def columns(self, model: ModelChoice, names: Sequence[str], templates: Sequence[str], cwd: Path) -> list[Column]:
+        """One for each combination with a model of ``names``. ``templates``: those that the file of cases brings,
+        used where none is given. Raises LeapOptionsError for a value outside its range."""
         from leap_core.conversation.options import GenerationOptions
         from leap_core.evaluation.running import Column
 
@@ -50,7 +50,7 @@ class ColumnWish:
         if self.pattern is None and "pattern" not in varied and templates:
             varied["pattern"] = templates
         columns = []
-        for name in self.models or (default,):
+        for name in names:
             for values in product(*varied.values()):
                 chosen = dict(zip(varied, values, strict=True))
                 options = dict(self.options)

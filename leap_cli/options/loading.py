@@ -343,7 +343,7 @@ def model_reference(env: Environment, name: str | None) -> str:
     """The model that was named, else the configured default, else an installed one, else the built-in one."""
     if name == "":
         raise click.UsageError("-m needs a model's name or file")
-    return name or default_model(env) or BUILTIN
+    return name or default_model(env, None) or BUILTIN
 
 
 def job_request(env: Environment, model: ModelChoice, background: Background) -> dict[str, Any]:
@@ -368,9 +368,12 @@ def builtin_note() -> str:
     return "no model given, so the built-in demo model answers; `leap download LFM2.5-350M` gets a real one"
 
 
-def default_model(env: Environment) -> str | None:
-    """The configured model, else the only installed one; None where there is none. Of several a person is asked which
-    one answers; that a model was tried once decides nothing. Raises UsageError where nobody can be asked."""
+def default_model(env: Environment, named: str | None) -> str | None:
+    """The configured model, else the only installed one; None where there is none, or where one was ``named``. Of
+    several a person is asked which one answers; that a model was tried once decides nothing. Raises UsageError where
+    nobody can be asked."""
+    if named:
+        return None
     configured = configured_model(env)
     if configured is not None:
         return configured
