@@ -26,8 +26,8 @@ from .environment import Environment
 
 TABLE = "options"
 VARIABLES = (
-    *("LEAP_API_KEY", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL", "LEAP_OFFLINE", "LEAP_REGISTRY"),
-    "LEAP_TRY_MODELS",
+    *("LEAP_API_KEY", "LEAP_ENGINE", "LEAP_ENGINE_RELEASES", "LEAP_HOME", "LEAP_JOBS_URL", "LEAP_LOG", "LEAP_MODEL"),
+    *("LEAP_OFFLINE", "LEAP_REGISTRY", "LEAP_TRY_MODELS"),
 )
 """Those that belong to no option of a command."""
 MEANT = {"LEAP_DEFAULT_MODEL": "LEAP_MODEL", "LEAP_MODELS": "LEAP_HOME", "LEAP_MODELS_DIR": "LEAP_HOME"}
