@@ -1,8 +1,8 @@
 """Schemas in one line: ``name, age int, tags list[str]: what they did``.
 
 Fields are separated by commas, or by line breaks where there are any. A field is a name, then a type (a string when
-there is none), then a colon and a description if wanted. ``name?`` may be left out. Types: str, int, float, bool, any,
-``list[T]``, and choices ``red|green|blue``.
+there is none), then a colon and a description if wanted. ``name?`` may be left out. Types: str, int, float, bool, date,
+date-time, any, ``list[T]``, and choices ``red|green|blue``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ TYPES: dict[str, JsonObject] = {
     "number": {"type": "number"},
     "bool": {"type": "boolean"},
     "boolean": {"type": "boolean"},
+    "date": {"type": "string", "format": "date"},
+    **dict.fromkeys(("date-time", "datetime"), {"type": "string", "format": "date-time"}),
     "any": {},
 }
 FIELD = re.compile(r"(?P<name>[^\W\d][\w-]*)(?P<optional>\?)?(?:\s+(?P<type>\S.*))?")
@@ -80,7 +82,8 @@ def _type(text: str, whole: str) -> JsonObject:
         if any(part.lower() in TYPES or part.lower() == "null" for part in text.split("|")):
             raise _error(f"{text!r} mixes types; a|b|c are choices of texts, and name? may be left out", whole)
         return {"type": "string", "enum": text.split("|")}
-    raise _error(f"{text!r} is not a type; known are str, int, float, bool, any, list[…] and choices a|b|c", whole)
+    known = "str, int, float, bool, date, date-time, any, list[…] and choices a|b|c"
+    raise _error(f"{text!r} is not a type; known are {known}", whole)
 
 
 def _error(reason: str, text: str) -> LeapSchemaError:

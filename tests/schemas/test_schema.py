@@ -218,6 +218,14 @@ def test_the_shorthand():
     }
 
 
+@pytest.mark.parametrize(("name", "format"), [("date", "date"), ("date-time", "date-time"), ("datetime", "date-time")])
+def test_the_shorthand_has_dates(name, format):
+    schema = schema_from_shorthand(f"name, due {name}: when, all list[{name}]")
+    assert schema["properties"]["due"] == {"type": "string", "format": format, "description": "when"}
+    assert schema["properties"]["all"] == {"type": "array", "items": {"type": "string", "format": format}}
+    assert check_schema(schema).problems('{"name": "x", "due": "soon", "all": []}')
+
+
 def test_the_shorthand_in_lines_with_commas_choices_and_options():
     schema = schema_from_shorthand("colour red|green: one, of two\nprice? float\nextra list[list[int]]\nx any\n")
     assert schema["properties"] == {

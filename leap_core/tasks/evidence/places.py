@@ -9,7 +9,7 @@ from typing import Any
 
 from ...schemas.json_schema import pointer
 from ...system.dataclass import dataclass
-from .values import NO_PLACE, NOT_IN_TEXT, Candidate, TextSource, candidates, folded
+from .values import EXACT, NO_PLACE, NOT_IN_TEXT, Candidate, TextSource, candidates, folded
 
 ValuePath = tuple[str | int, ...]
 NEAR = 48
@@ -30,8 +30,12 @@ class Leaf:
     @property
     def has_place(self) -> bool:
         """Whether the value is one that a text can say word by word."""
-        listed = "enum" in self.schema or "const" in self.schema
-        return not (listed or self.value is None or isinstance(self.value, bool) or self.value == "")
+        return not (self.value is None or isinstance(self.value, bool) or self.value == "")
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the schema lists the values, so that the text need not have this one."""
+        return "enum" in self.schema or "const" in self.schema
 
     @property
     def element(self) -> ValuePath:
@@ -95,13 +99,16 @@ def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
     all_leaves = list(leaves(document, schema))
     elements: dict[ValuePath, list[Leaf]] = {}
     for leaf in all_leaves:
-        if leaf.has_place:
+        if leaf.has_place and not leaf.is_choice:
             elements.setdefault(leaf.element, []).append(leaf)
     for element, members in elements.items():
         if element:
             finder.place_together(element, members)
         else:
             finder.place_one_by_one(members)
+    for leaf in all_leaves:
+        if leaf.has_place and leaf.is_choice:
+            finder.place_choice(leaf)
     return [finder.place(leaf) for leaf in all_leaves]
 
 
@@ -117,10 +124,9 @@ class _Finder:
 
     def place(self, leaf: Leaf) -> Place:
         """What was found for a leaf."""
-        if not leaf.has_place:
-            return Place(leaf, NO_PLACE)
         chosen = self._places.get(leaf.path)
-        return Place(leaf, NOT_IN_TEXT) if chosen is None else Place(leaf, chosen.how, chosen.start, chosen.end)
+        missing = NOT_IN_TEXT if leaf.has_place and not leaf.is_choice else NO_PLACE
+        return Place(leaf, missing) if chosen is None else Place(leaf, chosen.how, chosen.start, chosen.end)
 
     def place_one_by_one(self, members: list[Leaf]) -> None:
         """Values that belong to no list: those with one place first, then after a field's name, then in order."""
@@ -146,6 +152,13 @@ class _Finder:
         for leaf, _ in options:
             self._take(leaf, best[leaf.path])
         self._reached[element[:-1]] = max(each.end for each in best.values())
+
+    def place_choice(self, leaf: Leaf) -> None:
+        """One of the schema's values where it is word for word: after the field's name, or nearest to its neighbors."""
+        near = [each.start for path, each in self._places.items() if path[:-1] == leaf.path[:-1]]
+        if exact := [each for each in self._free(leaf) if each.how == EXACT]:
+            far = {each: min((abs(each.start - start) for start in near), default=each.start) for each in exact}
+            self._take(leaf, min(exact, key=lambda each: (not self._is_named(leaf, each), far[each])))
 
     def _group(self, anchor: Candidate, options: list[tuple[Leaf, list[Candidate]]]) -> dict[ValuePath, Candidate]:
         """For each value the place that is nearest to the anchor, the same sentence or line first."""

@@ -61,10 +61,32 @@ def test_a_value_and_its_place(text: str, value: object, how: str, spelled: str 
     assert place.how == how and (None if place.start is None else text[place.start : place.end]) == spelled
 
 
-def test_an_enum_has_no_place_of_its_own():
-    schema = {"properties": {"kind": {"enum": ["letter", "bill"]}}}
-    (place,) = find_places("a letter", {"kind": "letter"}, schema)
-    assert place.how == "no_place" and place.start is None
+@pytest.mark.parametrize(
+    ("text", "value", "spelled"),
+    [
+        ("a letter of May", "letter", "letter"),
+        ("A LETTER", "letter", "LETTER"),
+        ("a high risk", "high risk", "high risk"),
+        ("about 5 times", 5, "5"),
+        ("two letters", "letter", None),
+        ("a lettre", "letter", None),
+        ("", "letter", None),
+    ],
+)
+def test_a_value_of_an_enum_is_found_word_by_word_or_has_no_place(text, value, spelled):
+    schema = {"properties": {"kind": {"enum": ["letter", "bill", "high risk", 5]}}}
+    (place,) = find_places(text, {"kind": value}, schema)
+    found = None if place.start is None else text[place.start : place.end]
+    assert (found, place.how) == (spelled, "no_place" if spelled is None else "exact")
+
+
+def test_a_value_of_an_enum_is_near_its_neighbors_and_takes_no_place_from_them():
+    schema = {"properties": {"lines": {"items": {"properties": {"unit": {"enum": ["kg", "box"]}}}}}}
+    text = "Box Ltd orders: flour 2 kg, eggs 3 box, salt 1 kg"
+    lines = [("flour", 2, "kg"), ("eggs", 3, "box"), ("salt", 1, "kg")]
+    document = {"by": "Box Ltd", "lines": [{"what": a, "count": b, "unit": c} for a, b, c in lines]}
+    starts = [place.start for place in find_places(text, document, schema) if place.leaf.path[-1] == "unit"]
+    assert starts == [text.index("kg"), text.index("box,"), text.rindex("kg")]
 
 
 def test_the_name_of_a_field_tells_equal_values_apart():
