@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..options.tools import Tools
     from .markdown import MarkdownStream
 
+INTERRUPTED = GenerationFinishReason.INTERRUPTED
 CUT_SHORT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
     GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut because the context is full (--context-size)",
@@ -83,6 +84,8 @@ def show_answer(
         output.document({"model": model, **made, **_without_type(complete), **(more or {})})
     for warning in warnings:
         output.warning(warning)
+    if show_thinking and not complete.full_message.reasoning_content and complete.finish_reason is not INTERRUPTED:
+        output.warning(f"{model} gave no reasoning: --think is for models that reason", once=True)
     _remark(complete, output, show_stats)
     return complete
 
@@ -236,8 +239,9 @@ class ReasoningOnly(PassingStream):
         return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)
 
 
-BLOCK = r"(?ms)^[ ]{0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^[ ]{0,3}\1[`~]*[ ]*$"
-"""A block of CommonMark: a fence with an info string, lines, and a fence of the same sign that is no shorter."""
+BLOCK = r"(?ms)^[ ]{0,3}(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*\n(.*?)(?:^[ ]{0,3}\1[`~]*[ ]*$|\Z)"
+"""A block of CommonMark: a fence with an info string, lines, and a fence of the same sign that is no shorter, or the
+end of the text."""
 
 
 class FencedBlock(PassingStream):

@@ -15,6 +15,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
+from ..input.files import naming_pages
 from ..input.prompt import INPUT
 from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
@@ -86,9 +87,10 @@ def command(
         if prompt.dry_run:
             question.show_prompt(options, place)
             return ExitCode.DONE
-        code = question.answer(
-            options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
-        )
+        with naming_pages(prompt.files, env):
+            code = question.answer(
+                options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
+            )
         if code is ExitCode.INTERRUPTED:
             raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
     return code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -174,9 +176,10 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
     try:
         values = parse_json(arguments)
     except ValueError as error:
-        raise click.UsageError(f"the arguments are not JSON: {error}") from None
+        form = _example(function, arguments)
+        raise click.UsageError(f"the arguments are not JSON ({error}), as in: {form}") from None
     if not isinstance(values, dict):
-        raise click.UsageError('the arguments are a JSON object, such as \'{"city": "Paris"}\'')
+        raise click.UsageError(f"the arguments are no JSON object, as in: {_example(function, values)}")
     made = LeapFunctionCall(name, values)
     policy = read_policy(env, [function]).of(name)
     if policy.decision == DENY:
@@ -192,6 +195,14 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
         raise LeapToolError(f"{name}: {result.error}")
     Output(env).text(result.text if result.text.endswith("\n") else result.text + "\n")
     return ExitCode.DONE
+
+
+def _example(function: LeapFunction, given: Any) -> str:
+    """A call of the tool with what was given as its arguments."""
+    schema = function.arguments_schema
+    names = schema.get("required") or list(schema.get("properties", {}))[:1]
+    values = json.dumps(dict.fromkeys(names, given), ensure_ascii=False)
+    return f"leap tools call {function.name} {shlex.quote(values)}"
 
 
 def _offered(env: Environment, files: tuple[str, ...], names: tuple[str, ...] = ()) -> list[LeapFunction]:

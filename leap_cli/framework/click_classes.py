@@ -244,6 +244,7 @@ class LeapCommand(click.Command):
         ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment), repairs=repairs)
         try:
             rest = super().parse_args(ctx, args)
+            ctx.ensure_object(Environment).last_line.is_quiet = bool(ctx.params.get("quiet"))
             check_texts(ctx)
             keep_inputs(ctx)
             take_format_of_output(ctx)
@@ -355,6 +356,7 @@ class CommandTable(LeapGroup):
         *,
         default: str,
         pointers: Mapping[str, Mapping[str, str]],
+        spellings: Mapping[str, str],
         guide: Callable[[], HelpGuide] | None = None,
         **attributes: Any,
     ) -> None:
@@ -365,6 +367,8 @@ class CommandTable(LeapGroup):
         self.default = default
         self.pointers = pointers
         """What to write for the verbs of other programs, by group."""
+        self.spellings = spellings
+        """Options, or sentences that begin with a letter, with the names that other programs give them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing and _something_is_piped(ctx.ensure_object(Environment)):

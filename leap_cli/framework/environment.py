@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import field
@@ -29,6 +30,19 @@ EmbedderLoader = Callable[[str, "ModelLoadingOptions"], "EmbeddingRunner"]
 
 
 @dataclass
+class LastLine:
+    """What is on the terminal's last line, for all that write to it from any thread, one at a time (``guard``).
+    ``has_progress``: a line of progress, which is erased before anything else is written. ``is_open``: text without its
+    end, which no progress may overwrite. ``is_quiet``: no progress is wanted. ``said``: what is said once."""
+
+    has_progress: bool = False
+    is_open: bool = False
+    is_quiet: bool = False
+    said: set[str] = field(default_factory=set)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+
+
+@dataclass
 class Environment:
     """``stdin`` gives bytes, ``stdout`` and ``stderr`` take text. ``load_model`` loads a model in another way than
     ``leap_core.opening`` does, ``load_embedder`` one that makes vectors."""
@@ -45,6 +59,7 @@ class Environment:
     load_embedder: EmbedderLoader | None = None
     chosen: dict[str, str] = field(default_factory=dict)
     """What its user was asked and answered in this run, so that it is asked once."""
+    last_line: LastLine = field(default_factory=LastLine)
 
     @staticmethod
     def of_process() -> Environment:

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -99,18 +99,45 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
         pointer = pointers.get(path.partition(" ")[2], {}).get(failure.command_name)
         if pointer is not None:  # what is known to be meant, instead of what is spelled alike
             return f"No such command {failure.command_name!r}.", pointer
-    if isinstance(failure, click.exceptions.NoSuchOption):
-        return _unknown_option(failure), hint
+        return f"{failure.message}{_meant(_near(failure.command_name, context.command.list_commands(context)))}", hint
+    if isinstance(failure, click.exceptions.NoSuchOption) and context is not None:
+        if any(isinstance(each, click.Argument) and each.type is click.UNPROCESSED for each in context.command.params):
+            hint += f"; options of another program come after --, as in -- {failure.option_name}"
+        return _unknown_option(failure.option_name, failure.message, context), hint
     return failure.format_message(), hint
 
 
-def _unknown_option(failure: click.exceptions.NoSuchOption) -> str:
-    """Names what may be meant."""
-    options = [each for each in failure.ctx.command.params if isinstance(each, click.Option)] if failure.ctx else []
-    names = {name for each in options if not each.hidden for name in (*each.opts, *each.secondary_opts)}
-    near = [repr(name) for name in failure.possibilities or () if name in names]
-    meant = " or ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)
-    return f"{failure.message} Did you mean {meant}?" if near else failure.message
+def _unknown_option(name: str, message: str, context: click.Context) -> str:
+    """Names what may be meant: what other programs call so, else what is spelled nearly so."""
+    options = [each for each in context.command.params if isinstance(each, click.Option)]
+    names = [flag for each in options if not each.hidden for flag in (*each.opts, *each.secondary_opts)]
+    spellings = getattr(context.find_root().command, "spellings", {})
+    meant = [each for each, others in spellings.items() if name in others.split()]
+    sentence = next((each for each in meant if not each.startswith("-")), None)
+    if sentence is not None:
+        return f"{message} {sentence}"
+    return message + _meant([each for each in meant if each.split()[0] in names] or _near(name, names))
+
+
+def _near(word: str, names: Iterable[str]) -> list[str]:
+    """Up to three names that the word begins, or that differ from it in few letters."""
+    from difflib import get_close_matches  # here, because every start would pay for it
+
+    bare = {each.lstrip("-"): each for each in names}
+    word = word.lstrip("-")
+    begun = [each for each in bare if len(word) > 2 and each.startswith(word)]
+    return [bare[each] for each in (begun or get_close_matches(word, bare, cutoff=NEARNESS))[:3]]
+
+
+def _meant(names: Sequence[str]) -> str:
+    """A question that names them."""
+    quoted = [repr(name) for name in names]
+    listed = " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    return f" Did you mean {listed}?" if names else ""
+
+
+NEARNESS = 0.75
+"""Of two spellings, from 0 to 1, above which one may be meant for the other."""
 
 
 def _system_message(failure: OSError) -> str:

@@ -50,8 +50,9 @@ class Output:
         self.shows_styles = env.use_color(env.stdout_is_terminal)
         """Whether stdout takes escape codes."""
         self._dim_notes = env.use_color(env.stderr_is_terminal)
-        self._live_notes = env.stderr_is_terminal and env.variables.get("TERM") != "dumb"
-        self._progress_shown = False
+        self.shows_progress = env.stderr_is_terminal and env.variables.get("TERM") != "dumb"
+        """Whether stderr takes lines of progress."""
+        self._last_line = env.last_line
         self.columns = env.terminal_columns if env.stdout_is_terminal else None
         """The width that text for people is wrapped to; None where stdout is no terminal."""
         self.aside_columns = env.terminal_columns if env.stderr_is_terminal else None
@@ -103,9 +104,11 @@ class Output:
         """One line for the person at the keyboard."""
         self._write_line(f"leap: {one_line(message)}")
 
-    def warning(self, message: str) -> None:
-        """One line about something that was not done as asked."""
-        self._write_line(f"leap: warning: {one_line(message)}")
+    def warning(self, message: str, *, once: bool = False) -> None:
+        """One line about something that was not done as asked. ``once``: in the whole run."""
+        if not (once and message in self._last_line.said):
+            self._last_line.said.add(message)
+            self._write_line(f"leap: warning: {one_line(message)}")
 
     def error(self, message: str, hint: str | None = None) -> None:
         """One line about what failed, and what to do about it."""
@@ -119,10 +122,20 @@ class Output:
         self._write_note(f"{DIM}{piece}{PLAIN}" if self._dim_notes and piece.strip() else piece)
 
     def progress(self, message: str) -> None:
-        """A line that the next one replaces. Shown on a terminal only."""
-        if self._live_notes:
-            self._tell(CLEAR_LINE + one_line(message))
-            self._progress_shown = True
+        """A line that the next one replaces. Shown on a terminal only, and not over text whose line has not ended."""
+        line = self._last_line
+        with line.guard:
+            if self.shows_progress and not (line.is_open or line.is_quiet):
+                columns = self.aside_columns or 0
+                self._tell(CLEAR_LINE + fitted_cell(one_line(message), columns - 1).rstrip())
+                line.has_progress = True
+
+    def end_progress(self) -> None:
+        """Erase such a line."""
+        with self._last_line.guard:
+            if self._last_line.has_progress:
+                self._tell(CLEAR_LINE)
+                self._last_line.has_progress = False
 
     def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str], *, whole: bool) -> None:
         lines, hidden = table_lines(records, columns, self.columns, whole=whole)
@@ -131,10 +144,11 @@ class Output:
             self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
 
     def _write_data(self, text: str) -> None:
-        if self._progress_shown:
-            self._end_progress()
-        self._out.write(text)
-        self._out.flush()
+        with self._last_line.guard:
+            self.end_progress()
+            self._out.write(text)
+            self._out.flush()
+            self._note_end(text, self._out_is_terminal)
 
     def _write_line(self, line: str) -> None:
         if self.aside_columns is not None:
@@ -145,13 +159,14 @@ class Output:
         return line if self.columns is None else wrapped(line, self.columns, indent)
 
     def _write_note(self, text: str) -> None:
-        if self._progress_shown:
-            self._end_progress()
-        self._tell(text)
+        with self._last_line.guard:
+            self.end_progress()
+            self._tell(text)
+            self._note_end(text, self._err_is_terminal)
 
-    def _end_progress(self) -> None:
-        self._tell(CLEAR_LINE)
-        self._progress_shown = False
+    def _note_end(self, text: str, is_terminal: bool) -> None:
+        if text and is_terminal:
+            self._last_line.is_open = not text.removesuffix(PLAIN).endswith("\n")
 
     def _tell(self, text: str) -> None:
         """For people: where stderr cannot be written, the work goes on."""

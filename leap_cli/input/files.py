@@ -10,8 +10,10 @@ The fence is longer than every run of backticks in the text, so that no file can
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +41,9 @@ def attach(name: str, env: Environment) -> str:
     if (kind := kind_of_file(name, env)) is not None:
         what, flag = ("picture", "--image") if kind == "image" else ("sound", "--audio")
         raise click.UsageError(f"{one_line(name)} is a {what}: {flag} or, in leap chat, /attach sends it")
+    if name and os.path.isdir(env.cwd / name):
+        how = f"`leap index make NAME {name}` makes its files searchable, and `leap ask NAME` answers from them"
+        raise click.UsageError(f"cannot read {name}: Is a directory; {how}")
     whole = read_file_text(name, env, as_they_are=HTML_ENDINGS)
     if whole.problem is not None and whole.scan is None:
         raise whole.problem
@@ -58,6 +63,19 @@ def pictures_in(names: Sequence[str], env: Environment) -> list[Image]:
         if scan is not None and kind_of_file(name, env) is None:
             found += [Image(picture) for _, picture in scan.pictures(scan.blank[:MOST_PICTURES])]
     return found
+
+
+@contextmanager
+def naming_pages(names: Sequence[str], env: Environment) -> Iterator[None]:
+    """Name those of the documents that have pages which are pictures, where the model takes none."""
+    from leap_core.errors import LeapUnsupportedMediaError
+
+    try:
+        yield
+    except LeapUnsupportedMediaError as error:
+        if scans := [name for name in names if read_file_text(name, env, as_they_are=HTML_ENDINGS).scan]:
+            error.message = f"pages of {', '.join(map(one_line, scans))} are pictures: {error.message}"
+        raise
 
 
 def kind_of_file(name: str, env: Environment) -> str | None:

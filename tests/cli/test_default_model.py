@@ -98,6 +98,14 @@ def test_chat_says_so_at_its_beginning(leap):
     assert done.stderr.startswith(NOTE)
 
 
+def test_a_default_that_is_gone_is_told(leap):
+    leap.variables["LEAP_MODEL"] = "nosuch"
+    done = leap("models", "default")
+    assert (done.code, done.stdout) == (0, "nosuch\n") and "there is no model 'nosuch'" in done.stderr
+    leap.variables["LEAP_MODEL"] = "builtin"
+    assert leap("models", "default").stderr == ""
+
+
 @pytest.fixture
 def two(leap, tmp_path):
     """Two installed models that answer, and one that makes vectors."""

@@ -12,6 +12,7 @@ import soundfile
 from PIL import Image as pillow
 
 from leap_core.conversation.messages import Audio, Image, Text
+from tests.tasks.test_reading_documents import scan
 
 RATE = 16_000
 
@@ -217,3 +218,14 @@ def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_
     leap("chat", "-m", "some", "--session", "refused", stdin="hm?\n", stdin_terminal=True)
     with SessionStore(leap.home / "leap.db") as store:
         assert store.get("refused") is None
+
+
+def test_a_scan_that_the_model_cannot_see_is_named(leap, directory) -> None:
+    from leap_core.errors import LeapUnsupportedMediaError
+
+    (directory / "scan.pdf").write_bytes(scan("one", "two"))
+    (directory / "letter.txt").write_text("The invoice.")
+    leap.script([LeapUnsupportedMediaError("the message contains a picture, and some reads text only")])
+    done = leap("generate", "-m", "some", "-f", "letter.txt", "-f", "scan.pdf", "When?")
+    assert (done.code, done.stdout) == (3, "")
+    assert done.stderr.startswith("leap: error: pages of scan.pdf are pictures: the message contains a picture")

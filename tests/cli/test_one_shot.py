@@ -70,7 +70,7 @@ def test_a_named_pipe_is_read(leap, generate, tmp_path):
     ("name", "content", "says"),
     [
         ("missing.txt", None, "cannot read missing.txt: No such file or directory"),
-        (".", None, "cannot read .: Is a directory"),
+        (".", None, "cannot read .: Is a directory"),  # and -f says what to do with one
         ("program.bin", b"\x7fELF\0\0\0", "program.bin is binary"),
         ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8 text (byte 4)"),
         ("huge.txt", b"x" * (16 * 1024 * 1024 + 1), "huge.txt is larger than 16 MiB"),
@@ -373,7 +373,47 @@ def test_a_fenced_block_alone(leap, flag, printed):
     assert (done.code, done.stdout) == (0, printed or f"{answer}\n")
 
 
+@pytest.mark.parametrize(
+    ("flag", "answer", "printed"),
+    [
+        ("-x", "Here:\n```python\nprint(1)\n", "print(1)\n"),
+        ("-x", "Here:\n```python\nprint(1)", "print(1)\n"),
+        ("-x", "Here:\n~~~\na\n```\nb", "a\n```\nb\n"),
+        ("-x", "Here:\n```\na\n```\nand\n```\nb", "a\n"),
+        ("--extract-last", "Here:\n```\na\n```\nand\n```\nb", "b\n"),
+        ("-x", "```x``` is inline\n```\na\n```", "a\n"),
+    ],
+)
+def test_a_block_that_is_not_closed_goes_to_the_end(leap, flag, answer, printed):
+    leap.script(answer)
+    done = leap("generate", "-m", "x", flag, "x")
+    assert (done.code, done.stdout, done.stderr) == (0, printed, "")
+
+
+def test_an_answer_of_many_fences_is_read_in_time(leap):
+    leap.script("```a`\n~~~~~\n" + "```\nx\n~~~~\n" * 20_000)
+    assert leap("generate", "-m", "x", "--extract-last", "x").code == 0
+
+
 def test_an_answer_without_a_block_stays_whole(leap):
     leap.script("no code")
     done = leap("generate", "-m", "builtin", "-x", "x")
     assert (done.code, done.stdout) == (0, "no code\n") and "no fenced block" in done.stderr
+
+
+def test_a_directory_names_the_command_that_takes_one(leap, tmp_path):
+    (tmp_path / "notes").mkdir()
+    assert "`leap index make NAME notes`" in leap("generate", "-m", "x", "-f", "notes", "what?").stderr
+
+
+def test_a_model_that_gives_no_reasoning_is_told_once(leap):
+    leap.script("a", "b")
+    done = leap("chat", "-m", "x", "--think", "show", stdin="hi\nand?\n")
+    assert done.stderr.count("scripted gave no reasoning: --think is for models that reason") == 1
+    leap.script([ReasoningChunk("hm"), "a"])
+    assert "gave no reasoning" not in leap("generate", "-m", "x", "--think", "show", "hi").stderr
+    leap.script("a", "b", "c")
+    done = leap("generate", "-m", "x", "-n", "3", "--think", "show", "hi")
+    assert (done.code, done.stdout, done.stderr.count("gave no reasoning")) == (0, "a\n---\nb\n---\nc\n", 1)
+    leap.script("a")
+    assert "gave no reasoning" not in leap("generate", "-m", "x", "--think", "hide", "hi").stderr

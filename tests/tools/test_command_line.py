@@ -300,6 +300,19 @@ def test_leaps_own_tools(leap: CommandLine):
     assert leap("tools", "call", "read_file", '{"path": "note.txt"}').code == 7
 
 
+@pytest.mark.parametrize(
+    ("given", "example"),
+    [
+        ("2+3", """leap tools call calculate '{"expression": "2+3"}'"""),
+        ("6", """leap tools call calculate '{"expression": 6}'"""),
+        ("it's", """{"expression": "it'"'"'s"}"""),
+    ],
+)
+def test_arguments_that_are_no_object_are_shown_as_one(leap: CommandLine, given: str, example: str):
+    done = leap("tools", "call", "calculate", given)
+    assert done.code == 2 and example in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_ctrl_c_at_the_question_ends_the_answer(leap: CommandLine, tools_file: str, monkeypatch):
     def interrupted(_env, _prompt):
         raise KeyboardInterrupt

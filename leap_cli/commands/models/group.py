@@ -14,6 +14,7 @@ from ...completion.value_types import ModelName
 from ...exit_codes import ExitCode
 from ...framework.click_classes import format_option, leap_group
 from ...framework.environment import Environment
+from ...framework.error_boundary import outcome_of, outcome_or_warning
 from ...framework.options import age, in_bytes
 from ...framework.output import Format, Output
 from .bench import bench
@@ -154,9 +155,11 @@ def default(env: Environment, /, model: str | None) -> None:
     """Print the model that answers when a command names none; with MODEL make it that one from now on."""
     output = Output(env)
     if model is None:
-        from ...options.loading import model_reference
+        from ...options.loading import check_chats, model_reference
 
-        output.text(f"{model_reference(env, None)}\n")
+        reference = model_reference(env, None)
+        output.text(f"{reference}\n")
+        outcome_or_warning(output, lambda: check_chats(env, reference))
         return
     from ...config.settings import set_value
     from ...options.loading import check_chats
@@ -292,7 +295,6 @@ def _called(env: Environment) -> dict[str, list[str]]:
     from leap_core.models.endpoints import read_aliases
     from leap_core.models.resolving import Registry
 
-    from ...framework.error_boundary import outcome_of
     from ...options.loading import configured_model
 
     named = read_aliases(env.directories.config_file)

@@ -289,7 +289,7 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
     """Fold LoRA adapters into MODEL: the result, NAME:F16, answers like both and needs no --lora."""
     from leap_core.models.conversion import adapters as merging
     from leap_core.models.conversion.child import Stopped
-    from leap_core.models.conversion.quantizing import Making, check_target
+    from leap_core.models.conversion.quantizing import Making, check_target, own_name
     from leap_core.models.resolving import resolve_local
     from leap_core.models.store import Store
 
@@ -297,8 +297,8 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
     local = resolve_local(model, variables=env.variables, cwd=env.cwd)
     adapters = [_scaled(env, each) for each in lora]
     making = Making(lambda done, total, name: output.progress(f"tensor {done} of {total}, {name}"), stop, env.variables)
-    if (destination.name is None) == (destination.output is None):
-        raise click.UsageError("name the result with -o: NAME, or FILE.gguf for a file")
+    if destination.name is not None and destination.output is not None:
+        raise click.UsageError("-o FILE.gguf and --name are two places: give one of them")
     if destination.output is not None:
         sources = (local.path, *(path for path, _ in adapters))
         check_target(destination.output, sources, replace=destination.replace)
@@ -309,7 +309,8 @@ def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: D
                 output.text(f"{destination.output}\n")
                 return ExitCode.DONE
             store = Store.of(env.directories)
-            name, replace = str(destination.name), destination.replace
+            name = destination.name or own_name(local, store)
+            replace = destination.replace
             made = merging.merge_into_store(local, name, adapters, store, making, replace=replace)
         except Stopped:
             output.note("stopped; nothing half is left")

@@ -25,7 +25,7 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import place
 from ..resolving import LocalModel, resolve_local
-from ..store import InstalledModel, Store
+from ..store import Store
 from ..upkeep import files_of, record_files
 from .child import QUANTIZE, measure, run_in_child
 
@@ -267,8 +267,9 @@ def size_of(model: LocalModel) -> int:
     return sum(path.stat().st_size for role, path in files_of(model) if role in ("model", "part"))
 
 
-def name_for(model: LocalModel, installed: InstalledModel | None) -> str:
+def own_name(model: LocalModel, store: Store) -> str:
     """What a model is called without its quantization."""
+    installed = store.at(model.path.parent) if model.path.parent.parent == store.root else None
     if installed is not None:
         return installed.model
     return name_of(model.path.name).model or read_gguf_header(model.path).name or model.path.stem
@@ -362,8 +363,7 @@ class QuantizeWork:
         return self.cwd / self.model if model is None else model.path
 
     def _name(self, model: LocalModel, store: Store) -> str:
-        installed = store.at(model.path.parent) if model.path.parent.parent == store.root else None
-        return self.name or name_for(model, installed)
+        return self.name or own_name(model, store)
 
     def _place(
         self, model: LocalModel | None, request: QuantizeRequest, variables: Mapping[str, str]

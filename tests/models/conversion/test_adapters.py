@@ -104,6 +104,8 @@ def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     assert np.allclose(values_of(Path(done.stdout.strip()), name), wanted, atol=1e-6)
     again = leap("models", "merge", str(base), "--lora", str(tmp_path / "style.gguf"), "--name", "Both")
     assert again.code != 0 and "there is a model Both-F16 already" in again.stderr
+    own = leap("models", "merge", "Both", "--lora", str(tmp_path / "style.gguf"))
+    assert own.code != 0 and "there is a model Both-F16 already" in own.stderr
 
 
 def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, leap):
@@ -120,6 +122,17 @@ def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, le
         assert done.code == 2 and "input and output at once" in done.stderr
     assert (tmp_path / "both.gguf").read_bytes() == b"mine" and style.read_bytes() == content
     assert leap(*command, "both.gguf", "--replace").code == 0
+
+
+@pytest.mark.slow
+def test_a_merge_without_a_name_has_the_name_of_its_model(pairs, tmp_path, leap):
+    base, directory = pairs["lfm2"]
+    convert_adapter(directory, base, tmp_path / "style.gguf")
+    (tmp_path / "Mine-Q8_0.gguf").write_bytes(base.read_bytes())
+    done = leap("models", "merge", "Mine-Q8_0.gguf", "--lora", "style.gguf")
+    assert done.code == 0 and Path(done.stdout.strip()).parent.name == "Mine-F16", done
+    both = leap("models", "merge", "Mine-Q8_0.gguf", "--lora", "style.gguf", "--name", "X", "-o", "x.gguf")
+    assert both.code == 2 and "give one of them" in both.stderr
 
 
 @pytest.mark.slow
