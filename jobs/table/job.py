@@ -209,6 +209,10 @@ def error_of(error: LeapError) -> JsonObject:
     return {**value, "hint": error.hint} if error.hint else value
 
 
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading a row raises whose parameters are not those of its kind."""
+
+
 class Fenced(Exception):
     """The attempt is no longer the job's: it was taken over, ended or removed. Nothing was written."""
 

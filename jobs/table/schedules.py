@@ -7,17 +7,15 @@ What was due while no worker ran is run once, or not at all; so is a run that is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from leap_core.errors import LeapError, LeapJobError, LeapOptionsError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-from .job import LATER, SCHEDULE, Job, NewJob, State
+from .crontab import NICKNAMES, read_crontab
+from .job import LATER, MALFORMED, SCHEDULE, Job, NewJob, State
 
 if TYPE_CHECKING:
     from .table import Table
@@ -26,7 +24,7 @@ PAUSED = 2 * LATER
 """``run_after`` of a schedule that is paused."""
 LATE_SECONDS = 60.0
 """A run that is later than this was missed."""
-SHORTEST_SECONDS = 1.0
+SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 10 * 366 * 86_400.0
 MOST_DAYS = 366 * 8 + 2
 """The rarest date, 29 February, comes within so many days."""
 RUN, SKIP = "run", "skip"
@@ -44,12 +42,15 @@ class Every:
 
     @staticmethod
     def of(text: str) -> Every:
-        """Read ``6h``, ``0 9 * * 1-5`` or ``0 9 * * 1-5 Europe/Berlin``. Raises LeapOptionsError."""
+        """Read ``6h``, ``0 9 * * 1-5``, ``0 9 * * mon-fri Europe/Berlin`` or ``@daily``. Raises LeapOptionsError."""
         parts = text.split()
+        if parts and parts[0].lower() in NICKNAMES:
+            parts[:1] = NICKNAMES[parts[0].lower()].split()
         if len(parts) == 1:
             seconds = _seconds(parts[0])
-            if seconds is None or seconds < SHORTEST_SECONDS:
-                raise LeapOptionsError("every", f"{text!r} is neither a length of time such as 6h nor five fields")
+            if seconds is None or not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+                expected = "a length of time such as 6h, five fields of crontab, or @daily"
+                raise LeapOptionsError("every", f"{text!r} is not {expected}")
             return Every(text, seconds=seconds)
         if len(parts) not in (5, 6):
             raise LeapOptionsError("every", f"{text!r} has {len(parts)} fields: minute hour day month weekday [zone]")
@@ -69,11 +70,16 @@ class Every:
         which is the first. Raises ValueError for fields that say no time."""
         if self.seconds is not None:
             return begun + max(0, (moment - begun) // self.seconds + 1) * self.seconds
-        zone = self._zone()
-        for minute in self._minutes(datetime.fromtimestamp(moment, zone).replace(tzinfo=None)):
-            due = minute.replace(tzinfo=zone).timestamp() if zone is not None else minute.timestamp()
-            if due > moment:
-                return due
+        fits, minutes = read_crontab(self.crontab)
+        zone, due = self._zone(), list[float]()
+        midnight = datetime.fromtimestamp(moment, zone).replace(tzinfo=zone, hour=0, minute=0, second=0, microsecond=0)
+        for n in range(-1, MOST_DAYS):  # from the day before: what clocks pass over at its end is due on this one
+            day = (midnight + timedelta(days=n)).replace(fold=0)
+            if due and min(due) <= day.timestamp():
+                return min(due)
+            if fits(day) and (day + timedelta(minutes=minutes[-1])).timestamp() > moment:
+                dues = ((day + timedelta(minutes=each)).timestamp() for each in minutes)
+                due += [each for each in dues if each > moment]
         raise ValueError("there is no such time")
 
     def _zone(self) -> tzinfo | None:
@@ -82,26 +88,6 @@ class Every:
         from zoneinfo import ZoneInfo
 
         return ZoneInfo(self.zone)
-
-    def _minutes(self, start: datetime) -> Iterator[datetime]:
-        """The minutes that fit, as clocks show them, from the day of ``start`` on."""
-        is_day, minutes = _parts(self.crontab)
-        first = datetime(start.year, start.month, start.day)
-        for midnight in (first + timedelta(days=n) for n in range(MOST_DAYS)):
-            if is_day(midnight):
-                yield from (midnight + timedelta(minutes=n) for n in minutes)
-
-
-@lru_cache
-def _parts(text: str) -> tuple[Callable[[datetime], bool], tuple[int, ...]]:
-    """Which days fit, and which minutes of each. Raises ValueError that names a field that is wrong."""
-    from huey import crontab
-
-    minute, hour, day, month, day_of_week = text.split()
-    is_minute = crontab(minute, hour, strict=True)
-    midnight = datetime(2000, 1, 1)
-    minutes = tuple(n for n in range(24 * 60) if is_minute(midnight + timedelta(minutes=n)))
-    return crontab("*", "*", day, month, day_of_week, strict=True), minutes
 
 
 def _seconds(text: str) -> float | None:
@@ -152,8 +138,12 @@ def fire(table: Table, now: float | None = None) -> list[str]:
     )
     runs = []
     for row in rows:
-        with suppress(LeapError):  # a time that only a newer leap can read, or a zone that this machine lacks
+        try:
             runs.append(_fire(table, Job.of_row(row), row["clock"] if now is None else now))
+        except LeapError:
+            pass  # a time that only a newer leap can read, or a zone that this machine lacks
+        except MALFORMED as error:
+            table.refuse_row(row["id"], error)
     return [run for run in runs if run is not None]
 
 
@@ -196,17 +186,23 @@ class _Moved(Exception):
 
 
 def _run_of(kept: Any, schedule: str, due: float) -> NewJob:
-    """The run that is due now. ``%``-codes in the names of a batch's files say when."""
+    """The run that is due now. ``%``-codes in the names of files that are written say when."""
     parameters = {**kept["parameters"], "schedule": schedule, "due": due}
     if "batch" in parameters:
-        batch = dict(parameters["batch"])
-        for name in ("output", "errors"):
-            if batch.get(name):
-                batch[name] = time.strftime(batch[name], time.localtime(due))
-        parameters["batch"] = batch
+        batch = parameters["batch"]
+        names = {name: _dated(batch[name], due) for name in ("output", "errors") if batch.get(name)}
+        parameters["batch"] = {**batch, **names}
+    if "outputs" in parameters:
+        written = parameters["outputs"]
+        arguments = [_dated(each, due) if n in written else each for n, each in enumerate(parameters["arguments"])]
+        parameters["arguments"] = arguments
     followers = tuple(NewJob(**each) for each in kept["followers"])
     plain = {name: value for name, value in kept.items() if name not in ("parameters", "followers")}
     return NewJob(**plain, parameters=parameters, followers=followers)
+
+
+def _dated(name: str, due: float) -> str:
+    return time.strftime(name, time.localtime(due))
 
 
 def pause(table: Table, schedule: Job) -> None:

@@ -22,7 +22,21 @@ from .batch_rows import ANSWERED, change_own, reopen, settle_all
 from .claims import ALIVE_SECONDS, NOW, claim_first, wake
 from .contract import Conflict, Database, Values
 from .database import open_database
-from .job import BATCH, JOB_VERSION, LATER, SCHEDULE, SHARD, Claim, Claimant, Ending, Fenced, Job, NewJob, State
+from .job import (
+    BATCH,
+    JOB_VERSION,
+    LATER,
+    MALFORMED,
+    SCHEDULE,
+    SHARD,
+    Claim,
+    Claimant,
+    Ending,
+    Fenced,
+    Job,
+    NewJob,
+    State,
+)
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
 __all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
@@ -312,7 +326,22 @@ class Table(Forgetting):
             f"AND kind<>'{SCHEDULE}' AND parent IS NULL",
             {"later": LATER},
         )
-        return [str(row["id"]) for row in rows if self._release(row["id"], json.loads(row["parameters"])["after"])]
+        released = []
+        for row in rows:
+            try:
+                if self._release(row["id"], json.loads(row["parameters"])["after"]):
+                    released.append(str(row["id"]))
+            except MALFORMED as error:
+                self.refuse_row(row["id"], error)
+        return released
+
+    def refuse_row(self, id: str, reason: Exception) -> None:
+        """End a queued job whose row cannot be read, so that it does not keep others from being looked at."""
+        message = f"the row of this job cannot be read: {type(reason).__name__}: {reason}"
+        self.database.change(
+            "UPDATE jobs SET state='failed', finished=leap_now(), error=:error WHERE id=:id AND state='queued'",
+            {"id": id, "error": dumps({"type": "LeapJobError", "message": message})},
+        )
 
     def _release(self, id: str, after: Mapping[str, Any]) -> bool:
         well, ended = ({each: self.get(each) for each in after[name]} for name in ("well", "any"))

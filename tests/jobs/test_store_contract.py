@@ -383,6 +383,28 @@ def test_a_schedule_that_cannot_be_read_stops_no_other_one(table):
     assert len(fire(table, moment + 60)) == 1
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"every": 5}, {"every": None}, {"job": 3}, {"begun": "x"}, {"every": "@daily", "job": {}}]
+)
+def test_a_damaged_schedule_ends_and_stops_no_other_one(table, parameters):
+    moment = 1_800_000_000.0
+    damaged = schedule(table, "60s", moment)
+    text = json.dumps({**table.get(damaged).parameters, **parameters})
+    table.database.change("UPDATE jobs SET parameters=:new WHERE id=:id", {"new": text, "id": damaged})
+    schedule(table, "60s", moment)
+    assert len(fire(table, moment + 60)) == 1
+    ended = table.get(damaged)
+    assert ended.state is State.FAILED and "the row of this job cannot be read" in ended.error["message"]
+
+
+def test_a_damaged_job_that_comes_after_another_keeps_no_other_one_waiting(table):
+    first = table.add([NewJob("generate", {})])[0]
+    damaged, sound = table.add([NewJob("generate", {"label": n}, after_any=(first,)) for n in "ab"])
+    table.database.change("UPDATE jobs SET parameters='[]' WHERE id=:id", {"id": damaged})
+    table.finish(begin(table), Ending(State.SUCCEEDED))
+    assert list(table.release()) == [sound] and table.get(damaged).state is State.FAILED
+
+
 def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
     id = schedule(table, "3600s", time.time())
     pause(table, table.get(id))
@@ -450,11 +472,11 @@ def test_minutes_that_clocks_skip_or_show_twice_are_run_once():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("soon", "neither a length of time"),
+        ("soon", "is not a length of time"),
         ("6 h", "has 2 fields"),
-        ("0.5s", "neither a length of time"),
-        ("0 25 * * *", "25 is not a valid input"),
-        ("0 9 * * mon", "mon is not a valid input"),
+        ("0.5s", "is not a length of time"),
+        ("0 25 * * *", "'25' is not a valid hour"),
+        ("0 9 * * moon", "'moon' is not a valid weekday"),
         ("0 9 30 2 *", "there is no such time"),
         ("0 9 * * * Mars/Base", "there is no zone Mars/Base"),
         ("0 9 * * * ../../etc/passwd", "there is no zone"),
