@@ -93,7 +93,8 @@ class Output:
     def row(self, cells: Sequence[str], number: int = 0, line: int = 0) -> None:
         """Add a row to the table that is being written, or to a new one. ``number``: of the row in its sheet.
         ``line``: of the file, where the table begins. Empty cells at its end are left out, and empty rows."""
-        kept = [clean(cell) for cell in cells]
+        text = "".join(cells)
+        kept = [clean(cell) for cell in cells] if BROKEN.search(text) else list(cells)
         while kept and not kept[-1].strip():
             kept.pop()
         if not kept:
@@ -101,10 +102,9 @@ class Output:
         self._cells += len(kept)
         if self._cells > CELLS:
             self._full(f"{CELLS:,} cells")
-        whole = sum(map(len, kept))
-        if self._characters + whole > self._most:
+        self._characters += len(text)
+        if self._characters > self._most:
             self._full(f"{self._most:,} characters")
-        self._characters += whole
         if not self._rows:
             self._table_line = line
         self._rows.append(tuple(kept))
