@@ -1,0 +1,161 @@
+"""PDF files by pdfium: text, values of forms, annotations, and which pages are pictures of their text."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from .blocks import NOTE, Block, UnreadableDocumentError
+from .output import Output
+
+STAMP = 200
+"""Characters over a picture that are a stamp, a page number or a scanner's mark, and not the page's text."""
+FULL_PAGE = 0.5
+"""Of a page's area, what pictures cover at least where it is a scan."""
+UNMAPPED = 0.01
+"""Of a page's characters, those without Unicode where its text is not to be trusted."""
+LARGEST_SCALE = 8
+HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
+"""A hyphen at a line's end, which pdfium marks, and a soft one."""
+RANGE = re.compile(r"(?<=\d-)\n(?=\d)")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
+PRIVATE = re.compile("[\ue000-\uf8ff]")
+BULLETS = "\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf06e\uf06c"
+"""Of Word's symbol fonts."""
+MOST_ANNOTATIONS = 5000
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write the pages of a PDF."""
+    document = _opened(file)
+    out.expected = len(document)
+    for number in range(len(document)):
+        page = document[number]
+        out.section()
+        _write_page(page, out)
+        page.close()
+
+
+def draw_pages(file: BinaryIO, numbers: Sequence[int], side: int, answer: Callable[[Mapping[str, Any]], None]) -> None:
+    """Answer these pages as JPEG pictures with what is written into their forms."""
+    document = _opened(file)
+    for number in numbers:
+        page = document[number - 1]
+        scale = side / max(page.get_width(), page.get_height(), 1)
+        picture, data = page.render(scale=min(scale, LARGEST_SCALE)).to_pil().convert("RGB"), io.BytesIO()
+        picture.save(data, "JPEG", quality=90)
+        answer({"page": number, "jpeg": base64.b64encode(data.getvalue()).decode("ascii")})
+        page.close()
+
+
+def _opened(file: BinaryIO) -> Any:
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(file)
+    except pypdfium2.PdfiumError as error:
+        if "assword" in str(error):
+            raise UnreadableDocumentError(
+                "{name} is encrypted, and opens with a password only", hint="take the password off, with qpdf --decrypt"
+            ) from None
+        raise
+    document.init_forms()
+    return document
+
+
+def _write_page(page: Any, out: Output) -> None:
+    words = page.get_textpage()
+    text = words.get_text_bounded().replace("\r\n", "\n").replace("\r", "\n").replace("\ufffe", "\x02")
+    is_scan = False
+    if CONTROL.search(text.replace("\x02", "")) or "\x02" in text or PRIVATE.search(text):
+        text = text.translate(dict.fromkeys(map(ord, BULLETS), "•"))
+        missing = _unmapped(words) + len(PRIVATE.findall(text))
+        if missing:
+            text = PRIVATE.sub("\ufffd", CONTROL.sub("\ufffd", text))
+            is_scan = missing > UNMAPPED * len(text)
+            out.note(f"{out.place}: {missing} characters of its fonts have no Unicode")
+    text = _joined(text)
+    if len(text.strip()) <= STAMP and not is_scan:
+        is_scan = _is_picture(page, bool(text.strip()))
+    if is_scan:
+        out.scan()
+    out.text(text.strip("\n"))
+    for label, value in _annotations(page):
+        out.add(Block(NOTE, value, label=label))
+    words.close()
+
+
+def _joined(text: str) -> str:
+    """The text with the words whole that a hyphen divides at the end of a line; one that is written with a hyphen
+    elsewhere on the page keeps it."""
+
+    def whole(match: re.Match[str]) -> str:
+        with_hyphen = f"{match[1]}-{match[2]}"
+        return with_hyphen if with_hyphen in text else match[1] + match[2]
+
+    return RANGE.sub("", HYPHEN.sub(whole, text))
+
+
+def _unmapped(words: Any) -> int:
+    """How many characters have no Unicode."""
+    from pypdfium2 import raw
+
+    return sum(raw.FPDFText_HasUnicodeMapError(words, n) == 1 for n in range(words.count_chars()))
+
+
+def _is_picture(page: Any, has_text: bool) -> bool:
+    """Whether a page with little or no text shows something: without text anything, else a picture over most of it."""
+    from pypdfium2 import raw
+
+    if not has_text:
+        return next(page.get_objects(max_depth=1), None) is not None
+    width, height = page.get_size()
+    covered = 0.0
+    for each in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3):
+        left, bottom, right, top = each.get_bounds()
+        covered += max(0.0, right - left) * max(0.0, top - bottom)
+    return covered > FULL_PAGE * width * height
+
+
+def _annotations(page: Any) -> Iterator[tuple[str, str]]:
+    """What is written into a page's forms, after the names of the fields, and into its notes."""
+    from pypdfium2 import raw
+
+    form = page.formenv
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), MOST_ANNOTATIONS)):
+        note = raw.FPDFPage_GetAnnot(page, number)
+        if not note:
+            continue
+        kind = raw.FPDFAnnot_GetSubtype(note)
+        if kind == raw.FPDF_ANNOT_WIDGET and form is not None:
+            field = raw.FPDFAnnot_GetFormFieldType(form, note)
+            value = _string(raw.FPDFAnnot_GetFormFieldValue, form, note)
+            if field in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+                value = "yes" if raw.FPDFAnnot_IsChecked(form, note) else "no"
+                if field == raw.FPDF_FORMFIELD_RADIOBUTTON:
+                    is_chosen = value == "yes"
+                    value = _string(raw.FPDFAnnot_GetFormFieldExportValue, form, note) if is_chosen else ""
+            name = _string(raw.FPDFAnnot_GetFormFieldAlternateName, form, note) or _string(
+                raw.FPDFAnnot_GetFormFieldName, form, note
+            )
+            if value and field != raw.FPDF_FORMFIELD_PUSHBUTTON:
+                yield f"{name}:", value
+        elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET) and (
+            text := _string(raw.FPDFAnnot_GetStringValue, note, b"Contents")
+        ):
+            yield "Note:", text.replace("\r\n", "\n").replace("\r", "\n")
+        raw.FPDFPage_CloseAnnot(note)
+
+
+def _string(function: Callable[..., int], *arguments: Any) -> str:
+    """What a function of pdfium writes: UTF-16 with an end."""
+    from pypdfium2 import raw
+
+    size = function(*arguments, None, 0)
+    data = ctypes.create_string_buffer(size)
+    function(*arguments, ctypes.cast(data, ctypes.POINTER(raw.FPDF_WCHAR)), size)
+    return data.raw[: max(size - 2, 0)].decode("utf-16-le", "replace").strip()
