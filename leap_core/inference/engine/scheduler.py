@@ -25,6 +25,7 @@ from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLeng
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from .batch_plan import LONG_STEP, PromptPace, StepOutput, StepPart, plan_step
 from .compute_loop import FORKED, compute_loop
+from .interruption import Interruption
 from .repetition import PromptLookup
 from .request import Request
 from .slots import Admission, Slot, SlotMemory, disk_places
@@ -52,7 +53,8 @@ class Scheduler:
         self._eog = context.model.eog_tokens
         self._waiting: deque[Request] = deque()
         self._closing = ""
-        self._interruptible: frozenset[Request] = frozenset()
+        self._interruption = Interruption(context)
+        self._unasked_aborts = 0
         self._admissions_held = False
         self._ticks = count(1)
         compute_loop.add(self)
@@ -64,7 +66,7 @@ class Scheduler:
             raise LeapGenerationPromptExceedContextLengthError(len(request.prompt), self.context_size, largest=largest)
         if not len(request.prompt):
             raise LeapGenerationError("the prompt is empty")
-        request.wake = self._wake
+        request.wake = self._interruption.update
         with compute_loop.changed:
             if self._closing:
                 raise compute_loop.closed_error(self._closing)
@@ -75,7 +77,7 @@ class Scheduler:
         """End everything; what still runs finishes with an error. Returns when the context is no longer in use."""
         with compute_loop.changed:
             self._closing = self._closing or "the model is unloaded"
-            self._context.abort()
+            self._interruption.close()
         compute_loop.remove(self)
         self._end_all("the model was unloaded during the generation")
         self._snapshots.close()
@@ -92,19 +94,13 @@ class Scheduler:
     def _running(self) -> list[Slot]:
         return [slot for slot in self._memory.slots if slot.request is not None]
 
-    def _wake(self, request: Request) -> None:
-        """A request was cancelled: interrupt the prefill it takes part in; the next step does the rest."""
-        with compute_loop.changed:
-            if request in self._interruptible:
-                self._context.abort()
-
     def has_work(self) -> bool:
         """Whether anything waits or runs."""
         return bool(self._waiting) or any(slot.request is not None for slot in self._memory.slots)
 
     def interrupt(self) -> None:
         """End the running decode at once. From any thread."""
-        self._context.abort()
+        self._interruption.close()
 
     def step(self) -> None:
         """Admit, decode one batch, deliver. For the compute loop."""
@@ -112,8 +108,11 @@ class Scheduler:
             self._step()
         except Exception as error:  # one request must not take the scheduler down with it
             failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(str(error))
-            for slot in self._running():
-                self._fail(slot, failure)
+            for slot in self._memory.slots:  # a decode that failed may have spoiled what it did not compute, too
+                if slot.request is not None:
+                    self._fail(slot, failure)
+                else:
+                    self._memory.clear(slot)
 
     def _step(self) -> None:
         self._drop_cancelled()
@@ -178,32 +177,37 @@ class Scheduler:
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
         hidden = parts[0].output is StepOutput.HIDDEN
         self._context.set_adapters(parts[0].request.adapters)
-        if not prefilling:
+        if not prefilling or len(parts) > 1:
+            return self._settle(self._context.decode(hidden=hidden), parts)
+        state = self._memory.partial_state(parts[0].slot)
+        with self._interruption.allowed(parts[0].request):
             code = self._context.decode(hidden=hidden)
-            return code == 0 or self._settle(code, parts, {})
-        states = {part.slot: self._memory.partial_state(part.slot) for part in parts}
-        with compute_loop.changed:
-            self._interruptible = frozenset(part.request for part in prefilling)
-            if any(part.request.cancelled for part in prefilling):
-                return False
-        try:
-            code = self._context.decode(hidden=hidden)
-        finally:
-            with compute_loop.changed:
-                self._interruptible = frozenset()
-                self._context.abort(bool(self._closing))
-        return self._settle(code, parts, states)
+        return self._settle(code, parts, state)
 
-    def _settle(self, code: int, parts: list[StepPart], states: dict[Slot, bytes | None]) -> bool:
-        """Whether the step happened; where it did not, the memory is ready for another plan."""
+    def _settle(self, code: int, parts: list[StepPart], state: bytes | None = None) -> bool:
+        """Whether the step happened; where it did not, the memory is ready for another plan. ``state``: of the one part
+        of a step that may be interrupted, before it."""
         if code == ABORTED:
-            for part in parts:  # some of the batch may have run: bring every request back to before it
-                self._memory.roll_back(part.slot, len(part.slot.keys), states.get(part.slot))
+            if len(parts) == 1 and parts[0].request.cancelled:
+                self._memory.roll_back(parts[0].slot, len(parts[0].slot.keys), state)
+            elif not self._interruption.is_closed:
+                self._repair(parts)
             return False
+        self._unasked_aborts = 0
         if code == NO_KV_SLOT:
             self._make_room(parts)
             return False
         return True
+
+    def _repair(self, parts: list[StepPart]) -> None:
+        """A decode was aborted that nobody asked to end: compute everything again, once; then fail its requests."""
+        self._unasked_aborts += 1
+        self._interruption.reset()
+        for slot in self._memory.slots:
+            self._memory.clear(slot)
+        if self._unasked_aborts > 1:
+            for part in parts:
+                self._fail(part.slot, LeapGenerationError("llama.cpp aborted the computation"))
 
     def _make_room(self, parts: list[StepPart]) -> None:
         """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the

@@ -87,8 +87,10 @@ class SlotMemory:
         return self.roll_back(slot, position, state)
 
     def roll_back(self, slot: Slot, position: int, state: bytes | None) -> bool:
-        """Like ``cut``, with the state of the convolutions at ``position`` given (None where there are none)."""
-        sound = state is None or self._context.restore(slot.index, state, positions=position, partial=True)
+        """Like ``cut``, with the state of the recurrent layers at ``position`` given (None where there are none)."""
+        sound = not self._hybrid or position == 0
+        if state is not None:
+            sound = self._context.restore(slot.index, state, positions=position, partial=True)
         if not (sound and self._context.truncate(slot.index, position)):
             self.clear(slot)
             return False
