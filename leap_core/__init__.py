@@ -29,7 +29,7 @@ _NAMES = {
     "conversation.calls.pythonic": "PythonicSyntaxError",
     "conversation.conversation": "Conversation Omission Overflow",
     "conversation.embedding": "EmbeddingKind EmbeddingRunner Pooling TooLong",
-    "conversation.generator": "Generation HiddenStates RenderedPrompt",
+    "conversation.generator": "Generation HiddenStates PromptProgress RenderedPrompt",
     "conversation.loading_options": "CacheOptions LoraAdapter ModelLoadingOptions",
     "conversation.messages": """
         Audio AudioPcmF32 ChatMessage ChatMessageContent ChatMessageRole Image LeapFunctionCall LeapJSONEncoder Speech

@@ -25,6 +25,7 @@ from .conversation.embedding import Pooling as Pooling
 from .conversation.embedding import TooLong as TooLong
 from .conversation.generator import Generation as Generation
 from .conversation.generator import HiddenStates as HiddenStates
+from .conversation.generator import PromptProgress as PromptProgress
 from .conversation.generator import RenderedPrompt as RenderedPrompt
 from .conversation.loading_options import CacheOptions as CacheOptions
 from .conversation.loading_options import LoraAdapter as LoraAdapter

@@ -30,12 +30,29 @@ Functions: TypeAlias = "Sequence[LeapFunction]"
 MaybeOptions: TypeAlias = "GenerationOptions | None"
 
 
+@dataclass(frozen=True)
+class PromptProgress:
+    """How far a prompt is read: ``processed`` of ``total`` tokens, ``seconds`` after the request was made. ``cached``
+    of them came from the cache, and count as processed."""
+
+    total: int
+    cached: int
+    processed: int
+    seconds: float
+
+
 class Generation(ABC):
     """One running generation: an iterator of responses that ends with Complete. Not shared between threads, except
     for ``stop``."""
 
     prompt_tokens: int | None = None
     """Its prompt has so many, computed or restored; None where the runner knows that only at the end."""
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        """How far its prompt is read; after that it stays at all of it. From any thread. None where the runner does
+        not know, or not yet."""
+        return None
 
     def __iter__(self) -> Iterator[MessageResponse]:
         return self

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import LeapError, LeapGenerationError
 from ..system.configuration import log_file, log_is_on
 from ..system.directories import Directories
-from .generator import Functions, Generation, MaybeOptions, Messages
+from .generator import Functions, Generation, MaybeOptions, Messages, PromptProgress
 from .prompt_log import Entry, entry_of, made_by, text_entry
 from .responses import Chunk, Complete, MessageResponse
 from .runner import ModelRunner, PassingRunner
@@ -127,6 +127,10 @@ class _LoggedGeneration(Generation):
         self._entry: Entry | None = entry
         self._began = time.monotonic()
         self._pieces: list[str] = []
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return self._generation.progress
 
     def __next__(self) -> MessageResponse:
         try:

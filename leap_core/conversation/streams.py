@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError
 from ..system.dataclass import dataclass
-from .generator import Generation
+from .generator import Generation, PromptProgress
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Chunk, Complete, GenerationFinishReason, MessageResponse, require_complete
 
@@ -128,6 +128,12 @@ class ResponseStream:
             stopped = self.stopped
         if stopped:
             generation.stop()
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        """How far the prompt is read, from any thread; None before it begins and where the runner does not know."""
+        generation = self._generation
+        return None if generation is None else generation.progress
 
     def was_read(self) -> bool:
         """Called by the conversation before it keeps the reply: whether its reader stayed to the end of it.
@@ -308,6 +314,10 @@ class CheckedGeneration(Generation):
         self._ready: deque[MessageResponse] = deque()
         self._guard = threading.Lock()
         self._stopped = False
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return self._current.progress
 
     def __next__(self) -> MessageResponse:
         held: list[MessageResponse] = []

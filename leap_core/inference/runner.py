@@ -18,6 +18,7 @@ from ..conversation.generator import (
     HiddenStates,
     MaybeOptions,
     Messages,
+    PromptProgress,
     RenderedPrompt,
     TokenizerInfo,
 )
@@ -74,6 +75,10 @@ class InProcessGeneration(Generation):
         self._met_stop_string = False
         self._read = 0
         """Tokens and frames that belong to the answer: what the engine made after a stop string does not."""
+
+    @property
+    def progress(self) -> PromptProgress:
+        return self._sequence.progress
 
     def __next__(self) -> MessageResponse:
         while not self._ready:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..conversation.generator import Generation, given_up_when
+from ..conversation.generator import Generation, PromptProgress, given_up_when
 from ..conversation.messages import ChatMessage
 from ..conversation.responses import (
     Chunk,
@@ -37,6 +37,8 @@ Item: TypeAlias = MessageResponse | LeapError
 
 MOST_BEGINNING = 8
 """Requests that are prepared at once. Each is a thread, and the event loop takes turns with all that want to run."""
+PROGRESS_SECONDS = 0.5
+"""Between two looks at how far a prompt is read."""
 _beginning = threading.BoundedSemaphore(MOST_BEGINNING)
 
 
@@ -66,6 +68,17 @@ class GenerationBridge:
     def prompt_tokens(self) -> int | None:
         """Tokens of the prompt, where they are known before the end."""
         return None if self._generation is None else self._generation.prompt_tokens
+
+    async def reading(self) -> AsyncIterator[PromptProgress]:
+        """How far the prompt is read, each time that it is further, until something of the answer comes."""
+        processed, begun = -1, False
+        while not begun:
+            with suppress(asyncio.TimeoutError):
+                begun = await asyncio.wait_for(self._arrived.wait(), PROGRESS_SECONDS)
+            progress = None if self._generation is None else self._generation.progress
+            if progress is not None and progress.processed > processed:
+                processed = progress.processed
+                yield progress
 
     async def wait_for_first(self) -> None:
         """Wait until the prompt is computed: something of the answer came, or its end."""
@@ -387,6 +400,9 @@ class Answers(Response):
         if self._count == 1:
             first = self._answers[0]
             await _send(send, self._reply.begin())
+            if first.request.return_progress and isinstance(self._reply, OpenAIReply):
+                async for progress in first.bridge.reading():
+                    await _send(send, self._reply.progress(progress))
             async for batch in first.bridge.batches():
                 await _send(send, b"".join([piece for item in batch for piece in await first.frames(item)]))
         else:

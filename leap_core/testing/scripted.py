@@ -3,9 +3,9 @@
     runner = ScriptedModelRunner("Paris.", [ReasoningChunk("hm"), "Well", Stall(), LeapGenerationError("broken")])
 
 Each script is one reply, played in the order given. A script is a text, or a list of steps: a string is a Chunk, an
-event is delivered as it is, an exception is raised, a Stall waits. Complete is added at the end unless the script has
-its own. It knows nothing of tokens: a chunk counts as one, and a prompt has as many as it has words. Of the options it
-keeps ``max_tokens`` and ``stop``.
+event is delivered as it is, an exception is raised, a Stall waits, a PromptProgress is what ``progress`` says from
+then on. Complete is added at the end unless the script has its own. It knows nothing of tokens: a chunk counts as one,
+and a prompt has as many as it has words. Of the options it keeps ``max_tokens`` and ``stop``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..conversation.conversation import messages_of
-from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PromptProgress, RenderedPrompt
 from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..conversation.options import GenerationOptions, check_options
 from ..conversation.responses import (
@@ -56,7 +56,7 @@ class Stall:
         self.released.set()
 
 
-Step: TypeAlias = str | MessageResponse | BaseException | Stall
+Step: TypeAlias = str | MessageResponse | BaseException | Stall | PromptProgress
 
 
 @dataclass
@@ -193,6 +193,11 @@ class ScriptedGeneration(Generation):
         self._first: float | None = None
         self._woken = threading.Event()
         self._stopped = self._closed = self._unloaded = False
+        self._progress: PromptProgress | None = None
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return self._progress
 
     def __next__(self) -> MessageResponse:
         while True:
@@ -217,6 +222,9 @@ class ScriptedGeneration(Generation):
                 return self._complete(GenerationFinishReason.STOP)
             if isinstance(step, Stall):
                 self._wait(step)
+                continue
+            if isinstance(step, PromptProgress):
+                self._progress = step
                 continue
             if isinstance(step, BaseException):
                 self.close()

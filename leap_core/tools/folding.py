@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..conversation.calls.declaration import FIND, LeapFunction, references, referred
-from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PromptProgress, RenderedPrompt
 from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, FunctionCalls, FunctionResult, GenerationFinishReason, MessageResponse
@@ -316,6 +316,10 @@ class _FoldingGeneration(Generation):
         self._ready: list[MessageResponse] = []
         self._current = self._runner.start(self._messages, prompt.functions, options)
         self.prompt_tokens = self._current.prompt_tokens
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return self._current.progress
 
     def __next__(self) -> MessageResponse:
         while not self._ready:

@@ -17,6 +17,7 @@ from leap_core import (
     LeapGenerationError,
     ReasoningChunk,
 )
+from leap_core.conversation.generator import PromptProgress
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import GenerationFinishReason
 from leap_core.errors import GenerationStats
@@ -68,6 +69,32 @@ def test_a_stream_joins_up(serve):
     assert "".join(getattr(piece.choices[0].delta, "reasoning_content", "") for piece in pieces) == "Hm."
     assert end.choices[0].finish_reason == "stop" and end.leap["stats"]["completion_tokens"] == 3
     assert usage.choices == [] and usage.usage.completion_tokens == 3
+
+
+def test_a_stream_says_how_far_the_prompt_is_read_when_asked(serve):
+    steps = [PromptProgress(100, 20, 60, 1.5), Stall(seconds=1.2), PromptProgress(100, 20, 100, 2.0), "Yes."]
+    chunks = list(serve(steps).ask(stream=True, extra_body={"return_progress": True}))
+    said = [chunk.model_extra["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk.model_extra]
+    assert said[0] == {"total": 100, "cache": 20, "processed": 60, "time_ms": 1500}
+    assert said[-1] == {"total": 100, "cache": 20, "processed": 100, "time_ms": 2000} and len(said) == 2
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Yes."
+
+
+def test_a_stream_says_nothing_of_the_prompt_unless_asked(serve):
+    chunks = list(serve([PromptProgress(100, 20, 60, 1.5), Stall(seconds=0.7), "Yes."]).ask(stream=True))
+    assert not any("prompt_progress" in chunk.model_extra for chunk in chunks)
+
+
+def test_a_warm_model_says_how_far_the_prompt_is_read(serve):
+    progress, stall = PromptProgress(100, 20, 60, 1.5), Stall()
+    generation = serve([progress, stall, "Yes."], private=True).warm.start([ChatMessage("user", "Yes?")])
+    assert generation.progress is None
+    reading = threading.Thread(target=lambda: list(generation))
+    reading.start()
+    assert settled(lambda: generation.progress == progress)
+    stall.release()
+    reading.join(PROMPTLY)
+    assert generation.progress == progress
 
 
 def test_a_stream_without_usage_has_none(serve):

@@ -15,6 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ...conversation.generator import PromptProgress
 from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
 from ...system.dataclass import dataclass
@@ -314,6 +315,12 @@ class Request:
         if self.sampler.recorder is None:
             return []
         return self.sampler.recorder.scores[: self.generated + (self.prompt_recorder is not None)]
+
+    @property
+    def progress(self) -> PromptProgress:
+        """How far the prompt is read, and when: now, or when the answer began. From any thread."""
+        cached, until = self.cached, self._first_token or time.perf_counter()
+        return PromptProgress(len(self.prompt), cached, max(self.read, cached), until - self._created)
 
     def score_prompt(self, position: int, logits: NDArray[float32]) -> None:
         """Note how likely the token of the prompt after ``position`` is, unless that is noted already."""

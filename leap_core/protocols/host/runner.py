@@ -14,7 +14,15 @@ from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
 from ...conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, parts_of
-from ...conversation.generator import DecisionModel, Functions, Generation, MaybeOptions, Messages, RenderedPrompt
+from ...conversation.generator import (
+    DecisionModel,
+    Functions,
+    Generation,
+    MaybeOptions,
+    Messages,
+    PromptProgress,
+    RenderedPrompt,
+)
 from ...conversation.loading_options import LoraAdapter, adapters_of
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
 from ...conversation.responses import Complete, MessageResponse
@@ -106,7 +114,8 @@ class RemoteModelRunner(ModelRunner):
         options = options or GenerationOptions()
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
-        answer = self._model.open(path, {**body, "stream": True, "leap": _extension(options)}, timeout=None)
+        streamed: JsonObject = {"stream": True, "return_progress": True, "leap": _extension(options)}
+        answer = self._model.open(path, {**body, **streamed}, timeout=None)
         generation = RemoteGeneration(self._model.host, answer)
         with self._guard:
             if not self._unloaded:
@@ -199,6 +208,11 @@ class RemoteGeneration(Generation):
         self._events = self._read()
         self._cut: LeapGenerationError | None = None
         self._ended = False
+        self._progress: PromptProgress | None = None
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return self._progress
 
     def __next__(self) -> MessageResponse:
         return next(self._events)
@@ -211,6 +225,9 @@ class RemoteGeneration(Generation):
                 value = json.loads(line[6:])
                 if "error" in value:
                     raise self._cut or error_from_json(value["error"].get("leap"))
+                if counts := value.get("prompt_progress"):
+                    seconds = counts["time_ms"] / 1000
+                    self._progress = PromptProgress(counts["total"], counts["cache"], counts["processed"], seconds)
                 if "leap" in value:
                     response = MessageResponse.from_json(value["leap"])
                     yield response

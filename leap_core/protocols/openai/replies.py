@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import errors
+from ...conversation.generator import PromptProgress
 from ...conversation.media.wav import UNKNOWN_LENGTH, pcm16, wav_header
 from ...conversation.messages import ChatMessage, LeapFunctionCall
 from ...conversation.responses import (
@@ -320,6 +321,12 @@ class OpenAIReply:
         if self._is_chat:
             return self._chunk({"role": "assistant", "content": ""})
         return self._chunk(self._echo) if self._echo else b""
+
+    def progress(self, progress: PromptProgress) -> bytes:
+        """An event that says how far the prompt is read, in llama-server's words."""
+        counts = {"total": progress.total, "cache": progress.cached, "processed": progress.processed}
+        said = {**counts, "time_ms": round(progress.seconds * 1000)}
+        return self._chunk({} if self._is_chat else "", more={"prompt_progress": said})
 
     def end(self) -> bytes:
         """What a stream closes with."""

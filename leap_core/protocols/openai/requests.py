@@ -58,9 +58,10 @@ class GenerationRequest:
     it in; ``first_token`` is the text of the first of them.
 
     ``audio``: the answer is to be spoken. ``events``: the client is leap's own. ``single_call``: deliver one
-    function call at most. ``choices``: how many answers are wanted. ``echo``: repeat the prompt before the
-    completion; ``silent``: and then say nothing, only how likely the prompt is. ``suffix``: what follows the text that
-    is to be filled in. ``notes`` name the fields that were ignored.
+    function call at most. ``return_progress``: a stream also says how far the prompt is read. ``choices``: how many
+    answers are wanted. ``echo``: repeat the prompt before the completion; ``silent``: and then say nothing, only how
+    likely the prompt is. ``suffix``: what follows the text that is to be filled in. ``notes`` name the fields that were
+    ignored.
     """
 
     model: str | None
@@ -71,6 +72,7 @@ class GenerationRequest:
     prompt_tokens: tuple[int, ...] | None = None
     first_token: str | None = None
     stream: bool = False
+    return_progress: bool = False
     include_usage: bool = False
     events: bool = False
     single_call: bool = False
@@ -216,6 +218,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
     if model == "":
         raise LeapSerializationError("expected a model's name", path="model")
     stream = body_fields.boolean("stream", False)
+    return_progress = body_fields.boolean("return_progress", False)
     include_usage = body_fields.object("stream_options").boolean("include_usage", False)
     keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
     choices = body_fields.take("n")
@@ -227,6 +230,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
     return {
         "model": model,
         "stream": stream,
+        "return_progress": return_progress,
         "include_usage": include_usage,
         "choices": choices,
         "keep_alive": keep_alive,

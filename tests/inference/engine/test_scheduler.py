@@ -281,6 +281,23 @@ def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
     assert sum(thread.name == "leap-compute" for thread in threading.enumerate()) == 1
 
 
+def test_a_prompt_says_how_far_it_is_read(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
+    run(scheduler, request(words(100), boundaries=(90,), max_tokens=1))
+    long = request(words(100) + words(1400, seed=1), max_tokens=1)
+    assert (long.progress.total, long.progress.processed) == (1500, 0)
+    scheduler.submit(long)
+    seen = [long.progress]
+    while seen[-1].processed < 1500:
+        seen.append(long.progress)
+    finish(long)
+    done = long.progress
+    assert 90 <= done.cached <= 100 and done.processed == done.total == 1500
+    counts = [each.processed for each in seen]
+    assert counts == sorted(counts) and any(done.cached < count < 1500 for count in counts)
+    assert done == long.progress and 0 < done.seconds < 60  # the clock stops with the first token
+
+
 def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
     long = request(words(1500), max_tokens=1)
