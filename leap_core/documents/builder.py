@@ -119,6 +119,12 @@ class Builder:
         if self._tables and not self._too_deep:
             self._tables[-1].cells.append(([], columns, rows, continued))
 
+    def merge(self, columns: int | None = None, *, continued: bool = False) -> None:
+        """Say of the cell that has begun over how many columns it goes, or that it continues the one above."""
+        if self.is_in_cell and not self._too_deep:
+            blocks, before, rows, was_continued = self._tables[-1].cells[-1]
+            self._tables[-1].cells[-1] = blocks, columns or before, rows, continued or was_continued
+
     def end_row(self, number: int = 0, line: int = 0) -> None:
         """End the row. ``number``: in its sheet. ``line``: of the file."""
         self.end()

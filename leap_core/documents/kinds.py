@@ -54,15 +54,17 @@ MODULES = {
     IPYNB: "notebook",
     RTF: "rtf",
     PDF: "pdf",
-    **dict.fromkeys((DOCX, DOC, PPTX, PPT), "office"),
+    DOCX: "word",
+    PPTX: "slides",
+    **dict.fromkeys((DOC, PPT), "old_office"),
     **dict.fromkeys((XLSX, XLSB, XLS), "sheets"),
     **dict.fromkeys((ODT, ODS, ODP), "opendocument"),
 }
 """The module of this package whose ``read(file, out)`` reads a kind."""
 LIBRARIES = {
     PDF: "pypdfium2",
-    **dict.fromkeys((DOCX, DOC, PPTX, PPT), "office_oxide"),
-    **dict.fromkeys((XLSX, XLSB, XLS), "python_calamine"),
+    **dict.fromkeys((DOC, PPT), "office_oxide"),
+    **dict.fromkeys((XLSB, XLS), "python_calamine"),
 }
 UNITS = {
     PDF: "page",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .blocks import HEADING, PARAGRAPH, TABLE, Block
+from .blocks import HEADING, NOTE, PARAGRAPH, TABLE, Block
 from .kinds import UNITS
 
 CHARACTERS = 8_000_000
@@ -17,6 +17,7 @@ SECTIONS = 10_000
 NOTES = 100
 DEPTH = 200
 """Elements, lists, tables and messages within each other."""
+LONGEST_TITLE = 1000
 FLUSHED = 2000
 """Lines after which what was written goes to the parent."""
 BROKEN = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -54,6 +55,7 @@ class Output:
         self._numbers: list[int] = []
         self._table_line = 0
         self._has_section = False
+        self._later: list[Block] = []
 
     def section(self, title: str = "", *, is_scan: bool = False) -> None:
         """Begin a page, sheet, slide, chapter or part."""
@@ -62,12 +64,16 @@ class Output:
             self._full(f"{SECTIONS:,} {self._unit or 'part'}s")
         self._sections += 1
         self._has_section = True
-        self._answer({"section": [clean(title)[:1000], is_scan]})
+        self._answer({"section": [clean(title)[:LONGEST_TITLE], is_scan]})
 
     def scan(self) -> None:
-        """The section is a picture of its text."""
+        """Say that the section is a picture of its text."""
         self._flush()
         self._answer({"scan": True})
+
+    def title(self, title: str) -> None:
+        """Give the section its title."""
+        self._answer({"title": clean(title).strip()[:LONGEST_TITLE]})
 
     def add(self, block: Block) -> None:
         """Add a block to the section. Rows of a table can be long: ``row`` counts each as it comes."""
@@ -81,6 +87,7 @@ class Output:
         text = self._count(clean(block.text))
         if text or block.label:
             self._put([block.kind, text, block.level, block.label, block.line], text.count("\n") + 1)
+        self._add_later()
 
     def text(self, text: str, line: int = 0) -> None:
         """Add a paragraph."""
@@ -127,6 +134,10 @@ class Output:
             self._notes += 1
             self._answer({"note": " ".join(clean(text).split())[:500]})
 
+    def later(self, label: str, text: str) -> None:
+        """Add a note behind the paragraph that is being read, or the row."""
+        self._later.append(Block(NOTE, text, label=label))
+
     def end(self) -> None:
         """Send what is left."""
         self._flush()
@@ -137,6 +148,10 @@ class Output:
         if not self._unit:
             return ""
         return f"{self._unit} {self._sections}" + (f" of {self.expected}" if self.expected else "")
+
+    def _add_later(self) -> None:
+        while self._later:
+            self.add(self._later.pop(0))
 
     def _count(self, text: str) -> str:
         """The text as far as it may be written; where it is too long, what fits is written before OutputFull."""
@@ -159,6 +174,7 @@ class Output:
 
     def _flush(self) -> None:
         self.end_table()
+        self._add_later()
         self._flush_blocks()
 
     def _flush_blocks(self) -> None:

@@ -153,6 +153,8 @@ def _document(kind: str, answers: Iterator[Mapping[str, Any]]) -> Document:
             blocks = []
         elif "scan" in answer:
             sections[-1] = replace(sections[-1], is_scan=True)
+        elif "title" in answer:
+            sections[-1] = replace(sections[-1], title=answer["title"])
         elif "blocks" in answer:
             blocks += map(_block, answer["blocks"])
         elif "note" in answer:

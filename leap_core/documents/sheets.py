@@ -123,13 +123,17 @@ class _Workbook:
             merged = _merged(file)
         with self.archive.open(part) as file:
             sheet = _Sheet(self, _pieces(file, ROW))
-            _write_rows(_with_merged(sheet.rows(), merged), self.out, sheet.hidden)
-        if sheet.hidden_rows or sheet.hidden:
-            what = f"hidden rows: {sheet.hidden_rows}, hidden columns: {len(sheet.hidden)}"
-            self.out.note(f"sheet {name}: what is hidden is left out ({what})")
-        if sheet.formulas:
-            what = "formulas without a stored result are shown as formulas"
-            self.out.note(f"sheet {name}: {sheet.formulas} {what}")
+            write_rows(with_merged(sheet.rows(), merged), self.out, sheet.hidden)
+        for note in what_is_hidden(name, sheet.hidden_rows, len(sheet.hidden), sheet.formulas):
+            self.out.note(note)
+
+
+def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterator[str]:
+    """What is said of a sheet whose hidden rows and columns are left out, and whose formulas have no result."""
+    if rows or columns:
+        yield f"sheet {sheet}: what is hidden is left out (rows: {rows}, columns: {columns})"
+    if formulas:
+        yield f"sheet {sheet}: {formulas} formulas without a stored result are shown as formulas"
 
 
 class _Sheet:
@@ -243,7 +247,7 @@ def _merged(file: Any) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def _with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) -> Iterator[Row]:
+def with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) -> Iterator[Row]:
     """Rows in which each cell of a merged range has its value; but a title over the whole row stands once."""
     starts: dict[int, list[tuple[int, int, int]]] = {}
     for left, right, top, bottom in merged:
@@ -263,7 +267,7 @@ def _with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) -
         yield number, cells
 
 
-def _write_rows(rows: Iterator[Row], out: Output, hidden: Set[int] = frozenset()) -> None:
+def write_rows(rows: Iterator[Row], out: Output, hidden: Set[int] = frozenset()) -> None:
     """Write rows with their cells in the columns that are shown."""
     kept: list[Row] = []
     used: set[int] = set()
@@ -300,7 +304,7 @@ def _write_old(file: BinaryIO, out: Output) -> None:
             for n, row in enumerate(sheet.iter_rows(), 1)
         )
         merged = [(c1, c2, r1 + 1, r2 + 1) for (r1, c1), (r2, c2) in (sheet.merged_cell_ranges or ())[:MOST_MERGED]]
-        _write_rows(_with_merged((row for row in rows if row[1]), merged), out)
+        write_rows(with_merged((row for row in rows if row[1]), merged), out)
     out.note(f"the formats of {out.kind} are not read: a share of 12.5 % is shown as 0.125")
     if hidden:
         out.note(f"hidden sheets are left out: {', '.join(hidden)}")

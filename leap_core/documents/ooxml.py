@@ -1,0 +1,238 @@
+"""What docx and pptx have in common: packages of parts, and XML of paragraphs, tables, equations and diagrams."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+from xml.etree import ElementTree
+
+from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block
+from .builder import Builder, walk_xml
+from .output import Output
+
+SKIPPED = {"del", "moveFrom", "instrText", "delText", "rPrChange", "pPrChange", "tblPrChange", "tcPrChange", "binData"}
+"""Elements whose content is not shown."""
+SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
+MATH = {"sup": "^", "sub": "_", "num": "", "den": "/", "deg": "", "lim": "_"}
+"""What an argument of an equation begins with."""
+AROUND = {"rad": ("√(", ")"), "d": ("(", ")"), "mr": ("", "; ")}
+SYMBOLS = {"F0B7": "•", "F0A7": "•", "F0FC": "✓", "F0FE": "☒", "F0A8": "☐", "F0E0": "→"}
+"""Signs of Word's symbol fonts."""
+SMALL_PART = 32 * 1024**2
+
+
+class Package:
+    """The parts of an office document, by names that are the same in all spellings."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.archive = zipfile.ZipFile(file)
+        self._names = {name.replace("\\", "/").lower(): name for name in self.archive.namelist()}
+
+    def links(self, part: str) -> dict[str, tuple[str, str]]:
+        """The part that each relationship of a part names, with the last word of its type."""
+        folder, name = posixpath.split(part)
+        return {
+            each.get("Id") or "": (
+                (each.get("Type") or "").rpartition("/")[2],
+                posixpath.normpath(posixpath.join("/" + folder, each.get("Target") or "")).lstrip("/"),
+            )
+            for each in self.tree(f"{folder}/_rels/{name}.rels".lstrip("/"))
+            if each.get("TargetMode") != "External"
+        }
+
+    def main(self) -> str:
+        """The part that the document begins with."""
+        return next(target for kind, target in self.links("").values() if kind == "officeDocument")
+
+    def has(self, part: str) -> bool:
+        return part.lower() in self._names
+
+    def open(self, part: str) -> BinaryIO:
+        return self.archive.open(self._names[part.lower()])  # type: ignore[return-value]
+
+    def tree(self, part: str) -> Iterator[Any]:
+        """The elements of a small part; none where it is missing or too large."""
+        if not self.has(part) or self.archive.getinfo(self._names[part.lower()]).file_size > SMALL_PART:
+            return iter(())
+        with self.open(part) as file:
+            return ElementTree.parse(file).iter()
+
+
+def tag_of(element: Any) -> str:
+    """The name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def value_of(attributes: Any) -> str:
+    """The value of an attribute ``val``."""
+    return next((value for name, value in attributes.items() if name.rpartition("}")[2] == "val"), "")
+
+
+class Walker:
+    """Writes a part's paragraphs and tables. Its subclasses know what paragraphs are in docx and pptx.
+
+    ``_skipped``: how many elements are open within one that is not shown. ``_math``: positions in the paragraph where
+    arguments of equations begin. ``_outside``: the paragraphs around a text box.
+    """
+
+    def __init__(self, package: Package, part: str, out: Output) -> None:
+        self.package, self.part, self.out = package, part, out
+        self.links = package.links(part)
+        self.builder = Builder(out)
+        self.is_in_run = False
+        self.is_text = self._is_hidden = False
+        self._skipped = self._in_math = self._words = 0
+        self._math: list[int] = []
+        self._alternatives: list[int] = []
+        self._outside: list[list[str]] = []
+        self._reading = ""
+
+    def walk(self) -> None:
+        """Write the part."""
+        with self.package.open(self.part) as file:
+            walk_xml(file, self.start, self.end, self.text)
+        self.builder.end_table()
+        self.builder.end()
+
+    def words(self, text: str) -> None:
+        self._words += 1
+        self.builder.words(text)
+
+    def text(self, text: str) -> None:
+        if self.is_text and not self._skipped and not self._is_hidden:
+            self.words(text)
+
+    def hide_run(self) -> None:
+        """The text of this run is not shown."""
+        self._is_hidden = True
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        is_again = tag == "Fallback" and self._alternatives and self._alternatives[-1] != self._words
+        if self._skipped or tag in SKIPPED or is_again:
+            self._skipped += 1
+        elif self._in_math and (tag in MATH or tag in AROUND):
+            self.words(MATH[tag] if tag in MATH else AROUND[tag][0])
+            self._math.append(len(self.builder.parts))
+        elif tag == "t":
+            self.is_text = True
+        elif tag == "AlternateContent":
+            self._alternatives.append(self._words)
+        elif tag == "oMath":
+            self._in_math += 1
+        elif tag == "chr" and self._in_math:
+            self.words(attributes.get("val", ""))
+        elif tag == "r":
+            self.is_in_run, self._is_hidden = True, False
+        elif tag in SIGNS and (self.is_in_run or tag == "br"):
+            self.words(SIGNS[tag])
+        elif tag == "sym":
+            code = attributes.get("char", "").upper()
+            self.words(SYMBOLS.get(code) or chr(int(code or "2022", 16)))
+        elif tag == "rt":
+            self._math.append(len(self.builder.parts))
+        elif tag == "txbxContent":
+            self._outside.append(self.builder.parts)
+            self.builder.parts = []
+        elif tag == "tbl":
+            self.builder.table()
+        elif tag in ("chart", "relIds", "altChunk"):
+            self._include(tag, attributes.get("dm") or attributes.get("id") or "")
+        else:
+            self.begin(tag, attributes)
+
+    def end(self, tag: str) -> None:
+        if self._skipped:
+            self._skipped -= 1
+        elif self._in_math and self._math and (tag in MATH or tag in AROUND):
+            argument = self._cut()
+            is_long = tag in MATH and len(argument) > 1
+            self.builder.words(f"({argument})" if is_long else argument)
+            self.builder.words(AROUND.get(tag, ("", ""))[1])
+        elif tag == "t":
+            self.is_text = False
+        elif tag == "AlternateContent" and self._alternatives:
+            self._alternatives.pop()
+        elif tag == "oMath":
+            self._in_math -= 1
+        elif tag == "rt" and self._math:
+            self._reading = self._cut()
+        elif tag == "rubyBase" and self._reading:
+            self.words(f"({self._reading})")
+            self._reading = ""
+        elif tag == "txbxContent":
+            self.builder.end()
+            self.builder.parts = self._outside.pop()
+        elif tag == "tr":
+            self.builder.end_row()
+        elif tag == "tbl":
+            self.builder.end_table()
+        else:
+            if tag == "r":
+                self.is_in_run = self._is_hidden = False
+            self.finish(tag)
+
+    def begin(self, tag: str, attributes: dict[str, str]) -> None:
+        """An element begins that docx and pptx know differently."""
+        raise NotImplementedError
+
+    def finish(self, tag: str) -> None:
+        """It ends."""
+        raise NotImplementedError
+
+    def _cut(self) -> str:
+        position = self._math.pop()
+        text = "".join(self.builder.parts[position:])
+        del self.builder.parts[position:]
+        return text
+
+    def _include(self, tag: str, link: str) -> None:
+        """Write a chart, a diagram or another document where it stands."""
+        kind, part = self.links.get(link, ("", ""))
+        what = {"chart": "chart", "relIds": "diagram", "altChunk": "inserted document"}[tag]
+        if not self.package.has(part):
+            self.words(f"[{what}]")
+        elif tag == "chart":
+            for block in _chart(self.package.tree(part)):
+                self.builder.add(block)
+        elif tag == "relIds":
+            for each in self.package.tree(part):
+                if tag_of(each) == "pt" and (text := "".join(_texts(each)).strip()):
+                    self.builder.add(Block(LIST_ITEM, text, label="-"))
+        else:
+            self.include(part)
+        self._words += 1
+
+    def include(self, part: str) -> None:
+        """Write another document."""
+        self.words("[inserted document]")
+        self.out.note(f"an inserted document is not read: {posixpath.basename(part)}")
+
+
+def _texts(element: Any) -> Iterator[str]:
+    """The texts in an element, with spaces between paragraphs."""
+    for each in element.iter():
+        if tag_of(each) == "t":
+            yield each.text or ""
+        elif tag_of(each) == "p":
+            yield " "
+
+
+def _chart(elements: Iterator[Any]) -> Iterator[Block]:
+    """A chart's title, and its values as a table with a column for each series."""
+    names, columns = [""], list[list[str]]()
+    for each in elements:
+        if tag_of(each) == "title" and not columns and (text := "".join(_texts(each)).strip()):
+            yield Block(PARAGRAPH, f"Chart: {text}")
+        if tag_of(each) != "ser":
+            continue
+        parts = {tag_of(part): [one.text or "" for one in part.iter() if tag_of(one) == "v"] for part in each}
+        if not columns:
+            columns.append(parts.get("cat") or parts.get("xVal") or [])
+        names.append(" ".join(parts.get("tx", [])))
+        columns.append(parts.get("val") or parts.get("yVal") or [])
+    most = max(map(len, columns), default=0)
+    rows = [tuple(column[n] if n < len(column) else "" for column in columns) for n in range(most)]
+    if rows:
+        yield Block(TABLE, rows=(tuple(names), *rows))

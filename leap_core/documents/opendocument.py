@@ -1,0 +1,262 @@
+"""odt, ods and odp: their XML as it is read, cells as they are shown."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
+from .builder import Builder, walk_xml
+from .kinds import ODP, ODS
+from .output import Output
+from .sheets import MOST_COLUMNS, Row, what_is_hidden, with_merged, write_rows
+
+SKIPPED = {"tracked-changes", "note-citation", "ruby-text", "forms", "dde-connection-decls", "creator", "date"}
+MOST_SPACES = 100
+VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write an OpenDocument."""
+    with zipfile.ZipFile(file) as archive:
+        for place in ("header", "", "footer") if out.kind not in (ODS, ODP) else ("",):
+            part = "styles.xml" if place else "content.xml"
+            if not place or part in archive.namelist():
+                walker = _Sheets(out) if out.kind == ODS else _Text(out, place)
+                with archive.open(part) as content:
+                    walk_xml(content, walker.start, walker.end, walker.text)
+                walker.finish()
+
+
+class _Text:
+    """A text or the slides of a presentation. ``_place``: the element of the page style that is read, "" for the body.
+    ``_lists``: the open lists: name of the style, number of the last item. ``_notes``: what is written behind the
+    paragraph: notes and comments, with the paragraphs around them."""
+
+    def __init__(self, out: Output, place: str = "") -> None:
+        self.out, self.builder = out, Builder(out)
+        self._place, self._is_read = place or "body", 0
+        self._skipped = 0
+        self._numbered: dict[tuple[str, int], str] = {}
+        self._style = ""
+        self._lists: list[list[str | int]] = []
+        self._is_first = False
+        self._level = 0
+        self._outside: list[list[str]] = []
+        self._label = self._frame = ""
+        self._is_note = False
+
+    def text(self, text: str) -> None:
+        if self._is_read and not self._skipped and self._takes_text:
+            self.builder.words(" ".join(text.split("\n")) if text.strip() else " " if text else "")
+
+    _takes_text = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if self._skipped or tag in SKIPPED:
+            self._skipped += 1
+        elif tag == self._place:
+            self._is_read += 1
+        elif not self._is_read:
+            self._read_style(tag, attributes)
+        elif tag in ("p", "h"):
+            self._takes_text += 1
+            self._level = int(attributes.get("outline-level") or 1) if tag == "h" else 0
+        elif tag in ("s", "tab", "line-break"):
+            spaces = min(int(attributes.get("c") or 1), MOST_SPACES)
+            self.builder.words("\n" if tag == "line-break" else " " * spaces if tag == "s" else "\t")
+        elif tag in ("note", "annotation"):
+            self._outside.append(self.builder.parts)
+            self.builder.parts = []
+            self._label = "Comment:" if tag == "annotation" else f"[^{attributes.get('id', '').lstrip('ftn') or 1}]:"
+            self._outside[-1].append("" if tag == "annotation" else self._label[:-1])
+        elif tag == "list":
+            style = attributes.get("style-name") or (str(self._lists[-1][0]) if self._lists else "")
+            self._lists.append([style, 0])
+        elif tag in ("list-item", "list-header") and self._lists:
+            self._lists[-1][1] = int(attributes.get("start-value") or int(self._lists[-1][1]) + 1)
+            self._is_first = tag == "list-item"
+        elif tag == "table":
+            self.builder.table()
+        elif tag == "table-cell":
+            columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
+            for _ in range(min(int(attributes.get("number-columns-repeated") or 1), MOST_COLUMNS // 16)):
+                self.builder.cell(columns, rows)
+        elif tag == "page":
+            self.out.section()
+        elif tag == "frame":
+            self._frame = attributes.get("class", "")
+        elif tag == "notes":
+            self._is_note = True
+        elif tag == "object":
+            self.builder.words("[embedded object]")
+        elif tag in ("title", "desc") and self._frame != "title":
+            self._takes_text += 1
+            self.builder.words("[picture: ")
+
+    def _read_style(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "list-style":
+            self._style = attributes.get("name", "")
+        elif tag == "list-level-style-number" and attributes.get("num-format", "1"):
+            level = int(attributes.get("level") or 1)
+            self._numbered[self._style, level] = attributes.get("num-suffix", ".")
+
+    def end(self, tag: str) -> None:
+        if self._skipped:
+            self._skipped -= 1
+        elif tag == self._place:
+            self._is_read -= 1
+        elif not self._is_read:
+            return
+        elif tag in ("p", "h"):
+            self._takes_text -= 1
+            self._end_paragraph()
+        elif tag in ("note", "annotation") and self._outside:
+            label, text = self._label, "".join(self.builder.parts).strip()
+            self._label = ""
+            self.builder.parts = self._outside.pop()
+            if text:
+                self.out.later(label, text)
+        elif tag == "list" and self._lists:
+            self._lists.pop()
+        elif tag == "table-row":
+            self.builder.end_row()
+        elif tag == "table":
+            self.builder.end_table()
+        elif tag == "notes":
+            self._is_note = False
+        elif tag == "frame":
+            self._frame = ""
+        elif tag in ("title", "desc") and self._frame != "title":
+            self._takes_text -= 1
+            self.builder.words("]")
+
+    def _end_paragraph(self) -> None:
+        if self._label:
+            self.builder.words("\n")
+        elif self._is_note:
+            self.builder.end(NOTE, label="Notes:")
+        elif self._level or self._frame == "title":
+            if self._frame == "title":
+                self.out.title("".join(self.builder.parts))
+            self.builder.end(HEADING, min(self._level or 1, 6))
+        elif self._lists and self._is_first:
+            style, number = self._lists[-1]
+            suffix = self._numbered.get((str(style), len(self._lists)))
+            self._is_first = not "".join(self.builder.parts).strip()
+            self.builder.end(LIST_ITEM, len(self._lists) - 1, "-" if suffix is None else f"{number}{suffix}")
+        else:
+            self.builder.end(PARAGRAPH)
+
+    def finish(self) -> None:
+        self.builder.end_table()
+        self.builder.end()
+
+
+class _Sheets:
+    """The sheets of a workbook that are shown."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self._styles: set[str] = set()
+        self._style, self._skipped = "", 0
+        self._omitted: list[str] = []
+        self._name: str | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._rows: list[tuple[int, int, dict[int, str]]] = []
+        self._cells: dict[int, str] = {}
+        self._merged: list[tuple[int, int, int, int]] = []
+        self._hidden: set[int] = set()
+        self._number = self._column = self._columns = self._hidden_rows = self._formulas = 0
+        self._repeats = self._row_repeats = 1
+        self._is_hidden_row = False
+        self._text: list[str] | None = None
+        self._formula = self._value = ""
+
+    def text(self, text: str) -> None:
+        if self._text is not None and not self._skipped:
+            self._text.append(text)
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if self._skipped or tag in SKIPPED or tag == "annotation":
+            self._skipped += 1
+        elif tag == "style":
+            self._style = attributes.get("name", "")
+        elif tag == "table-properties" and attributes.get("display") == "false":
+            self._styles.add(self._style)
+        elif tag == "table":
+            self._reset()
+            self._name = attributes.get("name", "")
+            if attributes.get("style-name") in self._styles:
+                self._omitted.append(self._name)
+                self._name = None
+        elif self._name is None:
+            return
+        elif tag == "table-column":
+            count = min(int(attributes.get("number-columns-repeated") or 1), MOST_COLUMNS)
+            if attributes.get("visibility", "visible") != "visible":
+                self._hidden.update(range(self._columns, self._columns + count))
+            self._columns += count
+        elif tag == "table-row":
+            self._row_repeats = int(attributes.get("number-rows-repeated") or 1)
+            self._is_hidden_row = attributes.get("visibility", "visible") != "visible"
+            self._cells, self._column = {}, 0
+        elif tag in ("table-cell", "covered-table-cell"):
+            self._repeats = int(attributes.get("number-columns-repeated") or 1)
+            self._text = [] if tag == "table-cell" else None
+            self._formula = attributes.get("formula", "").partition(":")[2]
+            self._value = next((attributes[name] for name in VALUES if attributes.get(name)), "")
+            columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
+            if max(columns, rows) > 1:
+                row = self._number + 1
+                self._merged.append((self._column, self._column + columns - 1, row, row + rows - 1))
+        elif tag in ("p", "line-break") and self._text:
+            self._text.append("\n")
+        elif tag in ("s", "tab") and self._text is not None:
+            self._text.append(" " * min(int(attributes.get("c") or 1), MOST_SPACES))
+
+    def end(self, tag: str) -> None:
+        if self._skipped:
+            self._skipped -= 1
+        elif self._name is None:
+            return
+        elif tag in ("table-cell", "covered-table-cell"):
+            text = "".join(self._text or ()).strip() or (self._value if self._text is not None else "")
+            if not text and self._formula:
+                text = f"={self._formula.lstrip('=')}"
+                self._formulas += 1
+            if text:
+                for column in range(self._column, min(self._column + self._repeats, MOST_COLUMNS)):
+                    self._cells[column] = text
+            self._column += self._repeats
+            self._text = None
+        elif tag == "table-row":
+            if self._cells and self._is_hidden_row:
+                self._hidden_rows += self._row_repeats
+            elif self._cells:
+                self._rows.append((self._number + 1, self._row_repeats, self._cells))
+            self._number += self._row_repeats
+        elif tag == "table":
+            self._write()
+            self._name = None
+
+    def _write(self) -> None:
+        assert self._name is not None
+        self.out.section(self._name)
+        self.out.heading(self._name)
+        write_rows(with_merged(self._all_rows(), self._merged), self.out, self._hidden)
+        hidden = len({column for _, _, cells in self._rows for column in cells} & self._hidden)
+        for note in what_is_hidden(self._name, self._hidden_rows, hidden, self._formulas):
+            self.out.note(note)
+
+    def _all_rows(self) -> Iterator[Row]:
+        for number, repeats, cells in self._rows:
+            for each in range(repeats):
+                yield number + each, dict(cells)
+
+    def finish(self) -> None:
+        if self._omitted:
+            self.out.note(f"hidden sheets are left out: {', '.join(self._omitted)}")
