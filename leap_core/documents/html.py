@@ -1,0 +1,405 @@
+"""Pages of HTML and XHTML as blocks.
+
+Python's own parser looks for the end of an open comment, tag or declaration again from each of them, and raises for
+some. The rules here are those of the HTML standard's tokenizer, as far as they decide what is text, and take time in
+proportion to the page's length.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import BinaryIO, Protocol
+
+from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, TABLE, Block
+from .output import Output
+from .text import decode
+
+DECLARED = re.compile(
+    rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml[^>]{0,80}?encoding\s*=\s*[\"']([\w.:-]+)", re.I
+)
+DECLARATION_WITHIN = 1024
+"""A page says its encoding, and that it is XML, in its first bytes."""
+IS_XML = re.compile(r"\s*<\?xml\b|[^>]{0,200}<html[^>]{0,300}xmlns\s*=", re.I)
+HEADINGS = {f"h{n}": n for n in range(1, 7)}
+CELLS = ("td", "th")
+BLOCK_TAGS = {
+    *("p", "div", "li", "ul", "ol", "dl", "dt", "dd", "tr", "pre", "table", "caption", "tbody", "thead", "tfoot"),
+    *("section", "article", "blockquote", "header", "footer", "main", "nav", "aside", "figcaption", "address", "hr"),
+    *(*HEADINGS, *CELLS, "body", "form", "fieldset", "legend", "figure", "details", "summary"),
+}
+HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
+RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript"}
+"""Their content holds no tags."""
+OPEN_ENDED = {"p", "li", "dt", "dd", "tr", "option", *CELLS}
+"""The next of them ends one that is open."""
+VOID_TAGS = {"br", "hr", "img", "input", "link", "meta", "wbr", "col", "area", "base", "embed", "source", "track"}
+JOINED_TAGS = {"b", "big", "em", "font", "i", "mark", "nobr", "small", "strong", "tt", "u", "wbr"}
+"""They stand within words, too; what is on both sides of any other tag is apart."""
+LOOSE_TAGS = {
+    *("a", "abbr", "bdi", "bdo", "cite", "code", "data", "dfn", "kbd", "label", "q", "s", "samp", "span"),
+    *("sub", "sup", "time", "var"),
+}
+"""They part words, and no sign from its word or number: ``<span>12</span>.<span>50</span>``."""
+MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
+TAG_NAME = re.compile(r"/?([A-Za-z][^\s/>]*)")
+ATTRIBUTE = re.compile(
+    r"[\s/]*(?:(?P<end>>)|(?P<name>[^\s/>][^\s/>=]*)\s*(?:=\s*(\"[^\"]*\"|'[^']*'|(?![\"'])[^\s>]*))?)"
+)
+NOT_DISPLAYED = re.compile(r"display\s*:\s*none", re.I)
+TEX = re.compile(r"<(?:\w+:)?annotation\b[^>]{0,100}\btex\b[^>]{0,100}>([^<]*)<", re.I)
+TAG = re.compile(r"<[^<>]*>")
+LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
+"""References to characters that there are not; Python refuses to read numbers of thousands of digits."""
+BREAK = "\v"
+"""A line break within a block."""
+DEEPEST_LIST, DEEPEST_TABLE = 16, 16
+WIDEST_ROW, WIDEST_SPANNED, MOST_HELD = 1000, 100, 200_000
+"""Cells of a row, of them those that may cover rows below, and all of tables within cells."""
+MOST_IN_CELL = 10
+"""Blocks; a cell of more is a part of a page's layout."""
+REPEATED = 200
+"""Characters of a cell whose text is said in each row that it covers."""
+
+
+class Sink(Protocol):
+    """What takes blocks, and rows of a table one by one."""
+
+    def add(self, block: Block) -> None: ...
+    def row(self, cells: list[str], number: int, line: int) -> None: ...
+    def end_table(self) -> None: ...
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """The blocks of a page; where only its main part is wanted, of what the page says that is: ``main``, or its only
+    ``article``."""
+    page = decoded_page(file.read(), out)
+    for tag in ("main", "article") if out.main_only else ():
+        begins = [each.start() for each in re.finditer(rf"<{tag}\b", page, re.IGNORECASE)]
+        ends = [each.start() for each in re.finditer(rf"</{tag}\b", page, re.IGNORECASE)]
+        if begins and ends and begins[0] < ends[-1] and (tag == "main" or len(begins) == 1):
+            try:
+                write_page(page[: ends[-1]], _AnyWords(), begins[0])
+            except StopIteration:
+                return write_page(page[: ends[-1]], out, begins[0])
+    write_page(page, out)
+
+
+class _AnyWords:
+    """A sink that stops at the first block."""
+
+    def add(self, *_: object) -> None:
+        raise StopIteration
+
+    row = end_table = add
+
+
+def decoded_page(data: bytes, out: Output) -> str:
+    """A page's text: in the charset that it declares, or as any text."""
+    found = DECLARED.search(data[:DECLARATION_WITHIN])
+    label = "" if found is None else (found[1] or found[2]).decode("ascii", "replace")
+    page, note = decode(data, "utf-8" if label.lower().startswith("utf-16") else label)  # this was read as ASCII
+    if note:
+        out.note(note)
+    return page
+
+
+def write_page(page: str, sink: Sink, start: int = 0, *, is_xml: bool = False) -> None:
+    """Write the blocks of a page from ``start`` on. ``is_xml``: also where the page does not say so."""
+    reader = _Page(page, sink, is_xml or IS_XML.match(page[:DECLARATION_WITHIN]) is not None)
+    position = start
+    while (markup := MARKUP.search(page, position)) is not None:
+        reader.add_words(position, markup.start())
+        position = reader.read_markup(markup.end())
+    reader.add_words(position, len(page))
+    reader.end()
+
+
+class _Table:
+    """``cells`` of the row that is open: blocks, columns and rows that each covers. ``spans``: by columns of the next
+    row what covers them from above: rows that are left, columns, text. ``rows``: of a table within another's cell."""
+
+    def __init__(self) -> None:
+        self.cells: list[tuple[list[Block], int, int]] = []
+        self.spans: dict[int, tuple[int, int, str]] = {}
+        self.rows: list[list[str]] = []
+        self.in_cell = False
+
+    def take_row(self) -> list[str]:
+        """The texts of the row, at their columns."""
+        row: list[str] = []
+        rest: list[str] = []
+        below: dict[int, tuple[int, int, str]] = {}
+
+        def put_spans() -> None:
+            while (span := self.spans.pop(len(row), None)) is not None:
+                if span[0] > 1:
+                    below[len(row)] = (span[0] - 1, *span[1:])
+                row.extend([span[2], *[""] * (span[1] - 1)])
+
+        for blocks, columns, rows in self.cells:
+            put_spans()
+            text = "\n".join(f"{each.label} {each.text}" if each.label else each.text for each in blocks)
+            if len(row) > WIDEST_ROW:
+                rest.append(text)
+                continue
+            if rows != 1 and len(row) < WIDEST_SPANNED:
+                below[len(row)] = (rows - 1, columns, text if len(text) <= REPEATED else "")
+            row.extend([text, *[""] * (columns - 1)])
+        put_spans()
+        for column in sorted(self.spans):
+            if column >= len(row):
+                row.extend([""] * (column - len(row)))
+                put_spans()
+        self.cells, self.spans = [], below
+        return [*row, " ".join(rest)]
+
+
+class _Page:
+    """What was read so far. ``_hidden``: the open tags whose text is not shown, the outermost first, and how often each
+    is open. ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none.
+    ``_next``: kind, level and label of the block that the next words begin."""
+
+    def __init__(self, page: str, sink: Sink, is_xml: bool) -> None:
+        self._page, self._sink, self._is_xml = page, sink, is_xml
+        self._hidden: dict[str, int] = {}
+        self._parts: list[str] = []
+        self._has_words = self._is_loose = self._is_literal = False
+        self._counted, self._line = 0, 1
+        self._lists: list[int | None] = []
+        self._next: tuple[str, int, str] = (PARAGRAPH, 0, "")
+        self._tables: list[_Table] = []
+        self._unclosed: set[str] = set()
+        self._held = 0
+
+    def read_markup(self, position: int) -> int:
+        """Read what begins behind a ``<``; returns where it ends."""
+        page = self._page
+        if page.startswith("!--", position):
+            return _behind(page, "-->", position + 1)
+        if self._is_xml and page.startswith("![CDATA[", position):
+            end = _behind(page, "]]>", position)
+            self.add_words(position + 8, end - 3)
+            return end
+        name = TAG_NAME.match(page, position)
+        if name is None:
+            return _behind(page, ">", position)
+        tag = name[1].lower().rpartition(":")[2]
+        end, attributes = _attributes(page, name.end())
+        if tag in LOOSE_TAGS:
+            self._is_loose = not self._is_literal
+        elif tag not in JOINED_TAGS and not self._is_literal:
+            self._parts.append(" ")
+        if page[position] == "/":
+            self._close(tag)
+            return end
+        closing = self._closing(tag, end) if tag in RAW_TAGS or tag == "math" else None
+        is_closed = page.endswith("/>", position, end) and (
+            self._is_xml or tag in ("svg", "math") or (tag in RAW_TAGS and closing is None)
+        )
+        self._open(tag, attributes)
+        if is_closed:
+            self._close(tag)
+        elif tag == "math" and closing is not None:
+            self._put(_equation(page[end : closing.start()], attributes), end)
+            return closing.start()
+        elif tag in RAW_TAGS:
+            text_end = len(page) if closing is None else closing.start()
+            self.add_words(end, text_end)
+            return text_end
+        return end
+
+    def _closing(self, tag: str, position: int) -> re.Match[str] | None:
+        """The end of an element; None where it is left open, which is looked for only once."""
+        if tag in self._unclosed:
+            return None
+        found = re.compile(rf"</(?:\w{{1,20}}:)?{tag}(?=[\s/>])", re.IGNORECASE).search(self._page, position)
+        if found is None:
+            self._unclosed.add(tag)
+        return found
+
+    def _open(self, tag: str, attributes: dict[str, str]) -> None:
+        if list(self._hidden) == ["head"] and (tag == "body" or tag in BLOCK_TAGS):
+            self._hidden = {}  # the end of the head need not be written
+        self._hide(tag, attributes)
+        if self._is_block(tag):
+            self.end_block()
+        if tag in HEADINGS:
+            self._next = (HEADING, HEADINGS[tag], "")
+        elif tag == "br":
+            self._parts.append("\n" if self._is_literal else BREAK)
+        elif tag == "img" and attributes.get("alt", "").strip():
+            self._put(f" [picture: {attributes['alt'].strip()}] ", 0)
+        elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
+            self._lists.append(_number(attributes.get("start"), 1, 10**6) - 1 if tag == "ol" else None)
+        elif tag == "li" and self._lists:
+            number = self._lists[-1]
+            self._lists[-1] = None if number is None else number + 1
+            self._next = (LIST_ITEM, len(self._lists) - 1, "-" if number is None else f"{number + 1}.")
+        elif tag == "table" and len(self._tables) < DEEPEST_TABLE:
+            self._tables.append(_Table())
+        elif tag in ("tr", *CELLS) and self._tables:
+            self._end_cell()
+            if tag == "tr":
+                self._end_row()
+            else:
+                spans = (_number(attributes.get("colspan"), 1, 1000), _number(attributes.get("rowspan"), 0, 65534))
+                self._tables[-1].cells.append(([], *spans))
+                self._tables[-1].in_cell = True
+        elif tag == "pre":
+            self._is_literal = True
+
+    def _is_block(self, tag: str) -> bool:
+        return tag in BLOCK_TAGS and (bool(self._tables) or tag not in CELLS)
+
+    def _hide(self, tag: str, attributes: dict[str, str]) -> None:
+        """Note whether the content of a tag is shown."""
+        if tag in self._hidden and tag in OPEN_ENDED:
+            del self._hidden[tag]
+        hides = "hidden" in attributes or NOT_DISPLAYED.search(attributes.get("style", "")) is not None
+        if tag in self._hidden:
+            self._hidden[tag] += 1
+        elif tag in HIDDEN_TAGS or (hides and tag not in VOID_TAGS and tag not in ("body", "html")):
+            if tag in BLOCK_TAGS:
+                self.end_block()
+            self._hidden[tag] = 1
+
+    def _close(self, tag: str) -> None:
+        if self._is_block(tag):
+            self.end_block()
+            if tag in HEADINGS or tag == "li":
+                self._next = (PARAGRAPH, 0, "")  # an empty one
+        if tag in self._hidden:
+            self._hidden[tag] -= 1
+            if not self._hidden[tag] or tag in HIDDEN_TAGS:
+                inner = list(self._hidden)[list(self._hidden).index(tag) :]
+                self._hidden = {each: count for each, count in self._hidden.items() if each not in inner}
+        if tag in ("ul", "ol") and self._lists:
+            self._lists.pop()
+        elif tag in CELLS:
+            self._end_cell()
+        elif tag in ("tr", "table") and self._tables:
+            self._end_row()
+            if tag == "table":
+                self._end_table()
+        elif tag == "pre":
+            self._is_literal = False
+
+    def add_words(self, start: int, end: int) -> None:
+        """Take the page's text from ``start`` to ``end`` into the block."""
+        if start < end:
+            self._put(self._page[start:end], start)
+
+    def _put(self, text: str, start: int) -> None:
+        if self._hidden:
+            return
+        if not self._has_words and start:
+            first = start + len(text) - len(text.lstrip())
+            self._line += self._page.count("\n", self._counted, first)
+            self._counted = first
+        if "&" in text:
+            text = html.unescape(LARGE_NUMBERS.sub("\ufffd", text)) or " "  # a control character is nothing
+        self._has_words = self._has_words or not text.isspace()
+        if self._is_loose and self._parts and self._parts[-1][-1:].isalnum() and text[:1].isalnum():
+            self._parts.append(" ")
+        self._is_loose = False
+        self._parts.append(text)
+
+    def end_block(self) -> None:
+        """End the block that is open, if there are words in it."""
+        if self._has_words:
+            text = "".join(self._parts).replace("\xad", "")
+            kind, level, label = self._next
+            if self._is_literal:
+                self._add(Block(CODE, text.removeprefix("\n").rstrip(), line=self._line))
+            else:
+                lines = (" ".join(line.split()) for line in text.split(BREAK))
+                self._add(Block(kind, "\n".join(lines).strip("\n"), level, label, line=self._line))
+            self._next = (PARAGRAPH, 0, "")
+        self._parts, self._has_words, self._is_loose = [], False, False
+
+    def _add(self, block: Block, tables: int | None = None) -> None:
+        """Write a block, where it is in the cell of a table into the cell."""
+        for table in reversed(self._tables[:tables]):
+            if table.in_cell:
+                return table.cells[-1][0].append(block)
+        self._sink.add(block)
+
+    def _end_cell(self) -> None:
+        if self._tables:
+            self._tables[-1].in_cell = False
+
+    def _end_row(self) -> None:
+        """Write the row as one of cells, or as blocks where its cells are parts of a page's layout."""
+        self._end_cell()
+        table = self._tables[-1]
+        contents = [blocks for blocks, _, _ in table.cells]
+        if not contents:
+            return
+        is_layout = any(
+            len(blocks) > (MOST_IN_CELL if len(contents) > 1 else 1) or any(one.kind in (TABLE, CODE) for one in blocks)
+            for blocks in contents
+        )
+        row = table.take_row()
+        is_within = any(each.in_cell for each in self._tables[:-1])
+        if is_layout:
+            self._flush_rows(table)
+            for blocks in contents:
+                for block in blocks:
+                    self._add(block, -1)
+        elif is_within and self._held < MOST_HELD:
+            table.rows.append(row)
+            self._held += len(row)
+        elif any(row):
+            self._sink.row(row, 0, next((one.line for blocks in contents for one in blocks), 0))
+
+    def _end_table(self) -> None:
+        self._flush_rows(self._tables[-1])
+        self._tables.pop()
+        if not self._tables:
+            self._sink.end_table()
+
+    def _flush_rows(self, table: _Table) -> None:
+        if table.rows:
+            self._add(Block(TABLE, rows=tuple(map(tuple, table.rows))), -1)
+            table.rows = []
+
+    def end(self) -> None:
+        """Close what the page leaves open."""
+        self.end_block()
+        while self._tables:
+            self._end_row()
+            self._end_table()
+
+
+def _attributes(page: str, position: int) -> tuple[int, dict[str, str]]:
+    """Where the tag's ``>`` is passed, and the values of attributes that matter; the page's end where a tag or a quoted
+    value is left open."""
+    found: dict[str, str] = {}
+    while (attribute := ATTRIBUTE.match(page, position)) is not None:
+        position = attribute.end()
+        if attribute["end"]:
+            return position, found
+        name = attribute["name"].lower()
+        if name in ("alt", "alttext", "colspan", "hidden", "rowspan", "start", "style"):
+            found[name] = html.unescape((attribute[3] or "").strip("\"'"))
+    return len(page), found
+
+
+def _number(text: str | None, least: int, most: int) -> int:
+    digits = re.match(r"\s*(\d{1,6})", text or "")
+    return 1 if digits is None else min(max(int(digits[1]), least), most) or most
+
+
+def _equation(inner: str, attributes: dict[str, str]) -> str:
+    """MathML as TeX where that is beside it, else its letters and signs."""
+    tex = TEX.search(inner)
+    text = tex[1] if tex is not None else attributes.get("alttext", "")
+    if text.strip():
+        return f" ${' '.join(text.split())}$ "
+    return f" [equation: {' '.join(TAG.sub(' ', inner).split())}] "
+
+
+def _behind(page: str, what: str, position: int) -> int:
+    found = page.find(what, position)
+    return len(page) if found < 0 else found + len(what)

@@ -1,0 +1,105 @@
+"""Texts of any charset: with a mark, declared, UTF-8 with a bad byte, and guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from leap_core.documents.blocks import UnreadableDocumentError
+from leap_core.documents.reading import read_document
+from leap_core.documents.text import charset_of, decode, table_rows
+
+from .here import read_here
+
+RUSSIAN = "Эти данные показывают, что расходы выросли. Просим подтвердить участие до конца недели.\n"
+JAPANESE = "昨年の暖房費は増加しました。カタログをご覧ください。\n"
+GUESSED = {
+    "cp1251": RUSSIAN,
+    "koi8-r": RUSSIAN,
+    "cp1252": "Die größeren Änderungen – auch „kleine“ – kosten 20 €.\nCafé\n",
+    "cp1250": "Zażółć gęślą jaźń. Žluťoučký kůň.\n",
+    "iso8859-2": "Szanowni Państwo, w załączeniu przesyłam sprawozdanie.\n",
+    "cp932": JAPANESE,
+    "euc-jp": JAPANESE,
+    "iso-2022-jp": JAPANESE,
+    "gb18030": "尊敬的客户,请查收附件。我们在三月四日的会议上讨论。\n",
+    "big5hkscs": "親愛的客戶,請查收附件。我們在三月四日的會議上討論。\n",
+    "cp949": "안녕하십니까, 첨부 파일을 확인해 주세요.\n",
+    "cp874": "เรียนลูกค้าทุกท่าน กรุณาตรวจสอบเอกสารแนบ\n",
+    "cp1253": "Αγαπητοί συνεργάτες, επισυνάπτω την έκθεση.\n",
+    "cp1255": "לקוחות יקרים, הדוח מצורף.\n",
+    "cp1256": "عزيزي العميل، التقرير مرفق.\n",
+    "utf-16-le": "Grüße, Welt\n",
+    "utf-16-be": RUSSIAN,
+}
+
+
+@pytest.mark.parametrize("charset", GUESSED)
+def test_the_charset_of_a_text_is_guessed_and_said(charset):
+    document = read_here("text", GUESSED[charset].encode(charset))
+    assert document.text == GUESSED[charset].rstrip("\n")
+    assert document.notes == (f"no charset is declared: {charset} is a guess",)
+
+
+@pytest.mark.parametrize(
+    "word", ["café", "El niño", "Grüße", "It’s a “test”…", "100 °C ± 5 µm", "Le cœur", "São Paulo"]
+)
+def test_short_western_texts_are_guessed_right(word):
+    assert decode(word.encode("cp1252"))[0] == word
+
+
+@pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_decides(charset):
+    assert read_here("text", "Grüße BOM\n".encode(charset)) == read_here("text", "Grüße BOM\n".encode())
+
+
+def test_one_bad_byte_does_not_garble_a_text_in_utf_8():
+    data = "Grüße, Äpfel und Öl\n".encode() + b"broken \xff here\n" + "Straße\n".encode()
+    document = read_here("text", data)
+    assert document.text == "Grüße, Äpfel und Öl\nbroken \ufffd here\nStraße"
+    assert document.notes == ("1 byte is not utf-8: replaced",)
+
+
+@pytest.mark.parametrize(
+    ("label", "codec"),
+    [
+        ("windows-31j", "cp932"),
+        ("windows-874", "cp874"),
+        ("x-gbk", "gb18030"),
+        ("x-sjis", "cp932"),
+        ("cp-850", "cp850"),
+        ("ISO-8859-1", "cp1252"),
+        ("x-mac-cyrillic", "mac-cyrillic"),
+        ("utf8", "utf-8"),
+        ("rot13", None),
+        ("unicode_escape", None),
+        ("nonsense", None),
+    ],
+)
+def test_labels_mean_what_browsers_read(label, codec):
+    assert charset_of(label) == codec
+
+
+def test_an_unknown_label_is_said():
+    text, note = decode("Привет, мир. Это текст.".encode("cp1251"), "x-nonsense")
+    assert text == "Привет, мир. Это текст." and note == "the charset 'x-nonsense' is unknown: cp1251 is a guess"
+
+
+def test_what_is_not_text_is_refused():
+    for data in (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 20, bytes(1000)):
+        with pytest.raises(UnreadableDocumentError, match="picture.txt is not text"):
+            read_document(data, "picture.txt")
+
+
+def test_a_large_text_is_cut_off_with_a_word():
+    document = read_document(b"x\n" * 2_000_000, "long.txt")
+    assert document.text.count("\n") < 600_000 and "cut off" in document.notes[0]
+
+
+def test_rows_of_a_table_in_csv():
+    rows = table_rows('Name;Note;Price\nTea;"two\nlines; quoted";3,50\n\nCups;;4,20\n')
+    assert list(rows) == [
+        (2, "Name: Tea\nNote: two\nlines; quoted\nPrice: 3,50"),
+        (5, "Name: Cups\nPrice: 4,20"),
+    ]
+    assert list(table_rows("a,b\n1,2,3\n")) == [(2, "a: 1\nb: 2\n3")]
+    assert list(table_rows("word\none\ntwo\n")) == [(2, "word: one"), (3, "word: two")]
