@@ -127,7 +127,7 @@ class Worker:
             "process": start_time(pid),
         }
         state[FIELD] = revision.REVISION
-        with replacing(self.configuration.worker_state, durable=False) as file:
+        with replacing(self.configuration.worker_state, mode=0o600, durable=False) as file:
             file.write(json.dumps(state).encode())
 
     def _work(self) -> bool:

@@ -41,7 +41,7 @@ def load_command(
             variables=env.variables,
             cwd=env.cwd,
             on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
-            keep_alive=_configured_keep_alive(env) if keep_alive is None else keep_alive,
+            keep_alive=configured_keep_alive(env) if keep_alive is None else keep_alive,
             **loading.request,
         )
     if output.format is not Format.TEXT:
@@ -52,7 +52,8 @@ def load_command(
     output.note(f"{held['model']} is warm and stays {stays}")
 
 
-def _configured_keep_alive(env: Environment) -> float | None:
+def configured_keep_alive(env: Environment) -> float | None:
+    """Seconds without use after which config.toml has models go, 0 never; None where it does not say."""
     from leap_core.system.configuration import read_configuration
 
     text = read_configuration(env.directories.config_file).keep_alive

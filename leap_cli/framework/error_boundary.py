@@ -14,6 +14,7 @@ from typing import TypeVar
 import click
 
 from leap_core import errors
+from leap_core.system.directories import make_directory
 
 from ..exit_codes import ExitCode
 from .environment import Environment
@@ -159,7 +160,7 @@ def _keep_traceback(failure: BaseException, env: Environment) -> str:
         places.insert(0, env.directories.logs)
     for directory in places:
         with suppress(OSError):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory, 0o700)
             descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)

@@ -38,7 +38,7 @@ from ..inference.trial.child import assertion
 from ..system.child import child_for, killed_when
 from ..system.configuration import read_engine
 from ..system.dataclass import dataclass
-from ..system.directories import Directories
+from ..system.directories import Directories, make_directory
 from ..system.files import replacing
 from ..system.locks import locked
 from .builtin import model_path
@@ -77,7 +77,7 @@ def add_engine(
     if not source.exists():
         raise LeapModelLoadingError(f"there is no {source}")
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_directory(root)
         with locked(root / ".lock"):
             for left in (*root.glob(".adding-*"), *root.glob(".removed-*")):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)

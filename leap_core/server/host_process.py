@@ -63,7 +63,10 @@ def main() -> int:
 
 
 async def _run(files: HostFiles) -> None:
-    listener = listen(LOOPBACK, 0)
+    try:
+        listener = listen(LOOPBACK, files.read_address()[0])
+    except (OSError, OverflowError):  # another program has the port
+        listener = listen(LOOPBACK, 0)
     instance = secrets.token_hex(16)
     pid = os.getpid()
     try:

@@ -84,12 +84,20 @@ class Directories:
         return private_directory(self.run_path)
 
 
+def make_directory(path: Path, mode: int = 0o775) -> None:
+    """Create ``path``, and those above it that are missing: not even the umask 0 lets everyone write there."""
+    for each in reversed(path.parents):
+        if not each.exists():
+            each.mkdir(mode=0o775, exist_ok=True)
+    path.mkdir(mode=mode, exist_ok=True)
+
+
 def private_directory(path: Path) -> Path:
     """Create ``path`` with mode 0700, or take from others what rights they have there.
 
     Raises LeapError when it belongs to another user, who could read what is put there.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path, 0o700)
     if sys.platform != "win32":
         status = path.stat()
         if status.st_uid != os.geteuid():

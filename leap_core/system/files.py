@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import LeapError
+from .directories import make_directory
 from .locks import locked
 
 DESCRIPTOR = r"/dev/std(?P<name>out|err)|/(dev|proc/self)/fd/(?P<number>\d{1,9})"
@@ -47,7 +48,7 @@ def replace_text(path: Path, text: str) -> None:
             with open(target, "wb") as device:
                 device.write(text.encode())
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         with replacing(target, mode=0o600) as file:
             file.write(text.encode())
             if target.exists():
@@ -141,7 +142,7 @@ def place(source: Path, target: Path, *, allow_link: bool = False, mode: str = "
     }
     every = ["hard link", "reflink", *(["link"] if allow_link else []), "copy"]
     methods = every if mode == "auto" else [mode]
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(target.parent)
     fresh = target.with_name(f".{target.name}.new")
     for way in methods:
         with suppress(FileNotFoundError):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .directories import make_directory
+
 POLL_SECONDS = 0.05
 GLANCE_SECONDS = 0.2
 """Longer than `is_locked` holds a lock to find out, also on a busy machine; short enough not to be noticed."""
@@ -64,7 +66,7 @@ def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[
     deadline = time.monotonic() + seconds
     vanished = 0
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except FileNotFoundError:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from .directories import absolute_home, packages_directory
+from .directories import absolute_home, packages_directory, private_directory
 
 if TYPE_CHECKING:
     import subprocess
@@ -100,7 +100,7 @@ def start_detached(
 
 def open_log(path: Path) -> IO[bytes]:
     """Open a log file for appending, readable by its owner only; one above LONGEST_LOG is moved to ``NAME.log.1``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(path.parent)
     with suppress(OSError):
         if path.stat().st_size > LONGEST_LOG:
             os.replace(path, path.with_suffix(".log.1"))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import LeapError
 from .dataclass import dataclass
+from .directories import make_directory
 
 BUSY_SECONDS = 30.0
 PAGE_BYTES = 4096
@@ -82,7 +83,7 @@ def _connect_read_only(path: Path, version: int) -> sqlite3.Connection | None:
 
 def _connect(path: Path, schema: Schema, *, durable: bool) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent, 0o700)
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # prompts and answers are private
     except OSError as error:

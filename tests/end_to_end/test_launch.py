@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -35,6 +36,19 @@ request = urllib.request.Request(
     {{"Authorization": "Bearer " + provider["apiKey"], "Content-Type": "application/json"}},
 )
 answer = json.load(urllib.request.urlopen(request))
+if "--again" in sys.argv:
+    import signal, time
+    state = Path(os.environ["LEAP_HOME"]) / "run" / "host.json"
+    os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            answer = json.load(urllib.request.urlopen(request))
+            break
+        except OSError:
+            time.sleep(0.2)
+    else:
+        sys.exit("the host did not come back")
 said = {{"argv": sys.argv[1:], "context": model["contextWindow"]}}
 print(json.dumps({{**said, "tokens": answer["usage"]["completion_tokens"]}}))
 sys.exit(7)
@@ -82,6 +96,43 @@ def test_an_agent_runs_with_a_configuration_of_its_own(program, agent, variables
     files = list((Path(variables["LEAP_HOME"])).rglob("agents/pi/*.json"))
     assert {file.name for file in files} == {"models.json", "settings.json"}
     assert all(file.stat().st_mode & 0o077 == 0 for file in files), "they hold the key"
+
+
+def test_an_agent_goes_on_when_the_host_was_killed(program, agent, variables, ended):
+    done = program("launch", "pi", "-m", str(agent), "--", "--again")
+    assert done.returncode == 7, done.stderr
+    assert json.loads(done.stdout)["tokens"] == 3
+    (model,) = json.loads(program("ps", "--format", "json").stdout)
+    assert (model["context_size"], model["keep_alive"]) == (32_768, 600)
+    settings = next(Path(variables["LEAP_HOME"]).rglob("agents/pi/models.json")).read_text()
+    program("unload", "--all")
+    program("launch", "pi", "-m", str(agent))
+    assert next(Path(variables["LEAP_HOME"]).rglob("agents/pi/models.json")).read_text() == settings
+
+
+def test_the_model_goes_as_the_configuration_says(program, agent, variables, ended):
+    Path(variables["LEAP_HOME"]).mkdir(exist_ok=True)
+    program("launch", "pi", "-m", str(agent), "--print-env")
+    (model,) = json.loads(program("ps", "--format", "json").stdout)
+    assert model["keep_alive"] == 0
+    program("launch", "pi", "-m", str(agent))
+    (model,) = json.loads(program("ps", "--format", "json").stdout)
+    assert model["keep_alive"] == 600
+    program("config", "set", "keep_alive", "3m")
+    program("launch", "pi", "-m", str(agent))
+    (model,) = json.loads(program("ps", "--format", "json").stdout)
+    assert model["keep_alive"] == 180
+
+
+def test_what_is_private_is_so_under_any_umask(agent, variables, program, ended):
+    command = ["sh", "-c", 'umask 0; exec "$@"', "sh", sys.executable, "-m", "leap_cli"]
+    for arguments in (["config", "set", "keep_alive", "3m"], ["launch", "pi", "-m", str(agent)], ["jobs", "list"]):
+        subprocess.run([*command, *arguments], env=variables, check=False, capture_output=True, timeout=100)
+    home = Path(variables["LEAP_HOME"])
+    modes = {path.relative_to(home): path.stat().st_mode & 0o777 for path in [home, *home.rglob("*")]}
+    assert not [path for path, mode in modes.items() if mode & 0o002]
+    private = ("agents", "agents/pi", "agents/pi/models.json", "logs", "logs/host.log", "run", "run/host.address")
+    assert not [path for path in private if modes[Path(path)] & 0o077]
 
 
 def test_ctrl_c_is_the_agents(program, start, agent, ended):

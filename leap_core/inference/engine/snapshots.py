@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ...conversation.options import CacheOptions
 from ...system.dataclass import dataclass
+from ...system.directories import make_directory
 from ...system.files import replacing
 
 MAGIC = b"leap snapshot 2\n"
@@ -171,7 +172,7 @@ class SnapshotStore:
 
     def _write(self, name: bytes, positions: int, state: bytes) -> None:
         assert self._directory is not None
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(self._directory, 0o700)
         head = HEAD.pack(self._scope, name, positions, len(state))
         digest = blake2b(head, digest_size=32)
         digest.update(state)

@@ -20,6 +20,7 @@ from typing import Any
 
 from ...system.child import LOOK_SECONDS, child_for
 from ...system.dataclass import dataclass
+from ...system.directories import make_directory
 from ...system.files import replacing
 from ..gguf.file_names import parts_of
 
@@ -117,7 +118,7 @@ class Verdicts:
                 for key in keys:
                     self._file(key).unlink(missing_ok=True)
                 return
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self.directory)
             for key in keys:
                 self._write(key, json.dumps(asdict(verdict)))
             self._forget_oldest()

@@ -26,6 +26,7 @@ from typing import Any
 
 from ...errors import LeapModelDownloadError, LeapModelDownloadSizeMismatchError
 from ...system.dataclass import dataclass
+from ...system.directories import make_directory
 from ...system.files import BINARY, read_at, replacing, sync_directory, write_at
 from ..http import DownloadStopped, Retryable, RetryPolicy, Web, WebAnswer
 from ..hub import RemoteFile, strong_etag
@@ -51,7 +52,7 @@ class PartFile:
         self.etag = remote.etag
         self.started_over: str | None = None
         self.changed = threading.Condition()
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         self._guard = threading.Lock()
         self._state = -1
         self._blocks = self._resume()

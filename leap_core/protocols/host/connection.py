@@ -83,11 +83,26 @@ class HostFiles:
     def starting(self) -> Path:
         return self.directory / "host.starting"
 
+    @property
+    def address(self) -> Path:
+        """It holds the port and the token of the hosts to come, for programs that go on using them."""
+        return self.directory / "host.address"
+
+    def read_address(self) -> tuple[int, str]:
+        """The port and the token of ``address``; 0 and nothing where it is missing, or others could read it."""
+        with suppress(OSError, ValueError, LeapUnavailableError):
+            _check_private(self.address.lstat(), self.address, 0o077, "the host's kept address")
+            port, token = self.address.read_text("ascii").split()
+            return int(port), token
+        return 0, ""
+
     def publish(self, state: HostState) -> str:
-        """Make the running host known. Returns its new token; on OSError nothing is left behind."""
+        """Make the running host known. Returns its token; on OSError nothing is left behind."""
         from secrets import token_urlsafe
 
-        token = token_urlsafe(32)
+        port, token = self.read_address()
+        if not token or port != state.port:
+            token = token_urlsafe(32)
         try:
             _write_private(self.token, token)
             _write_private(self.state, json.dumps(asdict(state)))
@@ -219,6 +234,7 @@ class ModelHost:
     def end_by_force(variables: Mapping[str, str] | None = None) -> bool:
         """End a host that cannot be spoken to, by signals to its process; whether there was one."""
         files = HostFiles.of(Directories.from_environment(variables))
+        files.address.unlink(missing_ok=True)  # others may know its token
         state = files.read_state()
         if state is None or not files.is_alive():
             files.remove_stale()
@@ -314,6 +330,11 @@ class ModelHost:
     def token(self) -> str:
         """What opens the host to other programs of its user, as an API key."""
         return self._token
+
+    def keep_address(self) -> None:
+        """Have later hosts of this data directory listen on the same port, where it is free, with the same token."""
+        with suppress(OSError):
+            _write_private(self.files.address, f"{self.state.port} {self._token}")
 
     def ask(self, method: str, path: str, value: object = None, *, timeout: float = ASK_SECONDS) -> JsonObject:
         """A request with a short answer."""

@@ -32,6 +32,7 @@ from ...protocols.openai.embeddings import EMBEDDINGS_URL
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, object_at, text_at
 from ...system.dataclass import dataclass
+from ...system.directories import private_directory
 from ...system.files import replace_text
 from ..access import refuse_other_origins
 from ..http import AsciiJSON, Refused, read_json
@@ -64,8 +65,7 @@ class Records:
     def make_directory(self) -> None:
         """Make the directory and the one around it, for this user alone."""
         for each in (self.directory.parent, self.directory):
-            each.mkdir(parents=True, exist_ok=True, mode=0o700)
-            each.chmod(0o700)
+            private_directory(each)
 
     def write(self, record: JsonObject) -> JsonObject:
         """Keep a record, in place of an older one."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError, LeapSerializationError
 from ...system.dataclass import dataclass
-from ...system.directories import Directories
+from ...system.directories import Directories, make_directory
 from ...system.files import text_of
 from ...system.locks import Busy, locked
 from ..documents import is_address
@@ -81,7 +81,7 @@ def update_index(
     missing = [each for each in settings.paths if not is_address(each) and not os.path.exists(each)]
     if missing and not path.exists():  # and there shall be none
         raise LeapOptionsError("paths", f"there is no file or directory {missing[0]}")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent, 0o700)
     try:
         with locked(path.with_suffix(".lock"), wait=False), IndexFile(path) as index:
             before = index.settings
