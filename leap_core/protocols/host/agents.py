@@ -126,8 +126,13 @@ def _codex(at: Endpoint) -> Settings:
         "experimental_supported_tools": [],
     }
     catalogue = at.directory / "models.json"
-    provider = {"name": "leap", "base_url": at.openai, "wire_api": "responses", "env_key": "LEAP_AGENT_KEY"}
-    provider |= {"stream_idle_timeout_ms": PATIENCE_MS}
+    provider = {
+        "name": "leap",
+        "base_url": at.openai,
+        "wire_api": "responses",
+        "env_key": "LEAP_AGENT_KEY",
+        "stream_idle_timeout_ms": PATIENCE_MS,
+    }
     config = {"model": at.model, "model_provider": "leap", "model_catalog_json": str(catalogue)}
     lines = [f"{name} = {json.dumps(value)}" for name, value in config.items()]
     lines += ["", "[model_providers.leap]", *(f"{name} = {json.dumps(value)}" for name, value in provider.items())]
