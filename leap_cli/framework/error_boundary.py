@@ -14,7 +14,6 @@ from typing import TypeVar
 import click
 
 from leap_core import errors
-from leap_core.system.directories import make_directory
 
 from ..exit_codes import ExitCode
 from .environment import Environment
@@ -154,6 +153,8 @@ def _keep_traceback(failure: BaseException, env: Environment) -> str:
     text = "".join(traceback.format_exception(type(failure), failure, failure.__traceback__))
     name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     import tempfile
+
+    from leap_core.system.directories import make_directory
 
     places = [Path(tempfile.gettempdir())]
     with suppress(errors.LeapError):

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...system.dataclass import dataclass
-from ...system.directories import private_directory
-from ...system.files import replacing
 
 ROOM = 4096
 """Tokens for a task, what tools bring back, and answers, beside an agent's first request."""
@@ -57,6 +55,9 @@ class Agent:
 
     def configure(self, endpoint: Endpoint) -> dict[str, str]:
         """Write the files, readable for their user alone, since they hold a key; the variables."""
+        from ...system.directories import private_directory
+        from ...system.files import replacing
+
         variables, files = self.settings(endpoint)
         private_directory(endpoint.directory.parent)
         directory = private_directory(endpoint.directory)
