@@ -26,6 +26,7 @@ from ..options.background import BACKGROUND, Background, check_apart, open_jobs,
 @click.option(
     "-m",
     "--model",
+    "--checkpoint",
     "checkpoint",
     required=True,
     type=ModelName(),
@@ -93,7 +94,7 @@ def command(
 
     def tell(step: int, steps: int, words: str) -> None:
         if words:
-            output.note(f"step {step} of {steps}: {words}")
+            output.note(f"step {step} of {steps}: {words}" if steps else words)
         else:
             output.progress(f"step {step} of {steps}")
 

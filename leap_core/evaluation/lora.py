@@ -1,8 +1,9 @@
 """A LoRA adapter trained over a checkpoint directory, by transformers and peft; then converted and compared.
 
-Data are lines of ``leap export --for-training`` ({"prompt", "completion", "loss"}), or conversations ({"messages"}).
-The loss counts what the model wrote, and nothing else. Everything on the way is kept beside the adapter, in
-``ADAPTER.training``: the same call goes on from there, after Ctrl-C and kill -9.
+Data are lines of ``leap export --for-training``: {"prompt", "completion", "loss"}, or {"messages", "tools"}. The loss
+counts what the model wrote, and nothing else: in a conversation every answer whose OpenAI ``weight`` is not 0.
+Everything on the way is kept beside the adapter, in ``ADAPTER.training``: the same call goes on from there, after
+Ctrl-C and kill -9.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _libraries() -> tuple[Any, Any, Any]:
 def read_examples(path: Path) -> list[JsonObject]:
     """The examples of a file. Raises LeapSerializationError for too few, and for what is none."""
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # U+2028 and the like are characters of a line
     except (OSError, UnicodeDecodeError) as error:
         raise LeapSerializationError(f"cannot read {path.name}: {error}") from None
     examples: list[JsonObject] = []
@@ -143,10 +144,11 @@ def read_examples(path: Path) -> list[JsonObject]:
                 said = list_at(value["messages"], "messages")
                 if len(said) < 2 or said[-1].get("role") != "assistant":
                     raise LeapSerializationError("it does not end with an answer", path="messages")
+                list_at(value.get("tools") or [], "tools")
             else:
                 text_at(value.get("prompt"), "prompt")
                 text_at(value.get("completion"), "completion")
-        except (ValueError, AttributeError, RecursionError) as error:  # LeapSerializationError among them
+        except (LeapError, ValueError, AttributeError, RecursionError) as error:
             raise LeapSerializationError(f"{path.name}, line {number}: {error}") from None
         examples.append(value)
     if len(examples) < LEAST_EXAMPLES:
@@ -154,50 +156,82 @@ def read_examples(path: Path) -> list[JsonObject]:
     return examples
 
 
-def encoded(example: JsonObject, tokenizer: Any) -> JsonObject:
-    """The tokens of an example, and those that the loss counts: ``labels``, with -100 for the others."""
+def encoded(example: JsonObject, tokenizer: Any) -> list[JsonObject]:
+    """The tokens of an example's texts, MOST_TOKENS at most, and ``labels``: those that the loss counts, -100 for the
+    others. An answer that does not end within them does not count. ``is_cut``: the text is longer."""
     if "messages" in example:
-        messages = example["messages"]
-        prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
-        text = tokenizer.apply_chat_template(messages, tokenize=False)
-        if not text.startswith(prompt):
-            raise LeapSerializationError("the chat template shows an answer in another way than it asks for one")
-        spans = [[len(prompt), len(text.rstrip())]]
+        texts = _texts_of(example["messages"], example.get("tools") or None, tokenizer)
     else:
         text = example["prompt"] + example["completion"]
-        spans = example.get("loss") or [[len(example["prompt"]), len(text)]]
-    made = tokenizer(
-        text, add_special_tokens=False, return_offsets_mapping=True, truncation=True, max_length=MOST_TOKENS
-    )
-    counted = [any(start >= first and end <= last for first, last in spans) for start, end in made["offset_mapping"]]
-    labels = [token if each else -100 for token, each in zip(made["input_ids"], counted, strict=True)]
-    return {"input_ids": made["input_ids"], "labels": labels}
+        texts = [(text, example.get("loss") or [(len(example["prompt"]), len(text))])]
+    found = []
+    for text, spans in texts:
+        made = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        tokens, offsets = made["input_ids"][:MOST_TOKENS], made["offset_mapping"][:MOST_TOKENS]
+        whole = [(first, last) for first, last in spans if offsets and last <= offsets[-1][1]]
+        counted = [any(start >= first and end <= last for first, last in whole) for start, end in offsets]
+        labels = [token if each else -100 for token, each in zip(tokens, counted, strict=True)]
+        found.append({"input_ids": tokens, "labels": labels, "is_cut": len(made["input_ids"]) > MOST_TOKENS})
+    return found
 
 
-def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | None:
-    """Train the adapter, and write it as GGUF; None where it was stopped. Raises LeapError."""
+def _texts_of(messages: Sequence[JsonObject], tools: Any, tokenizer: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    """A conversation as text with the spans of its answers; several texts where the template shows earlier answers in
+    another way than they were written."""
+
+    def rendered(count: int, *, asks: bool) -> str:
+        plain = [{key: value for key, value in each.items() if key != "weight"} for each in messages[:count]]
+        return str(tokenizer.apply_chat_template(plain, tools=tools, tokenize=False, add_generation_prompt=asks))
+
+    texts: list[tuple[str, list[tuple[int, int]]]] = []
+    for n, message in enumerate(messages):
+        if message.get("role") != "assistant" or message.get("weight") == 0:
+            continue
+        prompt, text = rendered(n, asks=True), rendered(n + 1, asks=False).rstrip()
+        if not text.startswith(prompt):
+            raise LeapSerializationError("the chat template shows an answer in another way than it asks for one")
+        span = (len(prompt), len(text))
+        if texts and prompt.startswith(texts[-1][0]):
+            texts[-1] = text, [*texts[-1][1], span]
+        else:
+            texts.append((text, [span]))
+    return texts
+
+
+def read_data(wish: TrainingWish, tokenizer: Any, tell: Tell) -> tuple[int, list[JsonObject], list[JsonObject]]:
+    """The number of examples, the texts that are held back, and those to train on: those of one example are on one
+    side. Raises LeapSerializationError where too few examples have an answer that counts."""
+    examples = read_examples(wish.data)
+    texts = [encoded(each, tokenizer) for each in examples]
+    cut = sum(text.pop("is_cut") for each in texts for text in each)
+    counted = [[text for text in each if any(label != -100 for label in text["labels"])] for each in texts]
+    kept = [each for each in counted if each]
+    if cut:
+        tell(0, 0, f"{cut} texts are longer than {MOST_TOKENS} tokens, and answers behind that are not trained on")
+    if len(kept) < len(examples):
+        tell(0, 0, f"{len(examples) - len(kept)} of {len(examples)} examples have no answer to train on: left out")
+    if len(kept) < LEAST_EXAMPLES:
+        raise LeapSerializationError(
+            f"{wish.data.name} has {len(kept)} examples with an answer to train on; {LEAST_EXAMPLES} are the fewest"
+        )
+    random.Random(wish.seed).shuffle(kept)
+    held = max(1, int(len(kept) * HELD_BACK))
+    return len(kept), [text for each in kept[:held] for text in each], [text for each in kept[held:] for text in each]
+
+
+def _trainer(wish: TrainingWish, tokenizer: Any, learnt: list[JsonObject], held: list[JsonObject]) -> Any:
+    """The trainer of transformers, with an adapter of peft over the checkpoint."""
     torch, transformers, peft = _libraries()
-    warnings.simplefilter("ignore")  # of the libraries among each other
-    transformers.utils.logging.disable_progress_bar()
-    directory = wish.directory
-    _begin(directory, wish.identity)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(wish.checkpoint, local_files_only=True)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    examples = [encoded(each, tokenizer) for each in read_examples(wish.data)]
-    random.Random(wish.seed).shuffle(examples)
-    held = max(1, int(len(examples) * HELD_BACK))
     transformers.set_seed(wish.seed)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        wish.checkpoint, local_files_only=True, dtype=torch.float32
+        wish.checkpoint, local_files_only=True, trust_remote_code=False, dtype=torch.float32
     )
     settings = peft.LoraConfig(
         r=wish.rank, lora_alpha=wish.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    model = peft.get_peft_model(model, settings)
-    steps = max(1, (len(examples) - held + wish.batch - 1) // wish.batch)
+    steps = max(1, (len(learnt) + wish.batch - 1) // wish.batch)
     arguments = transformers.TrainingArguments(
-        output_dir=str(directory),
+        output_dir=str(wish.directory),
         num_train_epochs=wish.epochs,
         learning_rate=wish.rate,
         per_device_train_batch_size=wish.batch,
@@ -218,35 +252,51 @@ def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | No
         use_cpu=not torch.cuda.is_available(),
     )
     trainer = transformers.Trainer(
-        model=model,
+        model=peft.get_peft_model(model, settings),
         args=arguments,
-        train_dataset=examples[held:],
-        eval_dataset=examples[:held],
+        train_dataset=learnt,
+        eval_dataset=held,
         data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100),
-        callbacks=[
-            transformers.EarlyStoppingCallback(early_stopping_patience=PATIENCE),
-            _following(transformers, tell, stop),
-        ],
+        callbacks=[transformers.EarlyStoppingCallback(early_stopping_patience=PATIENCE)],
     )
     trainer.remove_callback(transformers.PrinterCallback)
-    before = _loss_before(directory, trainer)
-    try:
-        trainer.train(resume_from_checkpoint=bool(list(directory.glob("checkpoint-*"))) or None)
-    except torch.cuda.OutOfMemoryError as error:
-        raise LeapError(f"the GPU has too little memory: {error}") from None
-    except RuntimeError as error:
-        if WRITER not in str(error):
-            raise
-        hint = "make room there: the same command goes on from the checkpoint before"
-        raise LeapError(f"cannot write {directory}: the disk is full", hint=hint) from None
-    if stop.is_set():
-        return None
-    after = float(trainer.evaluate()["eval_loss"])
-    tell(trainer.state.global_step, trainer.state.max_steps, "converting")
-    adapter = directory / "adapter"
-    model.save_pretrained(adapter)
-    difference = _converted(wish, adapter, model, examples[0]["input_ids"], torch)
-    return Trained(wish.target, len(examples), trainer.state.global_step, (before, after), difference)
+    return trainer
+
+
+def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | None:
+    """Train the adapter, and write it as GGUF; None where it was stopped. Raises LeapError."""
+    torch, transformers, peft = _libraries()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries among each other
+        transformers.utils.logging.disable_progress_bar()
+        directory = wish.directory
+        _begin(directory, wish.identity)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            wish.checkpoint, local_files_only=True, trust_remote_code=False
+        )
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        count, held, learnt = read_data(wish, tokenizer, tell)
+        trainer = _trainer(wish, tokenizer, learnt, held)
+        trainer.add_callback(_following(transformers, tell, stop))
+        before = _loss_before(directory, trainer)
+        try:
+            trainer.train(resume_from_checkpoint=bool(list(directory.glob("checkpoint-*"))) or None)
+        except torch.cuda.OutOfMemoryError as error:
+            raise LeapError(f"the GPU has too little memory: {error}") from None
+        except RuntimeError as error:
+            if WRITER not in str(error):
+                raise
+            hint = "make room there: the same command goes on from the checkpoint before"
+            raise LeapError(f"cannot write {directory}: the disk is full", hint=hint) from None
+        if stop.is_set():
+            return None
+        after = float(trainer.evaluate()["eval_loss"])
+        tell(trainer.state.global_step, trainer.state.max_steps, "converting")
+        adapter = directory / "adapter"
+        trainer.model.save_pretrained(adapter)
+        difference = _converted(wish, adapter, trainer.model, held[0]["input_ids"], torch)
+    return Trained(wish.target, count, trainer.state.global_step, (before, after), difference)
 
 
 def _begin(directory: Path, identity: str) -> None:
