@@ -46,7 +46,9 @@ def _of_sessions(env: Environment, names: Sequence[str]) -> Iterator[dict[str, A
 
     with SessionStore(env.directories.sessions_file) as store:
         for session in [store.find(name) for name in names] or store.list():
-            yield from cases_of_conversation(session.label, store.history(session.id))
+            marks = store.marks(session.id)
+            _note_bad(env, [mark.rating for mark in marks])
+            yield from cases_of_conversation(session.label, store.history(session.id), marks)
 
 
 def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -59,7 +61,14 @@ def _of_log(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         raise click.UsageError("nothing was logged: leap sessions log on begins a log")
     with PromptLog(path) as log:
         entries = [match.entry for match in log.search(" ".join(names))] if names else log.entries()
+    _note_bad(env, [entry.rating for entry in entries])
     yield from filter(None, map(case_of_entry, entries))
+
+
+def _note_bad(env: Environment, ratings: Sequence[str | None]) -> None:
+    bad = ratings.count("bad")
+    if bad:
+        Output(env).note(f"left out {'1 answer that is' if bad == 1 else f'{bad} answers that are'} rated bad")
 
 
 def _of_batch(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -102,7 +111,7 @@ def fit_temperatures(
     from leap_core.tasks.reading import read_case
 
     output = Output(env, Format.JSON if format in ("json", "jsonl") else Format.TEXT)
-    lines = [line for line in read_text_file(name, env).splitlines() if line.strip()]
+    lines = [line for line in read_text_file(name, env).split("\n") if line.strip()]
     read = []
     for n, line in enumerate(lines, 1):
         try:

@@ -81,6 +81,7 @@ def run(
     code is 8 where cases got no answer, or where --against or --min says so.
     """
     from leap_core.evaluation.cases import read_cases
+    from leap_core.evaluation.report import hints_on_equals
 
     output = Output(env)
     file = read_cases(env.cwd / cases)
@@ -103,6 +104,8 @@ def run(
     if machines.part is not None:
         output.note(f"that is one part; --merge {machines.part.count} shows the table of all")
         return ExitCode.DONE
+    for hint in [] if asking.quiet else hints_on_equals(file.cases, shown.results):
+        output.note(hint)
     return print_evaluation(env, shown, judgement, quiet=asking.quiet)
 
 

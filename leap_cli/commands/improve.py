@@ -16,7 +16,6 @@ import click
 
 from leap_core.errors import LeapError
 
-from ..completion.value_types import ModelName
 from ..config.saved import PromptTemplate, write_template
 from ..display.batches import ProgressLine
 from ..exit_codes import ExitCode
@@ -27,6 +26,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import seconds_of
 from ..framework.output import Format, Output
 from ..options.background import BACKGROUND, Background, open_jobs, print_id
+from ..options.improvement import IMPROVEMENT, Improvement
 from ..options.loading import EACH_MODEL, ModelChoice, load_model, model_reference, note_builtin, warm_or_load
 from ..options.tasks import own_recipes
 
@@ -40,48 +40,26 @@ if TYPE_CHECKING:
     from leap_core.tasks.recipe import Recipe
 
 REFLECTION_TOKENS = 2048
-SPELLED = {"directory": "-o", "goal": "--to", "saved": "--save-template", "name": "-m"}
+SPELLED = {"directory": "-o", "goal": "--to", "template": "--save-template", "model": "-m"}
 """Options whose names are not those of their values."""
-
-
-class Budget(click.ParamType[str]):
-    """Requests (``5000``), or a length of time (``2h``)."""
-
-    name = "budget"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            if not str(value).isdecimal():
-                seconds_of(str(value))
-        except ValueError as error:
-            self.fail(f"{value!r} is neither a number of requests nor a time: {error}", param, ctx)
-        return str(value)
 
 
 @leap_command("improve")
 @click.argument("cases", type=click.Path(dir_okay=False))
-@click.option("-m", "--model", "name", type=ModelName(), metavar="MODEL", help="Ask this model, better and better.")
-@click.option("-o", "--output", "directory", metavar="DIR", help="Write answers and the report here: CASES.improve.")
-@click.option("-s", "--system", metavar="TEXT", help="Begin with this system prompt.")
-@click.option("--to", "goal", default="0.95", show_default=True, metavar="RATE", help="Stop where this share passes.")
-@click.option("--budget", type=Budget(), metavar="N|TIME", help="Try no more after N requests, or so long (2h).")
-@click.option("--seed", type=int, default=1, show_default=True, help="Split and draw with this seed.")
-@click.option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens.")
-@click.option(
-    "--reflect-with", type=ModelName(), metavar="MODEL", help="Let this model rewrite prompts; by default the same."
-)
-@click.option(
-    "--escalate-to", type=ModelName(), metavar="MODEL", help="Let this model answer what fails, as last resort."
-)
-@click.option(
-    "--checkpoint", type=click.Path(file_okay=False), metavar="DIR", help="Train an adapter over this checkpoint of it."
-)
-@click.option("--save-template", "saved", metavar="NAME", help="Save the way that is kept as a template, for leap -t.")
+@IMPROVEMENT
 @format_choice("Print the report (text), one json document, jsonl, or quiet: nothing.")
 @EACH_MODEL
 @BACKGROUND
 @click.pass_obj
-def command(env: Environment, /, cases: str, model: ModelChoice, background: Background, **wishes: Any) -> ExitCode:
+def command(
+    env: Environment,
+    /,
+    cases: str,
+    wanted: Improvement,
+    model: ModelChoice,
+    background: Background,
+    format: str,
+) -> ExitCode:
     """Find the cheapest way of asking a model that passes the cases of CASES (see leap eval), and say with what
     certainty.
 
@@ -92,37 +70,33 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
     from leap_core.evaluation.cases import read_cases
     from leap_core.evaluation.improving import ImprovementWish, Ladder, report
 
-    output = Output(env, wishes["format"])
+    output = Output(env, format)
     path = env.cwd / cases
     file = read_cases(path)
-    recipe = _recipe_of(env, file.cases, wishes)
-    name, goal = wishes["name"], _share(wishes["goal"])
-    reference = model_reference(env, name)
-    directory = env.cwd / wishes["directory"] if wishes["directory"] else path.with_suffix(".improve")
-    checkpoint = None if wishes["checkpoint"] is None else env.cwd / wishes["checkpoint"]
-    if checkpoint is not None and not (checkpoint / "config.json").exists():
-        raise click.UsageError(f"--checkpoint {wishes['checkpoint']} is no checkpoint: it has no config.json")
+    recipe = _recipe_of(env, file.cases, wanted)
+    reference = model_reference(env, wanted.model)
+    directory = env.cwd / wanted.directory if wanted.directory else path.with_suffix(".improve")
     if background:
-        return _submit(env, output, cases, wishes, background)
-    if name is None:
+        return _submit(env, output, cases, wanted, background)
+    if wanted.model is None:
         note_builtin(env, None, output)
     stop = threading.Event()
     with _models(env, model) as load, stopping_on_interrupt(stop.set):
-        reflecting = wishes["reflect_with"] or reference
+        reflecting = wanted.reflect_with or reference
         wish = ImprovementWish(
             file,
-            _start(reference, wishes, model, file.templates),
+            _start(reference, wanted, model, file.templates),
             directory,
-            goal,
-            wishes["seed"],
+            wanted.goal,
+            wanted.seed,
             lambda prompt: _reflect(env, model, reflecting, prompt),
-            wishes["escalate_to"],
-            checkpoint,
+            wanted.escalate_to,
+            wanted.checkpoint,
             **_facts(env, reference),
             recipe=recipe,
         )
         directory.mkdir(parents=True, exist_ok=True)
-        ask = _asker(env, output, wish.directory, load, stop, wishes["budget"])
+        ask = _asker(env, output, wish.directory, load, stop, wanted.budget)
         improved = outcome_of(lambda: Ladder(wish, ask, output.note, stop).climb())
         if isinstance(improved, LeapError):
             if not stop.is_set():
@@ -130,21 +104,29 @@ def command(env: Environment, /, cases: str, model: ModelChoice, background: Bac
             output.note("stopped; the same command goes on from here")
             return ExitCode.INTERRUPTED
     _write(directory, improved, report(improved))
-    for task in improved.column.recipes:
-        output.note(f"`leap saved recipes add {wishes['directory'] or directory.name}/{task}.toml` has it used")
-    if wishes["saved"] is not None:
-        _save(env, output, wishes["saved"], improved)
-    if output.format is Format.TEXT:
-        output.text(report(improved))
-    elif output.format is not Format.QUIET:
-        output.record(_record(improved), name="kept")
-    if not improved.is_better:
-        done = improved.steps[0].rate >= goal
-        output.note(f"{reference} passes already" if done else "no rung is better, as far as these cases can tell")
+    _tell(env, output, improved, wanted, directory)
     return ExitCode.DONE
 
 
-def _recipe_of(env: Environment, cases: Sequence[Case], wishes: dict[str, Any]) -> Recipe | None:
+def _tell(env: Environment, output: Output, improved: Improved, wanted: Improvement, directory: Path) -> None:
+    """Print the report, and say what becomes of the result."""
+    for task in improved.column.recipes:
+        output.note(f"`leap saved recipes add {wanted.directory or directory.name}/{task}.toml` has it used")
+    if wanted.template is not None:
+        _save(env, output, wanted.template, improved)
+    if output.format is Format.TEXT:
+        output.text((directory / "report.md").read_text("utf-8"))
+    elif output.format is not Format.QUIET:
+        output.record(_record(improved), name="kept")
+    if improved.rejected is not None:
+        output.note(improved.outcome)
+    elif not improved.is_better:
+        done = improved.steps[0].rate >= wanted.goal
+        passes = f"{improved.column.model} passes already"
+        output.note(passes if done else "no rung is better, as far as these cases can tell")
+
+
+def _recipe_of(env: Environment, cases: Sequence[Case], wanted: Improvement) -> Recipe | None:
     """The recipe of the task that all cases are of; None where they are prompts. Raises UsageError."""
     tasks = {case.request.get("task") for case in cases}
     if tasks == {None}:
@@ -153,29 +135,19 @@ def _recipe_of(env: Environment, cases: Sequence[Case], wishes: dict[str, Any]) 
         raise click.UsageError("the cases are of several tasks, or some of none: give a file for each")
     from leap_core.tasks.reading import read_task
 
-    for option in ("system", "saved", "checkpoint"):
-        if wishes[option] is not None:
+    for option in ("system", "template", "checkpoint"):
+        if getattr(wanted, option) is not None:
             raise click.UsageError(f"{SPELLED.get(option, '--' + option)} is for prompts: these cases are of a task")
     fields = {key: value for key, value in cases[0].request.items() if key not in ("text", "prompt")}
     return read_task(fields, own_recipes(env, str(fields["task"])))[0].recipe
 
 
-def _share(text: str) -> float:
-    try:
-        goal = float(text)
-    except ValueError:
-        goal = -1.0
-    if not 0.0 < goal <= 1.0:
-        raise click.UsageError(f"--to {text}: expected a share of the cases above 0 and up to 1, such as 0.95")
-    return goal
-
-
-def _start(reference: str, wishes: dict[str, Any], model: ModelChoice, templates: Sequence[str]) -> Column:
+def _start(reference: str, wanted: Improvement, model: ModelChoice, templates: Sequence[str]) -> Column:
     from leap_core.evaluation.running import Column
 
-    limit = {} if wishes["max_tokens"] is None else {"max_tokens": wishes["max_tokens"]}
+    limit = {} if wanted.max_tokens is None else {"max_tokens": wanted.max_tokens}
     template = templates[0] if templates else None
-    return Column("as it is", reference, limit, dict(model.fields), wishes["system"], template)
+    return Column("as it is", reference, limit, dict(model.fields), wanted.system, template)
 
 
 def _asker(
@@ -296,8 +268,9 @@ def _write(directory: Path, improved: Improved, text: str) -> None:
 def _record(improved: Improved) -> dict[str, Any]:
     kept = {name: value for name, value in asdict(improved.column).items() if value}
     steps = [asdict(step) for step in improved.steps]
-    rates = {"before": improved.before, "after": improved.after, "p": improved.p}
-    return {"kept": kept, "improved": improved.is_better, **rates, "steps": steps, "notes": improved.notes}
+    rates = {"before": improved.before, "after": improved.after, "p": improved.p, "rejected": improved.rejected}
+    told = {"steps": steps, "notes": improved.notes, "doubts": improved.doubts}
+    return {"kept": kept, "improved": improved.is_better, **rates, **told}
 
 
 NAMES = {"choices_constraint": "choices", "inject_schema_into_prompt": "schema_in_prompt"}
@@ -322,10 +295,10 @@ def _save(env: Environment, output: Output, name: str, improved: Improved) -> No
     output.note(f"`leap -t {name}` asks so")
 
 
-def _submit(env: Environment, output: Output, cases: str, wishes: dict[str, Any], background: Background) -> ExitCode:
+def _submit(env: Environment, output: Output, cases: str, wanted: Improvement, background: Background) -> ExitCode:
     given = [cases]
-    for key, value in wishes.items():
-        if value is not None and key != "format":
+    for key, value in vars(wanted).items():
+        if value is not None:
             given += [SPELLED.get(key, f"--{key.replace('_', '-')}"), str(value)]
     with open_jobs(env) as jobs:
         label = f"improve {Path(cases).name}"

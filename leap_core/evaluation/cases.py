@@ -16,6 +16,7 @@ from typing import Any
 
 from ..conversation.messages import ChatMessage, ChatMessageRole
 from ..conversation.prompt_log import Entry
+from ..conversation.sessions import RATINGS, Mark
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
@@ -26,6 +27,9 @@ from .rows import read_rows
 
 OWN_FIELDS = ("id", "custom_id", "expect", "group", "weight", "vars")
 """Fields that are no part of what a model is asked."""
+MEANT_EXPECT = ("expected", "expected_output", "ideal", "target", "answer", "output", "reference")
+"""What other programs call ``expect``."""
+_, BAD = RATINGS
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,9 @@ def _read(record: Any, name: str) -> Case:
     if group is not None and not isinstance(group, str):
         raise LeapSerializationError("expected a text", path="group")
     if "expect" not in record:
-        raise LeapSerializationError("missing: what is expected of the answer", path="expect")
+        meant = next((name for name in MEANT_EXPECT if name in {**variables, **record}), None)
+        hint = None if meant is None else f"did you mean expect, in the place of {meant}?"
+        raise LeapSerializationError("missing: what is expected of the answer", path="expect", hint=hint)
     request = {key: value for key, value in record.items() if key not in OWN_FIELDS}
     if not request and not variables:
         raise LeapSerializationError("asks nothing: give prompt, messages, task, or vars for a template")
@@ -131,10 +137,13 @@ def groups_of(cases: Sequence[Case]) -> list[str]:
     return list(dict.fromkeys(case.group for case in cases if case.group is not None))
 
 
-def cases_of_conversation(name: str, history: Sequence[ChatMessage]) -> Iterator[JsonObject]:
-    """A case for each reply of a conversation, which is asked with all that came before it."""
+def cases_of_conversation(
+    name: str, history: Sequence[ChatMessage], marks: Sequence[Mark] = ()
+) -> Iterator[JsonObject]:
+    """A case for each reply of a conversation that is not rated bad, asked with all that came before it."""
     for n, message in enumerate(history):
-        if message.role is ChatMessageRole.ASSISTANT and n > 0:
+        is_bad = n < len(marks) and marks[n].rating == BAD
+        if message.role is ChatMessageRole.ASSISTANT and n > 0 and not is_bad:
             calls = [{"name": call.name, "arguments": call.arguments} for call in message.function_calls or ()]
             expect = expected(message.text, calls)
             if expect is not None:
@@ -143,14 +152,14 @@ def cases_of_conversation(name: str, history: Sequence[ChatMessage]) -> Iterator
 
 
 def case_of_entry(entry: Entry) -> JsonObject | None:
-    """A case of a logged prompt; None for one that failed, that belongs to a longer conversation, or that had pictures
-    or sound, which the log does not keep."""
+    """A case of a logged prompt; None for one that failed or is rated bad, that belongs to a longer conversation, or
+    that had pictures or sound, which the log does not keep."""
     calls = []
     for each in entry.calls:
         arguments = each.get("arguments")
         calls.append({**each, "arguments": json.loads(arguments) if isinstance(arguments, str) else arguments})
     expect = expected(entry.answer, calls)
-    if entry.error is not None or entry.turns or expect is None or calls:
+    if entry.error is not None or entry.rating == BAD or entry.turns or expect is None or calls:
         return None  # the declarations of the functions are not in the log
     case: JsonObject = {"id": f"log-{entry.id}", "prompt": entry.prompt, "expect": expect}
     if entry.system:

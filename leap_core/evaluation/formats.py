@@ -43,7 +43,7 @@ def answers_beside(path: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line.strip()]
         return {line["id"]: line["ground_truth"] for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LeapSerializationError(f"cannot read {file}: {error}") from None

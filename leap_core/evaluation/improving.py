@@ -1,9 +1,9 @@
 """From cases to the cheapest way of asking that passes them: a ladder of rungs, each an evaluation.
 
 Cases are split into three parts by seed: ``train`` gives examples, failures to reflect on and training data; ``choose``
-says which way is better; ``held`` is looked at once, at the end. A way is kept only where the paired test says that it
-is better on ``choose``. Every answer is in the journal of a batch, and every reflection in a file: the same call goes
-on where it was ended, and the same cases, seed and models climb the same ladder.
+selects the ways that a paired test finds better; ``held`` is looked at once, at the end: what was selected is kept only
+where one test finds it better there too. Every answer is in the journal of a batch, and every reflection in a file: the
+same call goes on where it was ended, and the same cases, seed and models climb the same ladder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapError, LeapSerializationError, LeapUnavailableError
+from ..errors import LeapError, LeapUnavailableError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
 from ..system.files import replace_text
@@ -27,10 +27,11 @@ from .cases import Case, CaseFile
 from .lora import LEAST_EXAMPLES, TrainingWish, train
 from .results import CaseResult, compare, summary_of
 from .running import Column
+from .splitting import doubts_about, questions_of, split
 
-PARTS = {"train": 0.3, "choose": 0.35, "held": 0.35}
-FEWEST = 20
-ALPHA = 0.05
+SELECTION_ALPHA, ALPHA = 0.1, 0.05
+"""Of the test on ``choose`` that selects a way, and the one test on ``held`` that keeps what was selected. The second
+bounds the chance to keep something that is no better, however many ways are tried."""
 EXAMPLES = (4, 8)
 MOST_LABELS = 20
 TOLD = 6
@@ -86,7 +87,7 @@ class ImprovementWish:
 
 @dataclass(frozen=True)
 class Step:
-    """A way that was tried. ``p``: against the best before, on ``choose``; None for the first."""
+    """A way that was tried. ``p``: one-sided, against the best before, on ``choose``; None for the first."""
 
     rung: str
     way: str
@@ -101,9 +102,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Improved:
-    """What came of it. ``before`` and ``after``: rates on ``held``, and ``p`` of their difference. ``notes``: rungs
-    that could not be tried. ``failing``: cases of ``held`` that fail still, and why. ``opening``: what was said before
-    each question, and what is now."""
+    """The result. ``before`` and ``after``: rates on ``held``. ``p``: one-sided, of what was selected there. ``notes``:
+    rungs that were not tried. ``failing``: cases of ``held`` that still fail, and why. ``opening``: the text before
+    each question, at the start and now. ``rejected``: what was selected and is not kept, and its rate on ``held``.
+    ``doubts``: about the cases."""
 
     column: Column
     steps: list[Step]
@@ -115,23 +117,25 @@ class Improved:
     start: Column
     failing: list[tuple[str, str]] = field(default_factory=list)
     opening: tuple[str | None, str | None] = (None, None)
+    rejected: tuple[str, float] | None = None
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def is_better(self) -> bool:
         """Whether a rung was kept."""
         return any(step.kept for step in self.steps[1:])
 
-
-def split(cases: Sequence[Case], seed: int) -> dict[str, list[Case]]:
-    """The parts. Raises LeapSerializationError for too few cases."""
-    if len(cases) < FEWEST:
-        raise LeapSerializationError(f"{len(cases)} cases are too few to be split and tested: {FEWEST} are the fewest")
-    ordered = sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())
-    first = round(len(cases) * PARTS["train"])
-    second = first + round(len(cases) * PARTS["choose"])
-    parts = {"train": ordered[:first], "choose": ordered[first:second], "held": ordered[second:]}
-    place = {case.id: n for n, case in enumerate(cases)}
-    return {name: sorted(part, key=lambda case: place[case.id]) for name, part in parts.items()}
+    @property
+    def outcome(self) -> str:
+        """What is kept and why, in a sentence or two."""
+        sure = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        if self.rejected is not None:
+            name, rate = self.rejected
+            why = "which may be chance" if rate > self.before else "which is no gain"
+            found = f"{name} was better on choose. On held-back cases: {self.before:.1%} before, {rate:.1%} with it"
+            return f"Kept: nothing. {found} ({sure}), {why}."
+        kept = self.column.name if self.is_better else "nothing"
+        return f"Kept: {kept}. On held-back cases: {self.before:.1%} before, {self.after:.1%} after ({sure})."
 
 
 def answer_of(case: Case) -> str | None:
@@ -156,6 +160,8 @@ class Ladder:
     def __init__(self, wish: ImprovementWish, ask: Ask, tell: Callable[[str], object], stop: threading.Event) -> None:
         self._wish, self._ask, self._tell, self._stop = wish, ask, tell, stop
         self.parts = split(wish.file.cases, wish.seed)
+        self._question = {each.id: same[0].id for same in questions_of(wish.file.cases) for each in same}
+        self.doubts = doubts_about(wish.file.cases)
         self.steps: list[Step] = []
         self.notes: list[str] = []
         self._best = named(wish.start, "as it is", "")
@@ -163,6 +169,8 @@ class Ladder:
 
     def climb(self) -> Improved:
         """Try all rungs, until one is good enough. Raises Ended where it was stopped before the first was measured."""
+        for doubt in self.doubts:
+            self._tell(doubt)
         self._try("as it is", "", self._best)
         rungs: tuple[tuple[str, Callable[[], Iterator[tuple[str, Column]]]], ...] = (
             ("settings", self._settings),
@@ -171,8 +179,9 @@ class Ladder:
             ("escalation", self._escalations),
             ("adapter", self._adapters),
         )
-        for name, ways in rungs:
-            if self.steps[-1].rate >= self._wish.goal or self._rate() >= self._wish.goal:
+        for n, (name, ways) in enumerate(rungs):
+            if self._rate() >= self._wish.goal:
+                self.notes.append(f"{', '.join(rung for rung, _ in rungs[n:])}: the goal was reached before")
                 break
             try:
                 self._climb_rung(name, ways())
@@ -187,16 +196,15 @@ class Ladder:
         return summary_of(self._best.name, self._results).rate
 
     def _climb_rung(self, rung: str, ways: Iterator[tuple[str, Column]]) -> None:
-        """Measure the ways of a rung, and keep the best of those that are better than what there was."""
+        """Measure the ways of a rung, and select the best of those that are better than what there was."""
         before, found = self._results, None
         for way, column in ways:
             results = self._measure(rung, way, column)
             comparison = compare(results, before)
-            step = self._step(rung, way, results, comparison.p)
+            step = self._step(rung, way, results, comparison.p_better)
             self.steps.append(step)
-            self._tell(f"{rung}, {way}: {step.rate:.0%}, p = {comparison.p:.3f}")
-            better = comparison.difference > 0 and comparison.p < ALPHA
-            if better and (found is None or step.rate > found[0].rate):
+            self._tell(f"{rung}, {way}: {step.rate:.0%}, p = {comparison.p_better:.3f}")
+            if comparison.p_better < SELECTION_ALPHA and (found is None or step.rate > found[0].rate):
                 found = step, column, results
                 if step.rate >= self._wish.goal:
                     break
@@ -211,7 +219,12 @@ class Ladder:
 
     def _measure(self, rung: str, way: str, column: Column) -> list[CaseResult]:
         self._began = time.monotonic()
-        return self._ask(column, self.parts["choose"], "choose")
+        return self._asked(column, "choose")
+
+    def _asked(self, column: Column, part: str) -> list[CaseResult]:
+        """The results of a part. Cases of one question have one name, so that they count as repeats of it."""
+        results = self._ask(column, self.parts[part], part)
+        return [replace(each, case=self._question[each.case]) for each in results]
 
     def _step(self, rung: str, way: str, results: Sequence[CaseResult], p: float | None) -> Step:
         summary = summary_of("", results)
@@ -325,25 +338,33 @@ class Ladder:
 
     def _told_of_training(self, step: int, steps: int, words: str) -> None:
         if words:
-            self._tell(f"step {step} of {steps}: {words}")
+            self._tell(f"step {step} of {steps}: {words}" if steps else words)
 
     def _end(self) -> Improved:
-        """Look at ``held``, once."""
+        """Look at ``held``, once, and keep what was selected only where it is better there."""
         start = named(self._wish.start, "as it is", "")
-        before = self._ask(start, self.parts["held"], "held")
-        after = before if self._best == start else self._ask(self._best, self.parts["held"], "held")
-        comparison = compare(after, before)
+        before = after = self._asked(start, "held")
+        p, rejected = 1.0, None
+        if self._best != start:
+            after = self._asked(self._best, "held")
+            p = compare(after, before).p_better
+        if self._best != start and p >= ALPHA:
+            rejected = self._best.name, summary_of("", after).rate
+            self._best, after = start, before
+            self.steps = [self.steps[0], *(replace(step, kept=False) for step in self.steps[1:])]
         return Improved(
             self._best,
             self.steps,
             self.notes,
             summary_of("", before).rate,
             summary_of("", after).rate,
-            1.0 if self._best == start else comparison.p,
+            p,
             {name: len(part) for name, part in self.parts.items()},
             start,
             [(each.case, "; ".join(each.problems)) for each in after if not each.passed][:TOLD],
             (self._wish.opening_of(start), self._wish.opening_of(self._best)),
+            rejected,
+            self.doubts,
         )
 
 
@@ -380,7 +401,8 @@ def rewritten(
         propose_new_texts = None
 
         def evaluate(self, batch: list[Case], candidate: dict[str, str], capture_traces: bool = False) -> Any:
-            found = {each.case: each for each in ask(candidate["system"], batch)}
+            once = {case.id: case for case in batch}  # GEPA fills its last batch with cases that it already has
+            found = {each.case: each for each in ask(candidate["system"], list(once.values()))}
             results = [found[case.id] for case in batch]
             return EvaluationBatch([each.answer for each in results], [each.score for each in results], results)
 
@@ -423,7 +445,6 @@ def rewritten(
 def report(improved: Improved) -> str:
     """What was tried and what it gave, in Markdown."""
     parts = ", ".join(f"{count} {name}" for name, count in improved.cases.items())
-    last = improved.column.name if improved.is_better else "nothing"
     lines = [f"# {'Better' if improved.is_better else 'No better'} than it was", "", f"Cases: {parts}.", ""]
     lines += [
         "| rung | way | pass on choose | 95 % | p | tokens | seconds | kept |",
@@ -435,11 +456,9 @@ def report(improved: Improved) -> str:
         measured = f"{step.rate:.1%} | {step.low:.1%} to {step.high:.1%} | {p} | {step.tokens:.0f} | {step.seconds:.2f}"
         lines.append(f"| {step.rung} | {step.way} | {measured} | {kept} |")
     lines += ["", *(f"- Not tried: {note}" for note in improved.notes), ""]
-    sure = "p < 0.001" if improved.p < 0.001 else f"p = {improved.p:.3f}"
-    lines += [
-        f"Kept: {last}. On held-back cases: {improved.before:.1%} before, {improved.after:.1%} after ({sure}).",
-        "",
-    ]
+    lines += [improved.outcome, ""]
+    if improved.doubts:
+        lines += ["## The cases", "", *(f"- {doubt}" for doubt in improved.doubts), ""]
     before, after = improved.opening
     if after != before:
         lines += ["## The system prompt", "", "Before:", "", "```", before or "(none)", "```", ""]

@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
+from .cases import Case
 from .results import (
     ALPHA,
     CaseResult,
@@ -104,6 +105,26 @@ def report_of(
     summaries = [summary_of(name, each, memory.get(name)) for name, each in columns.items()]
     regressions = () if before is None else _regressions(columns_of(before), columns)
     return Report(results, facts, alpha, summaries, compare_all(columns), groups_of(results), regressions)
+
+
+def hints_on_equals(cases: Sequence[Case], results: Sequence[CaseResult]) -> list[str]:
+    """A hint for each column in which no answer equals the expected text and all contain it."""
+    texts = {
+        case.id: each.value
+        for case in cases
+        for each in case.expectations
+        if each.kind == "equals" and not each.negated
+    }
+    hints = []
+    for name, answers in columns_of(results).items():
+        asked = [each for each in answers if each.case in texts]
+        contained = [
+            any(text.casefold() in each.answer.casefold() for text in texts[each.case] if text) for each in asked
+        ]
+        if asked and all(contained) and not any(each.passed for each in asked):
+            hints.append(f"{name}: all answers contain what `equals` expects, and the whole answer must equal it: "
+                         "`contains` looks for a text within the answer")  # fmt: skip
+    return hints
 
 
 def selected(

@@ -1,7 +1,8 @@
 """What came of each case in each column, which columns can be told apart, and what the counts allow to say.
 
 Wilson's interval: E. B. Wilson, 1927. McNemar's exact test: the binomial test of the cases in which two columns differ.
-The bootstrap draws whole cases, so that repeats of one case do not count as new ones. Holm's correction: S. Holm, 1979.
+The sign-flip test: R. A. Fisher, 1935. Test and bootstrap draw whole cases: repeats of a case are no new cases. Holm's
+correction: S. Holm, 1979.
 """
 
 from __future__ import annotations
@@ -136,12 +137,15 @@ def read_results(place: Path) -> tuple[list[CaseResult], JsonObject]:
     path = place / RESULTS if place.is_dir() else place
     names = {each.name for each in fields(CaseResult)}
     try:
-        records = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+        records = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
+        if not all(isinstance(each, dict) and {"case", "column"} <= each.keys() for each in records):
+            hint = "leap eval CASES asks cases, and leap eval show CASES.eval shows what came of them"
+            raise LeapSerializationError(f"{path} has no results of an evaluation", hint=hint)
         results = [CaseResult(**{name: value for name, value in each.items() if name in names}) for each in records]
     except OSError as error:
         hint = "leap eval CASES -m MODEL makes them"
         raise LeapSerializationError(f"cannot read results from {path}: {error.strerror}", hint=hint) from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise LeapSerializationError(f"{path} has no results of an evaluation: {error}") from None
     if not results:
         raise LeapSerializationError(f"{path} has no results")
@@ -159,6 +163,7 @@ def _told(name: str, verdict: Verdict) -> JsonObject:
 Z_95 = 1.959963984540054
 """The normal distribution's quantile of a two-sided interval of 95 %."""
 RESAMPLES = 10_000
+MOST_EXACT = 14
 SEED = 20260701
 
 
@@ -202,21 +207,33 @@ def bootstrap_mean(
     return _quantile(means, 0.025), _quantile(means, 0.975)
 
 
-def bootstrap_difference(
-    differences: Sequence[float],
-    weights: Sequence[float] | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
+def sign_flip(
+    differences: Sequence[float], weights: Sequence[float] | None = None, *, draws: int = RESAMPLES, seed: int = SEED
 ) -> float:
-    """The two-sided p of a mean difference of no size: twice the share of resampled means on the far side of zero. It
-    is never below 2 / resamples. ``differences``: one a case, the first column's score without the second's."""
-    if not any(differences):
-        return 1.0
-    means = _resampled_means(differences, weights, resamples, seed)
-    below = sum(mean <= 0 for mean in means)
-    above = sum(mean >= 0 for mean in means)
-    return min(1.0, 2 * max(1, min(below, above)) / resamples)
+    """The two-sided p of paired differences, one a case: the permutation test that flips their signs. Its size is right
+    for any number of cases. All signs are tried for up to MOST_EXACT cases that differ, else ``draws`` random ones and
+    those that were observed."""
+    import numpy
+
+    shares = [1.0] * len(differences) if weights is None else weights
+    values = numpy.asarray([each * share for each, share in zip(differences, shares, strict=True) if each])
+    count = len(values)
+    is_exact = count <= MOST_EXACT
+    total = 1 << count if is_exact else draws
+    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(seed).getrandbits(64)))
+    observed, rounding = values.sum(), 1e-9 * abs(values).sum()
+    above = below = 0 if is_exact else 1
+    rows = max(1, 1_000_000 // max(1, count))
+    for start in range(0, total, rows):  # in pieces, so that a million signs are not held at once
+        size = min(rows, total - start)
+        if is_exact:
+            flips = numpy.arange(start, start + size)[:, None] >> numpy.arange(count) & 1
+        else:
+            flips = generator.integers(0, 2, size=(size, count), dtype=numpy.int8)
+        sums = observed - 2 * (flips.astype(float) @ values)
+        above += int((sums >= observed - rounding).sum())
+        below += int((sums <= observed + rounding).sum())
+    return min(1.0, 2 * min(above, below) / (total if is_exact else total + 1))
 
 
 def _resampled_means(
@@ -245,7 +262,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 ALPHA = 0.05
-MCNEMAR, BOOTSTRAP = "exact McNemar", "bootstrap over cases"
+MCNEMAR, SIGN_FLIP, BOOTSTRAP = "exact McNemar", "sign-flip permutation", "bootstrap over cases"
 
 
 @dataclass(frozen=True)
@@ -282,6 +299,11 @@ class Comparison:
     only_second: int
     p: float
     test: str
+
+    @property
+    def p_better(self) -> float:
+        """The one-sided p: how often chance alone puts the first at least as far ahead. Both tests are symmetric."""
+        return self.p / 2 if self.difference > 0 else 1.0
 
     def differs(self, alpha: float) -> bool:
         """Whether the two can be told apart."""
@@ -343,10 +365,10 @@ def compare(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> Compar
     shares = [weights[case] for case in both]
     only_first, only_second = sum(each > 0 for each in differences), sum(each < 0 for each in differences)
     plain = _are_yes_or_no([*one.values(), *other.values()]) and len(set(shares)) <= 1
-    p = mcnemar(only_first, only_second) if plain else bootstrap_difference(differences, shares)
+    p = mcnemar(only_first, only_second) if plain else sign_flip(differences, shares)
     mean = sum(map(_product, differences, shares)) / sum(shares) if shares else 0.0
     names = first[0].column, second[0].column
-    return Comparison(*names, len(both), mean, only_first, only_second, p, MCNEMAR if plain else BOOTSTRAP)
+    return Comparison(*names, len(both), mean, only_first, only_second, p, MCNEMAR if plain else SIGN_FLIP)
 
 
 def compare_all(columns: Mapping[str, Sequence[CaseResult]]) -> list[Comparison]:

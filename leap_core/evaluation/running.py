@@ -320,7 +320,7 @@ def _measured(loading: AbstractContextManager[Runner], facts: ColumnFacts) -> It
 
 def _unusable(settings: BatchSettings, checked: CheckedBatch) -> LeapSerializationError:
     with open(settings.source, encoding="utf-8") as file:
-        lines = file.read().splitlines()
+        lines = file.read().split("\n")
     names = [
         json.loads(lines[each.number - 1])["custom_id"].rpartition(REPEAT)[0] for each in checked.problems[:MOST_TOLD]
     ]

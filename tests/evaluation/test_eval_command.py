@@ -188,6 +188,62 @@ def test_cases_of_a_batch(leap, tmp_path):
     assert leap("eval", "make", "--from", "sessions").code == 2
 
 
+def test_answers_that_are_rated_bad_make_no_case(leap):
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.prompt_log import Entry, PromptLog
+    from leap_core.conversation.sessions import SessionStore
+
+    with PromptLog(leap.home / "log.db") as log:
+        for text in ("one", "two"):
+            log.add(Entry("generate", "m", text, answer=f"<{text}>", finish="stop"))
+        log.rate(1, "bad")
+    done = leap("eval", "make", "--from", "log")
+    assert [json.loads(line)["prompt"] for line in done.stdout.splitlines()] == ["two"]
+    assert "left out 1 answer that is rated bad" in done.stderr
+    with SessionStore(leap.home / "leap.db") as store:
+        id = store.create(name="ada").id
+        for text in ("good?", "bad?"):
+            store.append(id, ChatMessage("user", text))
+            store.append(id, ChatMessage("assistant", f"<{text}>"))
+        store.rate(id, "bad")
+    done = leap("eval", "make", "--from", "sessions", "ada")
+    assert [json.loads(line)["expect"] for line in done.stdout.splitlines()] == [{"equals": "<good?>"}]
+
+
+@pytest.mark.parametrize("name", ["expected", "expected_output", "ideal", "target", "answer", "output", "reference"])
+def test_a_field_that_other_programs_have_for_expect_is_pointed_to(evaluate, leap, tmp_path, name):
+    done, _ = evaluate([{"prompt": "one", name: "<one>"}])
+    said = f"did you mean expect, in the place of {name}?"
+    assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    (tmp_path / "c.csv").write_text(f"prompt,{name}\none,<one>\n")
+    assert said in leap("eval", "c.csv", "-m", "builtin").stderr
+
+
+def test_cases_are_no_results(evaluate, leap, tmp_path):
+    for text in (json.dumps(CASES[0]), "[]", '"x"', "{}"):
+        (tmp_path / "c.jsonl").write_text(f"{text}\n")
+        done = leap("eval", "show", "c.jsonl")
+        assert done.code == 2 and done.stderr.count("\n") == 1 and "has no results of an evaluation" in done.stderr
+        assert "__init__" not in done.stderr and "leap eval show CASES.eval" in done.stderr
+
+
+def test_equals_within_the_answer_is_pointed_to_contains(evaluate):
+    cases = [{"prompt": text, "expect": text.upper()} for text in ("one", "two")]
+    done, _ = evaluate(cases)
+    assert done.stderr.count("`contains` looks for a text within the answer") == 1 and done.code == 0
+    for hintless in ([*cases, {"prompt": "x", "expect": "y"}], [*cases, {"prompt": "x", "expect": "<x>"}]):
+        assert "`contains`" not in evaluate(hintless)[0].stderr
+    assert "`contains`" not in evaluate(cases, "-q")[0].stderr
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
+def test_marks_that_unicode_ends_lines_with_are_characters_of_a_case(evaluate, leap, tmp_path, mark):
+    case = json.dumps({"id": "a", "prompt": f"one{mark}two", "expect": f"<one{mark}two>"}, ensure_ascii=False)
+    done, _ = evaluate(f"{case}\n")
+    assert "100.0% of 1" in done.stdout, done.stderr
+    assert leap("eval", "show").stdout.split("\n")[1] == done.stdout.split("\n")[1]
+
+
 def test_parts_are_put_together(evaluate, tmp_path):
     """Each part by itself, and then the table of all, which asks nothing."""
     whole, asked = evaluate(CASES, "-o", "whole")

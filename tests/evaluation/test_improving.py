@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from leap_core import LeapError
 from leap_core.evaluation.cases import Case, CaseFile, read_cases
 from leap_core.evaluation.expectations import KINDS, read_expectations
-from leap_core.evaluation.improving import Ended, ImprovementWish, Ladder, answer_of, report, split
+from leap_core.evaluation.improving import Ended, ImprovementWish, Ladder, answer_of, report
 from leap_core.evaluation.results import CaseResult
 from leap_core.evaluation.running import Column, Evaluation
+from leap_core.evaluation.splitting import doubts_about, split
 from leap_core.tasks.reading import check_places
 from leap_core.tasks.recipe import parse_recipe, read_recipe
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
+import improve_by_chance  # noqa: E402
 
 
 def cases(count: int = 60, answer="word-{}") -> CaseFile:
@@ -35,6 +41,7 @@ class Rule:
 
     def __call__(self, column, part_cases, part):
         results = []
+        assert len({case.id for case in part_cases}) == len(part_cases), "a batch takes each id once"
         for case in part_cases:
             if self.stop_after is not None and self.asked >= self.stop_after:
                 raise Ended("stopped")
@@ -77,9 +84,7 @@ def test_what_passes_already_is_left(tmp_path):
 
 
 def test_labels_are_the_cheapest_mend(tmp_path):
-    file = cases(60, "yes")
-    file = CaseFile(tuple(file.cases[:30]) + tuple(cases(30, "no").cases))
-    file = CaseFile(tuple(Case(f"c{n}", each.request, each.expectations) for n, each in enumerate(file.cases)))
+    file = CaseFile(cases(60, "yes").cases[:30] + cases(60, "no").cases[30:])
     improved, _ = climb(tmp_path, lambda column, case: "choices_constraint" in column.options, file)
     assert kept(improved) == ["as it is", "settings"] and improved.p < 0.05 and improved.after == 1.0
     assert improved.column.options["choices_constraint"] == ["no", "yes"]
@@ -126,9 +131,10 @@ def test_a_larger_model_is_the_last_but_one(tmp_path):
 
 def test_a_task_is_mended_in_its_recipe(tmp_path):
     recipe = read_recipe("classify")
-    request = {"task": "classify", "labels": ["yes", "no"], "text": "is {labels} or {this} it?"}
+    request = {"task": "classify", "labels": ["yes", "no"]}
     expect = read_expectations({"equals": "yes"}, "expect", KINDS)
-    file = CaseFile(tuple(Case(f"c{n}", request, expect) for n in range(60)))
+    text = "is {{labels}} or {{this}} it? {}"
+    file = CaseFile(tuple(Case(f"c{n}", {**request, "text": text.format(n)}, expect) for n in range(60)))
 
     def wording(column):
         text = column.recipes.get("classify", recipe.source)
@@ -142,7 +148,7 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
     check_places(found)
     assert found.wording_for("another") == recipe.wording_for("another") and improved.column.system is None
     system = found.wording_for("m[1]").system
-    assert system.startswith(recipe.wording_for("m[1]").system) and "is { labels } or { this } it?" in system
+    assert system.startswith(recipe.wording_for("m[1]").system) and "is { labels } or { this } it? " in system
     assert "Answer as in these examples." in report(improved) and improved.opening[1] == system
     evaluation = Evaluation(file, [], tmp_path, print, {})
     assert evaluation.settings(improved.column).recipes == improved.column.recipes
@@ -170,6 +176,92 @@ def test_no_answers_to_learn_from(tmp_path):
     file = read_cases(tmp_path / "cases.jsonl")
     improved, _ = climb(tmp_path, lambda column, case: False, file, checkpoint=tmp_path / "ck")
     assert improved.notes == ["adapter: the cases say no answers to train on"]
+
+
+def test_a_way_that_reaches_the_goal_and_is_not_kept_ends_nothing(tmp_path):
+    """All of 21 pass with the last way of the settings, 20 do as it is: no gain, and the other rungs are tried."""
+    file = CaseFile(tuple(Case(each.id, {**each.request, "schema": {}}, each.expectations) for each in cases().cases))
+    weak = split(file.cases, 1)["choose"][0].id
+    improved, _ = climb(
+        tmp_path,
+        lambda column, case: case.id != weak or "inject_schema_into_prompt" in column.options,
+        file,
+        goal=1.0,
+        escalate_to="big",
+    )
+    tried = [step.rung for step in improved.steps]
+    assert improved.steps[3].rate == 1.0 and not improved.steps[3].kept
+    assert tried[4:] == ["examples", "examples", "escalation", "escalation", "escalation"]
+
+
+def test_what_was_not_tried_for_the_goal_is_said(tmp_path):
+    improved, _ = climb(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
+    assert improved.notes == ["prompt, escalation, adapter: the goal was reached before"]
+
+
+def test_a_gain_that_held_back_cases_do_not_show_is_not_kept(tmp_path):
+    """Better on the cases to choose by, and worse on those held back."""
+    file = cases()
+    held = {case.id for case in split(file.cases, 1)["held"]}
+    improved, _ = climb(tmp_path, lambda column, case: (column.system is None) == (case.id in held), file)
+    text = report(improved)
+    assert not improved.is_better and kept(improved) == ["as it is"] and improved.column.system is None
+    assert (improved.before, improved.after) == (1.0, 1.0) and improved.rejected[1] == 0.0 and improved.p == 1.0
+    assert text.startswith("# No better than it was") and improved.rejected[0] in text
+    assert "100.0% before, 0.0% with it (p = 1.000), which is no gain." in text
+
+
+@pytest.mark.parametrize("count", [61, 62, 63, 64])
+def test_reflection_asks_no_case_twice_at_once(tmp_path, count):
+    pytest.importorskip("gepa")
+    improved, _ = climb(
+        tmp_path,
+        lambda column, case: "capitals" in (column.system or ""),
+        cases(count),
+        reflect=lambda prompt: REWRITTEN,
+    )
+    assert kept(improved) == ["as it is", "prompt"]
+
+
+def case(name: str, prompt: str, **expect) -> Case:
+    return Case(name, {"prompt": prompt}, read_expectations(expect, "expect", KINDS))
+
+
+def test_equal_questions_are_on_one_side_and_count_once(tmp_path):
+    twice = [case(f"d{n}", f" question  {n}\n", equals=f"word-{n % 20}") for n in range(30)]
+    other = [case(f"e{n}", f"question {n}", contains="word") for n in range(30)]
+    file = CaseFile((*cases(30).cases, *twice, *other))
+    parts = split(file.cases, 1)
+    numbers = [{each.id[1:] for each in part} for part in parts.values()]
+    assert [len(part) for part in parts.values()] == [18, 20, 22], "two cases of each of thirty questions"
+    assert not numbers[0] & numbers[1] | numbers[0] & numbers[2] | numbers[1] & numbers[2]
+    assert doubts_about(file.cases) == ["30 of 90 cases repeat another and count once"]
+    few = parts["choose"][0].id[1:], parts["choose"][2].id[1:]
+    improved, _ = climb(tmp_path, lambda column, case: column.system is not None and case.id[1:] in few, file)
+    assert all(step.p >= 0.25 for step in improved.steps[1:]), "four cases that pass are two questions"
+
+
+def test_cases_that_contradict_each_other_are_named(tmp_path):
+    doubtful = [
+        case("a", "which?", equals="left"), case("b", "which? ", equals="right"), case("c", "which?", contains="ft"),
+        case("d", "how?", equals=["so", "thus"]), case("e", "how?", equals="thus"), case("f", "why?", contains="x"),
+        case("g", "why?", not_contains="x"),
+    ]  # fmt: skip
+    said = ["a and b ask the same and expect different answers", "f and g ask the same and expect different answers"]
+    assert doubts_about(doubtful) == said
+    told = []
+    wish = ImprovementWish(CaseFile((*cases().cases, *doubtful)), Column("as it is", "m"), tmp_path)
+    improved = Ladder(wish, Rule(lambda column, case: True), told.append, threading.Event()).climb()
+    assert told[:2] == said and all(f"- {each}" in report(improved) for each in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scores", improve_by_chance.SCORES)
+def test_luck_is_kept_at_most_once_in_twenty(scores):
+    """``scripts/improve_by_chance.py`` in short: the interval of the share admits 5 %, and a true gain is kept."""
+    _, low, _ = improve_by_chance.share_kept(scores, 30, 0.0, 40)
+    assert low <= 0.05
+    assert improve_by_chance.share_kept(scores, 150, 0.7, 5)[0] >= 0.6
 
 
 def test_it_is_stopped_anywhere(tmp_path):

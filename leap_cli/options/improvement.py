@@ -1,0 +1,110 @@
+"""The options of ``leap improve``: what is improved, what is tried, and where the result goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leap_core.system.dataclass import dataclass
+
+from ..completion.value_types import ModelName
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option, seconds_of
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """``model``: the one that is asked, None for the default. ``goal``: the share of cases that is enough. ``budget``:
+    a number of requests or a length of time, as text. ``checkpoint``: the directory to train an adapter over.
+    ``template``: the name under which the result is saved."""
+
+    model: str | None
+    directory: str | None
+    system: str | None
+    goal: float
+    budget: str | None
+    seed: int
+    max_tokens: int | None
+    reflect_with: str | None
+    escalate_to: str | None
+    checkpoint: Path | None
+    template: str | None
+
+
+class Budget(click.ParamType[str]):
+    """Requests (``5000``), or a length of time (``2h``)."""
+
+    name = "budget"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            if not str(value).isdecimal():
+                seconds_of(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} is neither a number of requests nor a time: {error}", param, ctx)
+        return str(value)
+
+
+def _build(arguments: Arguments) -> Improvement:
+    checkpoint = None if arguments["checkpoint"] is None else arguments.env.cwd / arguments["checkpoint"]
+    if checkpoint is not None and not (checkpoint / "config.json").exists():
+        raise click.UsageError(f"--checkpoint {arguments['checkpoint']} is no checkpoint: it has no config.json")
+    return Improvement(
+        model=arguments["name"],
+        goal=_share(arguments["goal"]),
+        checkpoint=checkpoint,
+        template=arguments["saved"],
+        **arguments.of("directory", "system", "budget", "seed", "max_tokens", "reflect_with", "escalate_to"),
+    )
+
+
+def _share(text: str) -> float:
+    try:
+        goal = float(text)
+    except ValueError:
+        goal = -1.0
+    if not 0.0 < goal <= 1.0:
+        raise click.UsageError(f"--to {text}: expected a share of the cases above 0 and up to 1, such as 0.95")
+    return goal
+
+
+IMPROVEMENT = OptionGroup(
+    "wanted",
+    "Improvement",
+    (
+        option("-m", "--model", "name", type=ModelName(), metavar="MODEL", help="Ask this model, better and better."),
+        option("-o", "--output", "directory", metavar="DIR", help="Write answers and the report here: CASES.improve."),
+        option("-s", "--system", metavar="TEXT", help="Begin with this system prompt."),
+        option("--to", "goal", default="0.95", show_default=True, metavar="RATE", help="Stop where this share passes."),
+        option("--budget", type=Budget(), metavar="N|TIME", help="Try no more after N requests, or so long (2h)."),
+        option("--seed", type=int, default=1, show_default=True, help="Split and draw with this seed."),
+        option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
+        option(
+            "--reflect-with",
+            type=ModelName(),
+            metavar="MODEL",
+            help="Let this model rewrite prompts; by default the same.",
+        ),
+        option(
+            "--escalate-to",
+            type=ModelName(),
+            metavar="MODEL",
+            help="Let this model answer what fails, as last resort.",
+        ),
+        option(
+            "--checkpoint",
+            type=click.Path(file_okay=False),
+            metavar="DIR",
+            help="Train an adapter over this checkpoint of it.",
+        ),
+        option(
+            "--save-template",
+            "saved",
+            metavar="NAME",
+            help="Save the way that is kept as a template, for leap -t.",
+        ),
+    ),
+    _build,
+)
