@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, Protocol
 from xml.parsers import expat
 
-from .blocks import HEADING, LIST_ITEM, PARAGRAPH, TABLE, Block, UnreadableDocumentError
-from .output import Output
+from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, TABLE, Block, UnreadableDocumentError
 
 MOST_COLUMNS = 1000
-"""Over which one merged cell counts."""
+"""Of a row; the cells behind them are joined, and a merged cell counts over no more."""
+MOST_IN_CELL = 10
+"""Blocks in a cell of a page; a cell of more is a part of its layout."""
+MOST_HELD = 200_000
+"""Cells of tables within cells."""
 DEEPEST_TABLE = 8
 DEEPEST_ELEMENT = 2000
+
+
+class Sink(Protocol):
+    """What takes blocks, and rows of a table one by one: an Output, or what writes to one."""
+
+    def add(self, block: Block) -> None: ...
+    def row(self, cells: Sequence[str], number: int, line: int) -> None: ...
+    def end_table(self) -> None: ...
 
 
 class _Table:
@@ -26,37 +37,43 @@ class _Table:
         self.rows: list[tuple[str, ...]] = []
 
     def take_row(self) -> list[str]:
-        """The texts of the open row's cells: that of a merged cell in each of its places."""
+        """The texts of the open row's cells: that of a merged cell in each of its places; but a title over the whole
+        row stands once."""
         row: list[str] = []
-        cells = self.cells
-        position = 0
-        self.cells = []
-        while position < len(cells) or any(column >= len(row) for column in self.merged):
-            column = len(row)
-            if column in self.merged:
-                left, text = self.merged.pop(column)
+        rest: list[str] = []
+        cells, self.cells = self.cells, []
+        above, self.merged = self.merged, {}
+        is_title = sum(bool(blocks) for blocks, *_ in cells) == 1
+
+        def take_merged() -> None:
+            while len(row) in above:
+                left, text = above.pop(len(row))
                 if left > 1:
-                    self.merged[column] = (left - 1, text)
+                    self.merged[len(row)] = (left - 1, text)
                 row.append(text)
-            elif position < len(cells):
-                blocks, columns, rows, is_continued = cells[position]
-                text = _flat(blocks)
-                if is_continued:
-                    text = self.last[column] if column < len(self.last) else ""
-                position += 1
-                for each in range(column, column + min(columns, MOST_COLUMNS)):
-                    row.append(text)
-                    if rows > 1:
-                        self.merged[each] = (rows - 1, text)
-                    if each + 1 in self.merged:
-                        break
-                    if len([1 for blocks, *_ in cells if blocks]) == 1:
-                        row += [""] * (min(columns, MOST_COLUMNS) - 1)  # a title over the table
-                        break
-            else:
-                row.append("")
+
+        for blocks, columns, rows, is_continued in cells:
+            take_merged()
+            column = len(row)
+            if column >= MOST_COLUMNS:
+                rest.append(_flat(blocks))
+                continue
+            text = _flat(blocks)
+            if is_continued:
+                text = self.last[column] if column < len(self.last) else ""
+            for each in range(column, min(column + columns, MOST_COLUMNS)):
+                if each in above:
+                    break
+                row.append(text if each == column or not is_title else "")
+                if rows > 1:
+                    self.merged[each] = (rows - 1, text)
+        take_merged()
+        for column in sorted(above):
+            if column >= len(row):
+                row.extend([""] * (column - len(row)))
+                take_merged()
         self.last = row
-        return row
+        return [*row, " ".join(rest)] if rest else row
 
 
 def _flat(blocks: list[Block]) -> str:
@@ -72,11 +89,12 @@ class Builder:
     """What a reader of marked-up text calls while it walks through it.
 
     ``words`` adds to the paragraph that is open, ``end`` ends it. Within a cell paragraphs are the cell's. A row that
-    lays out a page (a single cell of several blocks, or headings in cells) is written as its blocks.
+    lays out a page (a single cell of several blocks, or headings in cells) is written as its blocks. ``of_page``: rows
+    of pages lay out more often: where one cell alone is filled, or there are tables, code or many blocks in a cell.
     """
 
-    def __init__(self, out: Output) -> None:
-        self.out = out
+    def __init__(self, out: Sink, *, of_page: bool = False) -> None:
+        self.out, self._of_page, self._held = out, of_page, 0
         self.parts: list[str] = []
         self._tables: list[_Table] = []
         self._too_deep = 0
@@ -98,10 +116,10 @@ class Builder:
 
     def add(self, block: Block) -> None:
         """Add a block where the reading is: in the cell or the section."""
-        if self.is_in_cell:
-            self._tables[-1].cells[-1][0].append(block)
-        else:
-            self.out.add(block)
+        for table in reversed(self._tables):
+            if table.cells:
+                return table.cells[-1][0].append(block)
+        self.out.add(block)
 
     def table(self) -> None:
         """Begin a table, or one in a cell."""
@@ -128,24 +146,38 @@ class Builder:
     def end_row(self, number: int = 0, line: int = 0) -> None:
         """End the row. ``number``: in its sheet. ``line``: of the file."""
         self.end()
-        if not self._tables or self._too_deep:
+        if not self.is_in_cell or self._too_deep:
             return
         table = self._tables[-1]
         blocks = [block for cell in table.cells for block in cell[0]]
-        is_layout = any(block.kind == HEADING for block in blocks) or (
-            len(table.cells) == 1 and (len(blocks) > 1 or any(block.kind in (TABLE, LIST_ITEM) for block in blocks))
-        )
-        if is_layout and len(self._tables) == 1:
-            self.out.end_table()
+        if self._is_layout([cell[0] for cell in table.cells]) and (len(self._tables) == 1 or self._of_page):
             table.cells = []
+            self._write_rows(table)
             for block in blocks:
-                self.out.add(block)
+                self.add(block)
             return
         row = table.take_row()
-        if len(self._tables) == 1:
+        if any(each.cells for each in self._tables) and self._held < MOST_HELD:
+            self._held += len(row)
+            table.rows += [tuple(row)] if any(row) else []
+        else:
             self.out.row(row, number, line)
-        elif any(row):
-            table.rows.append(tuple(row))
+
+    def _is_layout(self, cells: list[list[Block]]) -> bool:
+        blocks = [block for cell in cells for block in cell]
+        is_single = len(cells) == 1 or (self._of_page and sum(map(bool, cells)) == 1)
+        if any(block.kind == HEADING for block in blocks):
+            return True
+        if is_single and (len(blocks) > 1 or any(block.kind in (TABLE, LIST_ITEM) for block in blocks)):
+            return True
+        return self._of_page and any(
+            len(cell) > MOST_IN_CELL or any(block.kind in (TABLE, CODE) for block in cell) for cell in cells
+        )
+
+    def _write_rows(self, table: _Table) -> None:
+        if table.rows:
+            self.add(Block(TABLE, rows=tuple(table.rows)))
+            table.rows = []
 
     def end_table(self) -> None:
         """End the innermost table."""
@@ -160,8 +192,8 @@ class Builder:
         table = self._tables.pop()
         if not self._tables:
             self.out.end_table()
-        elif table.rows:
-            self.add(Block(TABLE, rows=tuple(table.rows)))
+        else:
+            self._write_rows(table)
 
 
 def walk_xml(

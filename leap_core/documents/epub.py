@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
+from collections.abc import Sequence
 from typing import BinaryIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -72,7 +73,7 @@ class _Chapter:
         self._begin(block.text)
         self._out.add(block)
 
-    def row(self, cells: list[str], number: int, line: int) -> None:
+    def row(self, cells: Sequence[str], number: int, line: int) -> None:
         self._begin("")
         self._out.row(cells, number)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import html
 import re
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
-from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, TABLE, Block
+from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, Block
+from .builder import Builder, Sink
 from .output import Output
 from .text import decode
 
@@ -53,21 +54,7 @@ LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
 """References to characters that there are not; Python refuses to read numbers of thousands of digits."""
 BREAK = "\v"
 """A line break within a block."""
-DEEPEST_LIST, DEEPEST_TABLE = 16, 16
-WIDEST_ROW, WIDEST_SPANNED, MOST_HELD = 1000, 100, 200_000
-"""Cells of a row, of them those that may cover rows below, and all of tables within cells."""
-MOST_IN_CELL = 10
-"""Blocks; a cell of more is a part of a page's layout."""
-REPEATED = 200
-"""Characters of a cell whose text is said in each row that it covers."""
-
-
-class Sink(Protocol):
-    """What takes blocks, and rows of a table one by one."""
-
-    def add(self, block: Block) -> None: ...
-    def row(self, cells: list[str], number: int, line: int) -> None: ...
-    def end_table(self) -> None: ...
+DEEPEST_LIST = 16
 
 
 def read(file: BinaryIO, out: Output) -> None:
@@ -115,62 +102,21 @@ def write_page(page: str, sink: Sink, start: int = 0, *, is_xml: bool = False) -
     reader.end()
 
 
-class _Table:
-    """``cells`` of the row that is open: blocks, columns and rows that each covers. ``spans``: by columns of the next
-    row what covers them from above: rows that are left, columns, text. ``rows``: of a table within another's cell."""
-
-    def __init__(self) -> None:
-        self.cells: list[tuple[list[Block], int, int]] = []
-        self.spans: dict[int, tuple[int, int, str]] = {}
-        self.rows: list[list[str]] = []
-        self.in_cell = False
-
-    def take_row(self) -> list[str]:
-        """The texts of the row, at their columns."""
-        row: list[str] = []
-        rest: list[str] = []
-        below: dict[int, tuple[int, int, str]] = {}
-
-        def put_spans() -> None:
-            while (span := self.spans.pop(len(row), None)) is not None:
-                if span[0] > 1:
-                    below[len(row)] = (span[0] - 1, *span[1:])
-                row.extend([span[2], *[""] * (span[1] - 1)])
-
-        for blocks, columns, rows in self.cells:
-            put_spans()
-            text = "\n".join(f"{each.label} {each.text}" if each.label else each.text for each in blocks)
-            if len(row) > WIDEST_ROW:
-                rest.append(text)
-                continue
-            if rows != 1 and len(row) < WIDEST_SPANNED:
-                below[len(row)] = (rows - 1, columns, text if len(text) <= REPEATED else "")
-            row.extend([text, *[""] * (columns - 1)])
-        put_spans()
-        for column in sorted(self.spans):
-            if column >= len(row):
-                row.extend([""] * (column - len(row)))
-                put_spans()
-        self.cells, self.spans = [], below
-        return [*row, " ".join(rest)]
-
-
 class _Page:
     """What was read so far. ``_hidden``: the open tags whose text is not shown, the outermost first, and how often each
     is open. ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none.
     ``_next``: kind, level and label of the block that the next words begin."""
 
     def __init__(self, page: str, sink: Sink, is_xml: bool) -> None:
-        self._page, self._sink, self._is_xml = page, sink, is_xml
+        self._page, self._is_xml = page, is_xml
         self._hidden: dict[str, int] = {}
         self._parts: list[str] = []
         self._has_words = self._is_loose = self._is_literal = False
         self._counted, self._line = 0, 1
         self._lists: list[int | None] = []
         self._next: tuple[str, int, str] = (PARAGRAPH, 0, "")
-        self._tables: list[_Table] = []
+        self._builder, self._tables, self._row_line = Builder(sink, of_page=True), 0, 0
         self._unclosed: set[str] = set()
-        self._held = 0
 
     def read_markup(self, position: int) -> int:
         """Read what begins behind a ``<``; returns where it ends."""
@@ -236,16 +182,15 @@ class _Page:
             number = self._lists[-1]
             self._lists[-1] = None if number is None else number + 1
             self._next = (LIST_ITEM, len(self._lists) - 1, "-" if number is None else f"{number + 1}.")
-        elif tag == "table" and len(self._tables) < DEEPEST_TABLE:
-            self._tables.append(_Table())
-        elif tag in ("tr", *CELLS) and self._tables:
-            self._end_cell()
-            if tag == "tr":
-                self._end_row()
-            else:
-                spans = (_number(attributes.get("colspan"), 1, 1000), _number(attributes.get("rowspan"), 0, 65534))
-                self._tables[-1].cells.append(([], *spans))
-                self._tables[-1].in_cell = True
+        elif tag == "table":
+            self._builder.table()
+            self._tables += 1
+        elif tag == "tr" and self._tables:
+            self._builder.end_row(0, self._row_line)
+            self._row_line = 0
+        elif tag in CELLS and self._tables:
+            columns, rows = _number(attributes.get("colspan"), 1, 1000), _number(attributes.get("rowspan"), 0, 65534)
+            self._builder.cell(columns, rows or 65534)
         elif tag == "pre":
             self._is_literal = True
 
@@ -276,12 +221,12 @@ class _Page:
                 self._hidden = {each: count for each, count in self._hidden.items() if each not in inner}
         if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
-        elif tag in CELLS:
-            self._end_cell()
         elif tag in ("tr", "table") and self._tables:
-            self._end_row()
+            self._builder.end_row(0, self._row_line)
+            self._row_line = 0
             if tag == "table":
-                self._end_table()
+                self._builder.end_table()
+                self._tables -= 1
         elif tag == "pre":
             self._is_literal = False
 
@@ -297,6 +242,7 @@ class _Page:
             first = start + len(text) - len(text.lstrip())
             self._line += self._page.count("\n", self._counted, first)
             self._counted = first
+            self._row_line = self._row_line or self._line
         if "&" in text:
             text = html.unescape(LARGE_NUMBERS.sub("\ufffd", text)) or " "  # a control character is nothing
         self._has_words = self._has_words or not text.isspace()
@@ -311,65 +257,18 @@ class _Page:
             text = "".join(self._parts).replace("\xad", "")
             kind, level, label = self._next
             if self._is_literal:
-                self._add(Block(CODE, text.removeprefix("\n").rstrip(), line=self._line))
+                self._builder.add(Block(CODE, text.removeprefix("\n").rstrip(), line=self._line))
             else:
                 lines = (" ".join(line.split()) for line in text.split(BREAK))
-                self._add(Block(kind, "\n".join(lines).strip("\n"), level, label, line=self._line))
+                self._builder.add(Block(kind, "\n".join(lines).strip("\n"), level, label, line=self._line))
             self._next = (PARAGRAPH, 0, "")
         self._parts, self._has_words, self._is_loose = [], False, False
-
-    def _add(self, block: Block, tables: int | None = None) -> None:
-        """Write a block, where it is in the cell of a table into the cell."""
-        for table in reversed(self._tables[:tables]):
-            if table.in_cell:
-                return table.cells[-1][0].append(block)
-        self._sink.add(block)
-
-    def _end_cell(self) -> None:
-        if self._tables:
-            self._tables[-1].in_cell = False
-
-    def _end_row(self) -> None:
-        """Write the row as one of cells, or as blocks where its cells are parts of a page's layout."""
-        self._end_cell()
-        table = self._tables[-1]
-        contents = [blocks for blocks, _, _ in table.cells]
-        if not contents:
-            return
-        is_layout = any(
-            len(blocks) > (MOST_IN_CELL if len(contents) > 1 else 1) or any(one.kind in (TABLE, CODE) for one in blocks)
-            for blocks in contents
-        )
-        row = table.take_row()
-        is_within = any(each.in_cell for each in self._tables[:-1])
-        if is_layout:
-            self._flush_rows(table)
-            for blocks in contents:
-                for block in blocks:
-                    self._add(block, -1)
-        elif is_within and self._held < MOST_HELD:
-            table.rows.append(row)
-            self._held += len(row)
-        elif any(row):
-            self._sink.row(row, 0, next((one.line for blocks in contents for one in blocks), 0))
-
-    def _end_table(self) -> None:
-        self._flush_rows(self._tables[-1])
-        self._tables.pop()
-        if not self._tables:
-            self._sink.end_table()
-
-    def _flush_rows(self, table: _Table) -> None:
-        if table.rows:
-            self._add(Block(TABLE, rows=tuple(map(tuple, table.rows))), -1)
-            table.rows = []
 
     def end(self) -> None:
         """Close what the page leaves open."""
         self.end_block()
         while self._tables:
-            self._end_row()
-            self._end_table()
+            self._close("table")
 
 
 def _attributes(page: str, position: int) -> tuple[int, dict[str, str]]:
@@ -388,7 +287,7 @@ def _attributes(page: str, position: int) -> tuple[int, dict[str, str]]:
 
 def _number(text: str | None, least: int, most: int) -> int:
     digits = re.match(r"\s*(\d{1,6})", text or "")
-    return 1 if digits is None else min(max(int(digits[1]), least), most) or most
+    return 1 if digits is None else min(max(int(digits[1]), least), most)
 
 
 def _equation(inner: str, attributes: dict[str, str]) -> str:

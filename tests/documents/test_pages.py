@@ -52,12 +52,13 @@ MERGED = [
     (
         "<table><tr><th>Region<th>City<th>N</tr><tr><td rowspan=2>North<td>Kiel<td>3</tr>"
         "<tr><td>Bremen<td>5</tr><tr><td colspan=2>Total<td>8</tr></table>",
-        [("Region", "City", "N"), ("North", "Kiel", "3"), ("North", "Bremen", "5"), ("Total", "", "8")],
+        [("Region", "City", "N"), ("North", "Kiel", "3"), ("North", "Bremen", "5"), ("Total", "Total", "8")],
     ),
     (
         "<table><tr><td>a<td rowspan=2 colspan=2>b<td>c<tr><td>d<td>e<tr><td>f<td>g<td>h<td>i</table>",
-        [("a", "b", "", "c"), ("d", "b", "", "e"), ("f", "g", "h", "i")],
+        [("a", "b", "b", "c"), ("d", "b", "b", "e"), ("f", "g", "h", "i")],
     ),
+    ("<table><tr><td colspan=2>Title<tr><td>a<td>b</table>", [("Title",), ("a", "b")]),
     ("<table><tr><td>a<td rowspan=2>b<tr><td>c</table>", [("a", "b"), ("c", "b")]),
 ]
 
