@@ -7,8 +7,9 @@ what there is by then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.generator import require_voice
 from leap_core.conversation.messages import ChatMessage, Speech, messages_from_json
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.prompt_progress import PromptReading, ReportingGeneration, seconds_left
 from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapUnsupportedMediaError
@@ -25,11 +27,12 @@ from leap_core.schemas.json_values import JsonObject
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
-from ..table.job import Ending, State
+from ..table.job import Ending, Fenced, State
 from .attempt import Attempt
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
+    from leap_core.conversation.generator import Generation
     from leap_core.models.conversion.quantizing import Quantized
     from leap_core.tasks.transcription import Transcribed
 
@@ -158,7 +161,7 @@ def generate(attempt: Attempt, load: Load) -> Ending:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
         speech = JobSpeech(parameters.get("speech"), runner)
-        generation = runner.start(messages, functions, options)
+        generation = ReportingGeneration(runner.start(messages, functions, options), partial(_report_prompt, attempt))
         attempt.when_stopped(generation.stop)
         complete = None
         tokens = 0
@@ -181,6 +184,14 @@ def generate(attempt: Attempt, load: Load) -> Ending:
     attempt.emit(complete.to_json())
     stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED
     return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)
+
+
+def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptReading | None) -> None:
+    """Say how far the prompt is read."""
+    if reading is not None:
+        counts = {"done": reading.done, "total": reading.total, "unit": "tokens of the prompt"}
+        with suppress(Fenced):  # what the attempt does next ends it
+            attempt.progress({**counts, "eta": seconds_left([reading])})
 
 
 def _transcribe(attempt: Attempt, load: Load) -> Ending:

@@ -298,7 +298,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         load=env.load_model,
     )
     note_endpoint(env, reference)
-    return _logged(env, runner, model.command)
+    return _reporting(env, _logged(env, runner, model.command))
 
 
 def note_endpoint(env: Environment, reference: str) -> None:
@@ -487,6 +487,18 @@ def configured_model(env: Environment) -> str | None:
 
     named = env.variables.get("LEAP_MODEL")
     return named or read_configuration(env.directories.config_file).default_model
+
+
+def _reporting(env: Environment, runner: ModelRunner) -> ModelRunner:
+    """The runner, whose user sees at a terminal how far a long prompt is read."""
+    output = Output(env)
+    if not output.shows_progress:
+        return runner
+    from leap_core.conversation.prompt_progress import ReportingRunner
+
+    from ..display.prompts import PromptLine
+
+    return ReportingRunner(runner, PromptLine(output))
 
 
 def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
