@@ -496,7 +496,7 @@ def _reporting(env: Environment, runner: ModelRunner) -> ModelRunner:
         return runner
     from leap_core.conversation.prompt_progress import ReportingRunner
 
-    from ..display.prompts import PromptLine
+    from ..framework.prompt_line import PromptLine
 
     return ReportingRunner(runner, PromptLine(output))
 

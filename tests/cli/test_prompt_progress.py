@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from leap_cli.display.prompts import prompt_line
+from leap_cli.framework.prompt_line import prompt_line
 from leap_core.conversation import prompt_progress
 from leap_core.conversation.generator import PromptProgress
 from leap_core.conversation.prompt_progress import PromptReading, seconds_left

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..framework.output import Output
+from .output import Output
 
 if TYPE_CHECKING:
     from leap_core.conversation.generator import Generation
