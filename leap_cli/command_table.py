@@ -142,6 +142,7 @@ SPELLINGS = {
     "--every": "--cron --schedule --interval",
     "--file": "--fragment --attachment --prompt-file --input-file --context-file",
     "--flash-attention": "--flash-attn",
+    "--follow": "--watch --tail",
     "--format": "--output-format --output-type",
     "--format json": "--json",
     "--gpu-layers": "--n-gpu-layers --ngl --num-gpu --n-gpu",

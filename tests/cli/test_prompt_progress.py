@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from jobs.table.job import Fenced, State
+from jobs.worker.attempt import Attempt
+from jobs.worker.tasks import generate
+from leap_cli.display.jobs import doing
 from leap_cli.framework.prompt_line import prompt_line
 from leap_core.conversation import prompt_progress
 from leap_core.conversation.generator import PromptProgress
@@ -159,3 +166,28 @@ def test_reports_come_before_the_first_response_alone():
     began = time.monotonic()
     assert [response for response in runner.start_text("x")] and told == []
     assert time.monotonic() - began < prompt_progress.FIRST_SECONDS
+
+
+def test_a_job_says_how_far_its_prompt_is_read(slow):
+    said: list[dict[str, object]] = []
+
+    class Told(Attempt):
+        def __init__(self) -> None:
+            parameters = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
+            self.job, self.stop = SimpleNamespace(parameters=parameters), threading.Event()
+
+        def when_stopped(self, action: object) -> None:
+            pass
+
+        def progress(self, progress):
+            said.append(progress)
+            raise Fenced  # as where the job was taken away: the thread that reports goes on
+
+        def emit(self, event, progress=None):
+            pass
+
+    runner = ScriptedModelRunner([Stall(seconds=0.2), "a"])
+    assert generate(Told(), lambda *_: nullcontext(runner)).state is State.SUCCEEDED
+    assert said and said[-1] == {"done": 2000, "total": 6500, "unit": "tokens of the prompt", "eta": 4500 / 31}
+    row = SimpleNamespace(id="j1", kind="generate", state=State.RUNNING, progress=said[-1], percent=None)
+    assert doing(row) == "j1 generate running 2000 of 6500 tokens of the prompt (2m 25s left)"
