@@ -26,9 +26,9 @@ LONG_STEP = 32
 """Positions in a step from which on it reads prompts."""
 PROMISE = 0.3
 """Seconds that a running answer waits for a chunk of a prompt."""
-PROMISE_IN_A_CROWD = 1.5
-"""The same while a third of the requests or more are read: they came together, and the sooner all are read, the larger
-are the steps in which all are answered."""
+PROMISE_OTHERWISE = 0.5
+"""The same while no answer runs, for a request may come at any time, and while a third of the requests or more are
+read: they came together, and the sooner all are read, the larger are the steps in which all are answered."""
 UNTIL_KNOWN = 128
 """Positions of a chunk before any was timed."""
 
@@ -49,11 +49,9 @@ class PromptPace:
     def most_positions(self, answering: int, reading: int, batch_size: int) -> int:
         """Prompt positions of a step in which ``answering`` requests wait for their next token and ``reading`` for
         their first."""
-        if not answering:
-            return batch_size
         if self._speed is None:
             return min(batch_size, UNTIL_KNOWN)
-        promise = PROMISE_IN_A_CROWD if 2 * reading >= answering else PROMISE
+        promise = PROMISE_OTHERWISE if 2 * reading >= answering else PROMISE
         return max(LONG_STEP, min(batch_size, int(self._speed * promise)))
 
 
@@ -130,8 +128,9 @@ class StepPart:
 
 def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: bool = False) -> list[list[StepPart]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
-    ``pace`` allows. llama.cpp reads either tokens or embeddings in a decode, gives either logits or hidden states, and
-    computes all with the same adapters. ``apart``: each part has a decode of its own."""
+    ``pace`` allows: half of that for the prompt that came first, the rest for the others, the shortest first. llama.cpp
+    reads either tokens or embeddings in a decode, gives either logits or hidden states, and computes all with the same
+    adapters. ``apart``: each part has a decode of its own."""
     answering: list[tuple[Slot, int | None]] = []
     reading: list[tuple[Slot, int | None]] = []
     for slot in sorted(running, key=lambda slot: slot.last_used):
@@ -145,10 +144,17 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
     room = batch_size
     for slot, stop in answering:
         room -= _append(parts, slot, stop, room)
-    if parts and reading:
+    if reading:
         room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
-    for slot, stop in reading:
-        room -= _append(parts, slot, stop, room)
+        oldest, *others = reading
+        left = _left(*oldest)
+        is_alone = not parts and not others and batch_size > 2 * LONG_STEP
+        if is_alone and room < left < room + LONG_STEP:  # a rest of few positions, which the pace decides, would be
+            room = left if left <= batch_size else left - LONG_STEP  # rounded differently with some types of weights
+        kept = min(left, room // 2)  # so that short prompts, however many come, do not keep it waiting
+        for slot, stop in sorted(others, key=lambda each: _left(each[0], None)):
+            room -= _append(parts, slot, stop, room - kept)
+        _append(parts, *oldest, room)
     if len(parts) == 1:
         return [parts]
     if apart:
@@ -157,6 +163,12 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
     for part in parts:
         groups.setdefault(part.group, []).append(part)
     return list(groups.values())
+
+
+def _left(slot: Slot, stop: int | None) -> int:
+    """How many positions there are up to ``stop``, or to the end of the target."""
+    assert slot.request is not None
+    return (stop or len(slot.request.target)) - len(slot.keys)
 
 
 def _append(parts: list[StepPart], slot: Slot, stop: int | None, room: int) -> int:

@@ -116,8 +116,9 @@ class Scheduler:
 
     def _step(self) -> None:
         self._drop_cancelled()
-        if self._waiting and not self._admissions_held:
-            self._admission.admit(self._waiting, self._ticks)
+        if self._waiting:
+            room = self._context.room if self._admissions_held else None
+            self._admission.admit(self._waiting, self._ticks, room)
         ready = self._running()
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
             ready = self._encoder.encode_next(ready, self._fail)

@@ -39,6 +39,8 @@ LEAST_KEPT = 32
 
 WORTH_WAITING = 32
 """Positions from which on it pays to wait for another request that is computing the same prefix."""
+ROOM_OF_AN_ANSWER = 256
+"""Cells that a request is to find for its answer where the others need all they can get."""
 WORTH_KEEPING = 64
 """Positions from which on what an idle slot holds is kept in memory before the slot is used for something else."""
 
@@ -232,10 +234,12 @@ class Admission:
         self._snapshots = snapshots
         self._eog = eog_tokens
 
-    def admit(self, waiting: deque[Request], ticks: Iterator[int]) -> None:
+    def admit(self, waiting: deque[Request], ticks: Iterator[int], room: int | None = None) -> None:
         """Start as many waiting requests as there are free slots, in order; one that would compute what a running
-        request is just computing lets the others pass."""
+        request is just computing lets the others pass. ``room``: start only those that need so many cells at most."""
         for request in list(waiting):
+            if room is not None and len(request.target) + ROOM_OF_AN_ANSWER > room:
+                continue
             idle = [slot for slot in self._memory.slots if slot.request is None]
             if not idle:
                 return
@@ -283,7 +287,8 @@ class Admission:
             if other is None or other.variant != request.variant or len(slot.keys) >= len(other.prompt):
                 continue
             shared = min(common_prefix(other.target, request.target), len(request.target) - 1)
-            if shared <= len(slot.keys) or shared - position < WORTH_WAITING:
+            saved, awaited = shared - position, shared - len(slot.keys)
+            if awaited <= 0 or saved < max(WORTH_WAITING, awaited):
                 continue
             due = [p for p in other.checkpoints_due if p <= shared]
             if self._memory.needs_checkpoints and (not due or shared - due[-1] >= WORTH_WAITING):

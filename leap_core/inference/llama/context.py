@@ -388,6 +388,11 @@ class LlamaContext:
         """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently."""
         return min(cells.sound(sequence) for cells in self._caches)
 
+    @property
+    def room(self) -> int:
+        """How many cells are free."""
+        return min(cells.room for cells in self._caches)
+
     def sees(self, sequence: int, position: int) -> bool:
         """Whether all is there that a token at ``position`` sees: in layers with a window the positions of the
         window before it."""

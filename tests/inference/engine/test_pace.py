@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from leap_core.inference.engine.batch_plan import LONG_STEP, PROMISE, PROMISE_IN_A_CROWD, UNTIL_KNOWN, PromptPace
+import pytest
+
+from leap_core.inference.engine.batch_plan import (
+    LONG_STEP,
+    PROMISE,
+    PROMISE_OTHERWISE,
+    UNTIL_KNOWN,
+    PromptPace,
+    plan_step,
+)
+from leap_core.inference.engine.slots import Slot
+
+from .conftest import request
 
 
 def timed(speed: float) -> PromptPace:
@@ -12,8 +24,53 @@ def timed(speed: float) -> PromptPace:
     return pace
 
 
-def test_nobody_waits_where_no_answer_runs() -> None:
-    assert PromptPace().most_positions(0, 4, 512) == timed(10).most_positions(0, 4, 512) == 512
+def test_a_prompt_that_is_read_alone_leaves_room_for_who_may_come() -> None:
+    assert PromptPace().most_positions(0, 1, 512) == UNTIL_KNOWN
+    assert timed(400).most_positions(0, 1, 512) == int(400 * PROMISE_OTHERWISE)
+    assert timed(10).most_positions(0, 4, 512) == LONG_STEP
+
+
+def reading(*lengths: int) -> list[Slot]:
+    """Slots whose requests have prompts of these lengths, in the order in which they came."""
+    slots = []
+    for n, length in enumerate(lengths):
+        slot = Slot(n)
+        slot.request, slot.last_used = request([1] * length), n
+        slots.append(slot)
+    return slots
+
+
+def planned(slots: list[Slot], pace: PromptPace) -> dict[int, int]:
+    """How many positions of each slot the next step computes."""
+    return {part.slot.index: part.count for parts in plan_step(slots, 512, pace) for part in parts}
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
+    assert planned(reading(24_000, 34), timed(400)) == {0: 166, 1: 34}
+    assert planned(reading(24_000, 3000, 34, 20), timed(400)) == {0: 100, 3: 20, 2: 34, 1: 46}
+
+
+def test_a_small_batch_reads_a_prompt_to_its_end() -> None:
+    (slot,) = slots = reading(40)
+    while left := 40 - len(slot.keys):
+        (parts,) = plan_step(slots, 16, timed(400))
+        assert 0 < parts[0].count <= min(left, 16)
+        slot.keys += [1] * parts[0].count
+
+
+def test_short_prompts_without_end_do_not_keep_a_long_one_waiting() -> None:
+    assert planned(reading(24_000, *[90] * 30), timed(400))[0] == 100
+    assert planned(reading(30, 24_000), timed(400)) == {0: 30, 1: 170}
+
+
+@pytest.mark.parametrize("speed", [100, 170, 399, 1000])
+@pytest.mark.parametrize("length", [300, 481, 513, 545, 600])
+def test_the_pace_leaves_no_few_positions_of_a_prompt_that_is_read_alone(length: int, speed: float) -> None:
+    (slot,) = slots = reading(length)
+    while left := length - len(slot.keys):
+        count = planned(slots, timed(speed))[0]
+        assert LONG_STEP <= count <= min(left, 512)
+        slot.keys += [1] * count
 
 
 def test_a_running_answer_waits_for_a_time_and_not_for_a_count() -> None:
@@ -24,8 +81,8 @@ def test_a_running_answer_waits_for_a_time_and_not_for_a_count() -> None:
 
 
 def test_prompts_that_come_together_are_read_together() -> None:
-    assert timed(300).most_positions(1, 15, 512) == int(300 * PROMISE_IN_A_CROWD)
-    assert timed(300).most_positions(9, 7, 512) == int(300 * PROMISE_IN_A_CROWD)
+    assert timed(300).most_positions(1, 15, 512) == int(300 * PROMISE_OTHERWISE)
+    assert timed(300).most_positions(9, 7, 512) == int(300 * PROMISE_OTHERWISE)
     assert timed(300).most_positions(15, 1, 512) == int(300 * PROMISE)
 
 

@@ -298,6 +298,45 @@ def test_a_prompt_says_how_far_it_is_read(make_scheduler: Make) -> None:
     assert done == long.progress and 0 < done.seconds < 60  # the clock stops with the first token
 
 
+def test_a_short_prompt_is_answered_while_a_long_one_is_read(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=8, context_size=4096)
+    long, short = request(words(3500), max_tokens=1), request(words(34, seed=1), max_tokens=4)
+    scheduler.submit(long)
+    while not long.read:
+        time.sleep(0.001)
+    scheduler.submit(short)
+    assert finish(short)[1].reason in (Reason.MAX_TOKENS, Reason.STOP)
+    assert long.read < 2500
+    assert finish(long)[1].error is None
+
+
+def test_no_request_waits_for_a_prompt_longer_than_what_that_saves(make_scheduler: Make) -> None:
+    """The first answer left 300 positions of the beginning behind, and the long prompt reads them anew."""
+    scheduler = make_scheduler(slots=4)
+    run(scheduler, request(words(300), max_tokens=1, boundaries=(290,)))
+    known = next(slot for slot in scheduler._memory.slots if slot.keys)
+    long = request(words(340) + words(300, seed=1))
+    reading = next(slot for slot in scheduler._memory.slots if slot is not known)
+    reading.request = long
+    assert not scheduler._admission._should_wait(request(words(340) + words(9, seed=2)), 290)
+    assert scheduler._admission._should_wait(request(words(340) + words(9, seed=2)), 0)
+    reading.request = None
+
+
+def test_a_short_request_is_answered_while_the_cells_are_full(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=4, context_size=2048, cells=2048)
+    running = request(words(1500), max_tokens=400, logit_bias={2: -100.0, 7: -100.0})
+    too_much = request(words(700, seed=1), max_tokens=1)
+    scheduler.submit(running)
+    running.events.get(timeout=30)
+    scheduler.submit(too_much)
+    while not scheduler._admissions_held:
+        time.sleep(0.001)
+    run(scheduler, request(words(20, seed=2), max_tokens=2))
+    assert not running.ended
+    assert finish(running)[1].error is finish(too_much)[1].error is None
+
+
 def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
     long = request(words(1500), max_tokens=1)
