@@ -182,10 +182,12 @@ class Sampler:
     """
 
     def __init__(self, options: GenerationOptions, context: Iterable[int] = ()) -> None:
-        self._temperature = options.temperature or 0.0
-        self._top_k = options.top_k or 0
-        self._top_p = 1.0 if options.top_p is None else options.top_p
-        self._min_p = options.min_p or 0.0
+        self.temperature = options.temperature or 0.0
+        self.top_k = options.top_k or 0
+        self.top_p = 1.0 if options.top_p is None else options.top_p
+        self.min_p = options.min_p or 0.0
+        self.is_greedy = self.temperature <= 0.0 or self.top_k == 1
+        """Whether the likeliest token is taken, without a draw."""
         self._repetition = 1.0 if options.repetition_penalty is None else options.repetition_penalty
         self._frequency = options.frequency_penalty or 0.0
         self._presence = options.presence_penalty or 0.0
@@ -223,21 +225,25 @@ class Sampler:
         import numpy as np
 
         with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
-            if self.recorder is not None:
-                self.recorder.before_mask(logits)
-            if self._bias:
-                self._apply_bias(logits)
-            if self._recent:
-                self._apply_penalties(logits)
-            if constraint is not None:
-                constraint.apply(logits)
-            if self._temperature <= 0.0 or self._top_k == 1:
+            self.prepare(logits, constraint)
+            if self.is_greedy:
                 token = int(logits.argmax())
             else:
                 token = self._draw(*self._weighted(logits))
             if self.recorder is not None:
                 self.recorder.chosen(token, None if constraint is None else logits)
             return token
+
+    def prepare(self, logits: NDArray[float32], constraint: TokenConstraint | None) -> None:
+        """What comes before the choice: bias, penalties and the constraint's mask, in place."""
+        if self.recorder is not None:
+            self.recorder.before_mask(logits)
+        if self._bias:
+            self._apply_bias(logits)
+        if self._recent:
+            self._apply_penalties(logits)
+        if constraint is not None:
+            constraint.apply(logits)
 
     def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and numbers in proportion to their
@@ -249,20 +255,20 @@ class Sampler:
             return np.array([int(logits.argmax())]), np.array([1.0])
         tokens, below = self._candidates(logits, best)
         keep = len(tokens)
-        if self._top_p < 1.0 and self._top_k:
+        if self.top_p < 1.0 and self.top_k:
             cumulative = np.exp(-below).cumsum()
-            keep = min(keep, int(cumulative.searchsorted(self._top_p * cumulative[-1])) + 1)
-        if self._min_p > 0.0:
-            keep = min(keep, max(1, int(below.searchsorted(-math.log(self._min_p), side="right"))))
-        return tokens[:keep], np.exp(below[:keep] / -self._temperature)
+            keep = min(keep, int(cumulative.searchsorted(self.top_p * cumulative[-1])) + 1)
+        if self.min_p > 0.0:
+            keep = min(keep, max(1, int(below.searchsorted(-math.log(self.min_p), side="right"))))
+        return tokens[:keep], np.exp(below[:keep] / -self.temperature)
 
     def _candidates(self, logits: NDArray[float32], best: float) -> Candidates:
         """The ``top_k`` best, else those that ``top_p`` leaves, else all that ``min_p`` may leave, else all."""
-        if self._top_k:
-            return self._search.likeliest(logits, best, min(self._top_k, len(logits)))
-        if self._top_p < 1.0:
-            return self._search.heaviest(logits, best, self._top_p)
-        return within(logits, best, 1e-3 - math.log(self._min_p) if self._min_p > 0.0 else math.inf)
+        if self.top_k:
+            return self._search.likeliest(logits, best, min(self.top_k, len(logits)))
+        if self.top_p < 1.0:
+            return self._search.heaviest(logits, best, self.top_p)
+        return within(logits, best, 1e-3 - math.log(self.min_p) if self.min_p > 0.0 else math.inf)
 
     def _apply_bias(self, logits: NDArray[float32]) -> None:
         for token, bias in self._bias.items():
@@ -284,10 +290,14 @@ class Sampler:
         logits[tokens] = values
 
     def _draw(self, tokens: NDArray[int64], weights: NDArray[float64]) -> int:
-        import numpy as np
-
-        if self._random is None:
-            self._random = np.random.Generator(np.random.PCG64(self._seed))
         cumulative = weights.cumsum()
-        index = int(cumulative.searchsorted(self._random.random() * cumulative[-1], side="right"))
+        index = int(cumulative.searchsorted(self.random() * cumulative[-1], side="right"))
         return int(tokens[min(index, len(tokens) - 1)])
+
+    def random(self) -> float:
+        """The next draw, at least 0 and below 1."""
+        if self._random is None:
+            import numpy as np
+
+            self._random = np.random.Generator(np.random.PCG64(self._seed))
+        return self._random.random()
