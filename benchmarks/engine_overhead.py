@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
 import json
 import subprocess
 import sys
@@ -31,7 +30,6 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.streams import last_of
 from leap_core.inference.engine import scheduler
-from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.runner import InProcessRunner
 from leap_core.server.access import AccessCheck
@@ -44,7 +42,13 @@ SCHEMA = {"type": "array", "items": {"type": "integer"}, "minItems": 1000}
 KINDS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "sampled": {"temperature": 0.8, "top_p": 0.95, "min_p": 0.05, "top_k": 40},
-    "schema": {"temperature": 0.8, "top_p": 0.95, "min_p": 0.05, "top_k": 40, "json_schema_constraint": json.dumps(SCHEMA)},
+    "schema": {
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "min_p": 0.05,
+        "top_k": 40,
+        "json_schema_constraint": json.dumps(SCHEMA),
+    },
 }
 DIFFERENT = 7
 """Different rows of logits."""
@@ -102,9 +106,9 @@ class MadeContext:
         """The row after a position of the batch."""
         return self._logits[self._places[index]]
 
-    def logits_of_all(self) -> Any:
-        """The rows of all positions that asked for them."""
-        return self._logits[: len(self._places)]
+    def logits_of(self, indices: list[int]) -> Any:
+        """The rows after these positions."""
+        return self._logits[: len(indices)] if len(indices) == len(self._places) else None
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def measured(runner: InProcessRunner) -> Iterator[Clock]:
     clock = Clock()
     engine: Any = runner.scheduler
     made = MadeContext(engine._context, clock)
-    for name in ("decode", "logits", "logits_of_all"):
+    for name in ("decode", "logits", "logits_of"):
         setattr(engine._context, name, getattr(made, name))
     plan = scheduler.plan_step
     scheduler.plan_step = clock.timed("plan", plan)

@@ -32,7 +32,7 @@ from ..conversation.options import (
     SamplingDefaults,
     check_options,
 )
-from ..conversation.responses import GenerationFinishReason, MessageResponse
+from ..conversation.responses import Chunk, GenerationFinishReason, MessageResponse, ReasoningChunk
 from ..conversation.runner import ModelRunner
 from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
@@ -108,13 +108,25 @@ class InProcessGeneration(Generation):
             assert self._listener is not None
             self._ready.extend(self._listener.take_frame(event))
         else:
-            self._read += 1
-            if self._listener is not None:
-                self._listener.take_token(event)
-            self._ready.extend(self._reply.feed(event))
-            if self._reply.met_stop_string:
-                self._met_stop_string = True
-                self._sequence.cancel()
+            for token in event:
+                self._take_token(token)
+
+    def _take_token(self, token: int) -> None:
+        """Responses of the tokens that came together are joined, where they are pieces of one text."""
+        if self._met_stop_string:
+            return
+        self._read += 1
+        if self._listener is not None:
+            self._listener.take_token(token)
+        for response in self._reply.feed(token):
+            last = self._ready[-1] if self._ready else None
+            if isinstance(response, (Chunk, ReasoningChunk)) and type(last) is type(response):
+                self._ready[-1] = type(response)(last.text + response.text)
+            else:
+                self._ready.append(response)
+        if self._reply.met_stop_string:
+            self._met_stop_string = True
+            self._sequence.cancel()
 
     def _scores(self) -> tuple[Sequence[TokenScore], Sequence[TokenScore]]:
         recorder = self._sequence.prompt_recorder

@@ -51,7 +51,9 @@ class BatchSampler:
             self._temperature = np.array([[1.0 if each.is_greedy else each.temperature] for each in samplers])
             self._top_k = np.array([1 if each.is_greedy else each.top_k for each in samplers])
             self._top_p = np.array([1.0 if each.is_greedy else each.top_p for each in samplers])
-            self._most_below = np.array([[-math.log(each.min_p) if each.min_p > 0.0 else math.inf] for each in samplers])
+            self._most_below = np.array(
+                [[-math.log(each.min_p) if each.min_p > 0.0 else math.inf] for each in samplers]
+            )
         every = np.arange(len(samplers))
         if self._top_k.max() == 1:
             chosen = logits.argmax(axis=1)

@@ -286,8 +286,9 @@ class Request:
         self.watch = watch
         """Ends the answer when it goes in circles."""
         self.thinking = thinking
-        self.events: queue.SimpleQueue[int | Frame | SequenceEnd] = queue.SimpleQueue()
-        """Token ids and frames in order, then one Finished."""
+        self.events: queue.SimpleQueue[list[int] | Frame | SequenceEnd] = queue.SimpleQueue()
+        """Tokens and frames in order, then one SequenceEnd."""
+        self._undelivered: list[int] = []
         self.target = list(prompt.keys)
         """All that must be in memory before the next token can be sampled: the prompt, then what was generated."""
         self.checkpoints_due: list[int] = []
@@ -353,14 +354,20 @@ class Request:
             self._first_token = self._last_token
 
     def emit(self, token: int) -> None:
-        """Deliver a generated token."""
+        """Take a generated token; ``deliver`` hands it to the reader."""
         self.target.append(token)
         self.sampler.accept(token)
         if self.thinking is not None:
             self.thinking.note(token)
         if self.speech is not None:
             self.speech.turn.take_token(token)
-        self.events.put(token)
+        self._undelivered.append(token)
+
+    def deliver(self) -> None:
+        """Hand the tokens since the last time to the reader."""
+        if self._undelivered:
+            self.events.put(self._undelivered)
+            self._undelivered = []
 
     def emit_frame(self, frame: Frame, threads: int) -> None:
         """Deliver a frame, and let the model read it next. Where there are several ``threads``, the sound is made here,
@@ -372,6 +379,7 @@ class Request:
             speech.sound.make(threads)
         speech.rows[len(self.target)] = speech.source.embedding(frame)
         self.target.append(frame_key(frame, speech.source.fingerprint))
+        self.deliver()
         self.events.put(frame)
 
     @property
@@ -383,6 +391,7 @@ class Request:
         """Deliver the end; only the first counts."""
         if not self.ended:
             self.ended = True
+            self.deliver()
             self.events.put(SequenceEnd(reason, self._stats(), error))
 
     def _stats(self) -> GenerationStats:

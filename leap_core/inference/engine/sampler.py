@@ -226,13 +226,14 @@ class Sampler:
 
         with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
             self.prepare(logits, constraint)
-            if self.is_greedy:
-                token = int(logits.argmax())
-            else:
-                token = self._draw(*self._weighted(logits))
+            token = self.choose(logits)
             if self.recorder is not None:
                 self.recorder.chosen(token, None if constraint is None else logits)
             return token
+
+    def choose(self, logits: NDArray[float32]) -> int:
+        """A token from logits that ``prepare`` changed."""
+        return int(logits.argmax()) if self.is_greedy else self._draw(*self._weighted(logits))
 
     def prepare(self, logits: NDArray[float32], constraint: TokenConstraint | None) -> None:
         """What comes before the choice: bias, penalties and the constraint's mask, in place."""

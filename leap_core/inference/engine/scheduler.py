@@ -24,6 +24,7 @@ from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from .batch_plan import LONG_STEP, PromptPace, StepOutput, StepPart, plan_step
+from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
 from .repetition import PromptLookup
@@ -34,6 +35,11 @@ from .threads import ThreadGovernor
 
 if TYPE_CHECKING:
     from .batch_plan import Encoder
+
+CROWD = 8
+"""Answers at once from which on tokens are delivered several at a time."""
+DELIVERY_SECONDS = 0.02
+"""Between two deliveries then: each wakes the thread of each reader."""
 
 MOST_VOICE_THREADS = 4
 """The voice's matrices are small: more threads would wait for each other more than they compute."""
@@ -51,6 +57,8 @@ class Scheduler:
         self._governor = ThreadGovernor(threads)
         self._pace = PromptPace()
         self._eog = context.model.eog_tokens
+        self._batch_sampler = BatchSampler(context.model.n_tokens)
+        self._delivered = 0.0
         self._waiting: deque[Request] = deque()
         self._closing = ""
         self._interruption = Interruption(context)
@@ -137,10 +145,21 @@ class Scheduler:
                 self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
+            self._sample_all(parts)
             if hidden:
                 self._speak(parts)
             if hidden and size <= LONG_STEP:  # frames take as long as the model itself, and suffer more in a crowd
                 self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
+        self._deliver(ready)
+
+    def _deliver(self, slots: list[Slot]) -> None:
+        """Hand new tokens to the readers of the answers in these slots."""
+        now = time.perf_counter()
+        if len(slots) < CROWD or now >= self._delivered + DELIVERY_SECONDS:
+            self._delivered = now
+            for slot in slots:
+                if slot.request is not None:
+                    slot.request.deliver()
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -168,11 +187,15 @@ class Scheduler:
             if slot.request and slot.request.cancelled:
                 self._finish(slot, Reason.INTERRUPTED)
 
-    def _decode(self, parts: list[StepPart]) -> bool:
-        """Run a planned step. False when it did not happen and must be planned anew."""
+    def _build(self, parts: list[StepPart]) -> None:
+        """Make the batch of a planned step."""
         self._context.clear()
         for part in parts:
             part.add_to(self._context)
+
+    def _decode(self, parts: list[StepPart]) -> bool:
+        """Run a planned step. False when it did not happen and must be planned anew."""
+        self._build(parts)
         prefilling = [part for part in parts if part.count > LONG_STEP]
         governor = self._governor
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
@@ -224,6 +247,7 @@ class Scheduler:
         if len(running) == 1:
             self._finish(youngest, Reason.EXCEED_CONTEXT)
             return
+        request.deliver()
         youngest.request = None
         self._memory.clear(youngest)
         self._waiting.appendleft(request)
@@ -241,13 +265,46 @@ class Scheduler:
             self._memory.checkpoint(slot)
             if self._snapshots.on_disk and len(slot.keys) in disk_places(request.prompt):
                 self._keep_on_disk(slot)
-        if part.output is not StepOutput.LOGITS or part.index is None:
-            return
-        try:
-            self._sample(part, part.index)
-        except Exception as error:
-            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
-            self._fail(slot, failure)
+
+    def _sample_all(self, parts: list[StepPart]) -> None:
+        """Sample the next token of each part that has logits."""
+        due = [part for part in parts if part.output is StepOutput.LOGITS]
+        tokens = self._sample_together(due) if len(due) >= FEWEST_ROWS else {}
+        for part in due:
+            try:
+                if part in tokens:
+                    self._accept(part.slot, part.request, tokens[part])
+                elif part.slot.request is part.request and part.index is not None:
+                    self._sample(part, part.index)
+            except Exception as error:
+                self._fail_sampling(part, error)
+
+    def _fail_sampling(self, part: StepPart, error: Exception) -> None:
+        failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
+        self._fail(part.slot, failure)
+
+    def _sample_together(self, due: list[StepPart]) -> dict[StepPart, int]:
+        """The tokens of parts that can be sampled together, by part."""
+        logits = self._context.logits_of([part.index for part in due if part.index is not None])
+        if logits is None:  # the logits of all positions of a prompt lie between
+            return {}
+        rows, chosen = [], []
+        for row, part in enumerate(due):
+            if self._batch_sampler.accepts(part.request.sampler):
+                try:
+                    part.request.sampler.prepare(logits[row], part.request.constraint)
+                except Exception as error:
+                    self._fail_sampling(part, error)
+                    continue
+                rows.append(row)
+                chosen.append(part)
+        samplers = [part.request.sampler for part in chosen]
+        whole = logits if len(rows) == len(due) else logits[rows]
+        tokens = self._batch_sampler.sample(whole, samplers) if rows else []
+        return {
+            part: part.request.sampler.choose(whole[row]) if token is None else token
+            for row, (part, token) in enumerate(zip(chosen, tokens, strict=True))
+        }
 
     def _sample(self, part: StepPart, index: int) -> None:
         """Sample the next token, and as long as a draft has foretold it, the one after."""

@@ -416,6 +416,17 @@ class LlamaContext:
             view = self._logits_views[address] = np.ctypeslib.as_array(pointer, (self.model.n_tokens,))
         return view
 
+    def logits_of(self, indices: Sequence[int]) -> NDArray[float32] | None:
+        """A view of the logits after these batch positions, which rise: shape [positions, vocabulary]. None unless the
+        batch asked for no others between them."""
+        first, last = (self._logits_address(self.pointer, index) for index in (indices[0], indices[-1]))
+        size = self.model.n_tokens
+        if not first or last != first + (len(indices) - 1) * size * ctypes.sizeof(ctypes.c_float):
+            return None
+        import numpy as np
+
+        return np.ctypeslib.as_array(ctypes.cast(first, ctypes.POINTER(ctypes.c_float)), (len(indices), size))
+
     def hidden_state(self, index: int) -> NDArray[float32]:
         """A copy of the last layer's normalised output at batch position ``index``, shape [width]."""
         import numpy as np

@@ -86,5 +86,5 @@ def finish(sequence: Request) -> tuple[list[int], SequenceEnd]:
     """All tokens of a submitted request, and how it ended."""
     tokens: list[int] = []
     while not isinstance(event := sequence.events.get(timeout=60), SequenceEnd):
-        tokens.append(event)
+        tokens += event if isinstance(event, list) else [event]
     return tokens, event
