@@ -2,11 +2,12 @@
 
     python benchmarks/engine_overhead.py smol.gguf [--requests 1,16,64,128] [--tokens 100]
 
-``LlamaContext.decode`` returns at once and the logits are made, so that every microsecond is leap's own. Printed is
+``llama_decode`` returns at once and the logits are made, so that every microsecond is leap's own. Printed is
 processor time a token, in microseconds, by part. ``logits``: copying the made logits, which is this benchmark's and not
-leap's. ``plan``: planning a step and building its batch. ``sample``: from logits to tokens, masks of schemas included.
-``rest``: the other work of the compute thread, mostly noting and delivering tokens. ``readers``: the threads that read
-the answers; for the server the event loop too. Its clients run in a process of their own, which is not counted.
+leap's. ``plan``: planning a step and building its batch. ``place``: following the cells of the cache. ``sample``: from
+logits to tokens, masks of schemas included. ``rest``: the other work of the compute thread, mostly admitting requests,
+noting and delivering tokens. ``readers``: the threads that read the answers; for the server the event loop too. Its
+clients run in a process of their own, which is not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from harness import SHORT
 
 from leap_core.conversation.messages import ChatMessage
-from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.streams import last_of
 from leap_core.inference.engine import scheduler
 from leap_core.inference.llama.context import LlamaContext
@@ -69,46 +70,48 @@ class Clock:
             try:
                 return call(*given, **named)
             finally:
-                self.seconds[part] = self.seconds.get(part, 0.0) + time.thread_time() - begun
+                self.add(part, begun)
 
         return wrapped
 
+    def add(self, part: str, begun: float) -> None:
+        """Count the time since ``begun``."""
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.thread_time() - begun
 
-class MadeContext:
-    """Takes the place of the methods of a context that compute."""
+
+class MadeLogits:
+    """llama.cpp's library for one context, in which a decode computes nothing. All that leap does around it is done."""
 
     def __init__(self, context: LlamaContext, clock: Clock) -> None:
-        self._context, self._clock = context, clock
+        self._context, self._clock, self._lib = context, clock, context._lib
         vocabulary = context.model.n_tokens
-        random = np.random.default_rng(0)
-        self._rows = random.normal(0.0, 2.5, (DIFFERENT, vocabulary)).astype(np.float32)
+        self._rows = np.random.default_rng(0).normal(0.0, 2.5, (DIFFERENT, vocabulary)).astype(np.float32)
         self._rows[:, sorted(context.model.eog_tokens)] = -100.0
-        self._logits = np.zeros((0, vocabulary), np.float32)
+        self._logits = np.zeros((context.batch_size if context.slots == 1 else context.slots, vocabulary), np.float32)
         self._turn = 0
 
-    def decode(self, *, hidden: bool = False) -> int:
-        """Make a row of logits for each position of the batch."""
-        assert not hidden
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lib, name)
+
+    def llama_decode(self, _context: object, batch: Any) -> int:
+        """Make a row of logits for each position that asks for one."""
         begun = time.thread_time()
-        batch = self._context._batch
-        wanted = np.flatnonzero(batch._outputs[: batch.count])
-        if len(self._logits) < len(wanted):
-            self._logits = np.zeros((len(wanted), self._rows.shape[1]), np.float32)
+        wanted = np.flatnonzero(np.ctypeslib.as_array(batch.logits, (batch.n_tokens,)))
         for row in range(len(wanted)):
             self._turn += 1
             self._logits[row] = self._rows[self._turn % DIFFERENT]
         self._places = {place: row for row, place in enumerate(wanted.tolist())}
         self._clock.steps += 1
-        self._clock.seconds["logits"] = self._clock.seconds.get("logits", 0.0) + time.thread_time() - begun
+        self._clock.add("logits", begun)
         return 0
 
-    def logits(self, index: int) -> Any:
-        """The row after a position of the batch."""
-        return self._logits[self._places[index]]
+    def llama_get_logits_ith(self, _context: object, index: int) -> int:
+        """The address of a row."""
+        return self._logits[self._places[index]].ctypes.data
 
-    def logits_of(self, indices: list[int]) -> Any:
-        """The rows after these positions."""
-        return self._logits[: len(indices)] if len(indices) == len(self._places) else None
+    def llama_state_seq_set_data_ext(self, *_given: object) -> int:
+        """Nothing is in memory, so nothing is put back."""
+        return 1
 
 
 @contextmanager
@@ -116,9 +119,10 @@ def measured(runner: InProcessRunner) -> Iterator[Clock]:
     """The runner's context computes nothing, and its scheduler is timed."""
     clock = Clock()
     engine: Any = runner.scheduler
-    made = MadeContext(engine._context, clock)
-    for name in ("decode", "logits", "logits_of"):
-        setattr(engine._context, name, getattr(made, name))
+    context = engine._context
+    context._lib = made = MadeLogits(context, clock)
+    context._logits_address = made.llama_get_logits_ith
+    context.decode = clock.timed("place", context.decode)
     plan = scheduler.plan_step
     scheduler.plan_step = clock.timed("plan", plan)
     for name, part in (("_build", "plan"), ("_sample", "sample"), ("_sample_together", "sample")):
@@ -220,10 +224,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1 if SHORT else 3, help="the least of so many runs is printed")
     parser.add_argument("--ways", default="library,server")
     given = parser.parse_args()
-    print("| way | requests | kind | us a token | us a step | logits | plan | sample | rest | readers |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| way | requests | kind | us a token | us a step | logits | plan | place | sample | rest | readers |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for requests in map(int, given.requests.split(",")):
-        loading = ModelLoadingOptions(context_size=512, slots=requests, cpu_threads=1)
+        loading = ModelLoadingOptions(
+            context_size=512, slots=requests, cache_options=CacheOptions(enabled=False), cpu_threads=1
+        )
         with InProcessRunner(given.model, "builtin", loading) as runner, Served(runner) as served:  # type: ignore[arg-type]
             assert isinstance(runner, InProcessRunner)
             with measured(runner) as clock:
@@ -246,7 +252,8 @@ def main() -> None:
 def row(clock: Clock, whole: float, tokens: int) -> list[float]:
     """The columns of the table."""
     spent = clock.seconds
-    parts = [spent.get(part, 0.0) for part in ("logits", "plan", "sample")]
+    spent["place"] -= spent["logits"]
+    parts = [spent.get(part, 0.0) for part in ("logits", "plan", "place", "sample")]
     rest = spent["all"] - sum(parts)
     readers = whole - spent["all"]
     by_token = [1e6 * seconds / tokens for seconds in (*parts, rest, readers)]

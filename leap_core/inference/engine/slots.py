@@ -67,13 +67,16 @@ class SlotMemory:
         self.needs_checkpoints = self._hybrid
         self.slots = [Slot(index) for index in range(context.slots)]
 
-    def reusable(self, slot: Slot, request: Request) -> int:
-        """How many positions of a request ``slot`` can provide. The last position is always computed anew: its logits
-        are wanted."""
+    def reusable(self, slot: Slot, request: Request, least: int = 1) -> int:
+        """How many positions of a request ``slot`` can provide, 0 where they are fewer than ``least``. The last position
+        is always computed anew: its logits are wanted."""
         keys = request.target
-        if slot.variant != request.variant:
+        if slot.variant != request.variant or len(slot.keys) < least or slot.keys[least - 1] != keys[least - 1]:
             return 0
-        shared = min(common_prefix(slot.keys, keys), len(keys) - 1, self._context.in_order(slot.index))
+        shared = min(common_prefix(slot.keys, keys), len(keys) - 1)
+        if shared < least:
+            return 0
+        shared = min(shared, self._context.in_order(slot.index))
         if not self._hybrid or shared == len(slot.keys):
             return max(0, shared) if self._context.sees(slot.index, shared) else 0
         return max((position for position in slot.checkpoints if position <= shared), default=0)
@@ -264,9 +267,11 @@ class Admission:
         best: Slot | None = None
         most = 0
         for slot in self._memory.slots:
-            position = self._memory.reusable(slot, request)
             # An idle slot that ends there is continued in place, which keeps other slots' contents.
-            if position > most or (position == most > 0 and best and best.request and not slot.request):
+            is_better = best is not None and best.request is not None and slot.request is None
+            least = most if is_better else most + 1
+            position = self._memory.reusable(slot, request, least)
+            if position >= least:
                 best, most = slot, position
         return best, most
 

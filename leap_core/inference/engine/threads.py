@@ -64,6 +64,8 @@ def free_cores(cores: int) -> int:
     """How many of ``cores`` other processes leave free at this moment; at least 1, and all of them where that is not
     known. The system counts what runs on the whole machine, so our own threads (a reader of the answer that was just
     woken, llama.cpp's that still spin) are taken off."""
+    if cores == 1:
+        return 1
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         if (os.cpu_count() or cores) - (running - 1) >= cores:  # one is this thread
