@@ -93,6 +93,10 @@ CELLS_PER_SLOT = 2048
 """Slots share their positions: by default each brings this many, and one may use all of them."""
 
 
+BATCH_ON_GPU = 2048
+"""Positions of a step on a GPU, as llama.cpp's own programs take them."""
+
+
 class Closing(Protocol):
     """Something that is over after ``close``."""
 
@@ -192,7 +196,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         model,
         cells=max(context_size, options.slots * min(CELLS_PER_SLOT, context_size)),
         slots=options.slots,
-        batch_size=options.batch_size,
+        batch_size=max(options.batch_size, BATCH_ON_GPU) if model.on_gpu else options.batch_size,
         threads=options.cpu_threads or usable_cores(),
         flash_attention=options.flash_attention,
         kv_type_k=keys,

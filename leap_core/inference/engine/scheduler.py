@@ -201,7 +201,7 @@ class Scheduler:
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
         hidden = parts[0].output is StepOutput.HIDDEN
         self._context.set_adapters(parts[0].request.adapters)
-        if not prefilling or len(parts) > 1:
+        if not prefilling or len(parts) > 1 or self._context.model.on_gpu:  # only a processor can be interrupted
             return self._settle(self._context.decode(hidden=hidden), parts)
         state = self._memory.partial_state(parts[0].slot)
         with self._interruption.allowed(parts[0].request):

@@ -29,6 +29,9 @@ BOUNDARY_SPACING = 256
 """A long prompt gets checkpoints after its first message, its latest ones, and this many tokens apart: each costs a
 decode that ends exactly there."""
 
+SPACING_ON_GPU = 2048
+"""The same on a GPU, which computes so many tokens in less time than the decodes between would take."""
+
 PLACE_SPACING = 64
 """The same among the last BOUNDARY_SPACING tokens, where the question is."""
 SHORT_QUESTION = 48
@@ -64,12 +67,13 @@ class SlotMemory:
     def __init__(self, context: LlamaContext) -> None:
         self._context = context
         self._hybrid = context.model.is_hybrid
+        self.on_gpu = context.model.on_gpu
         self.needs_checkpoints = self._hybrid
         self.slots = [Slot(index) for index in range(context.slots)]
 
     def reusable(self, slot: Slot, request: Request, least: int = 1) -> int:
-        """How many positions of a request ``slot`` can provide, 0 where they are fewer than ``least``. The last position
-        is always computed anew: its logits are wanted."""
+        """How many positions of a request ``slot`` can provide, 0 where they are fewer than ``least``. The last one is
+        always computed anew: its logits are wanted."""
         keys = request.target
         if slot.variant != request.variant or len(slot.keys) < least or slot.keys[least - 1] != keys[least - 1]:
             return 0
@@ -146,9 +150,13 @@ class SlotMemory:
         return True
 
 
-def checkpoints_for(prompt: PromptTokens, start: int) -> list[int]:
+def checkpoints_for(prompt: PromptTokens, start: int, *, on_gpu: bool = False) -> list[int]:
     """Where after ``start`` to keep checkpoints of a prompt: at ends of its messages, and in long ones at places that
     depend on nothing but the position, so that another question about the same text finds them."""
+    if on_gpu:
+        last = prompt.boundaries[-1:]
+        kept = {*prompt.boundaries[:1], *last, *range(SPACING_ON_GPU, len(prompt), SPACING_ON_GPU)}
+        return sorted(place for place in kept if max(start, LEAST_KEPT - 1) < place < len(prompt))
     boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
     kept = set(boundaries[-LATEST_BOUNDARIES:])
     kept.update(b for b in prompt.boundaries[:1] if b in boundaries)
@@ -258,7 +266,8 @@ class Admission:
             if not request.generated:
                 request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
-                due = checkpoints_for(request.prompt, start) if self._memory.needs_checkpoints else []
+                memory = self._memory
+                due = checkpoints_for(request.prompt, start, on_gpu=memory.on_gpu) if memory.needs_checkpoints else []
                 if self._snapshots.on_disk:
                     due = sorted({*due, *(place for place in disk_places(request.prompt) if place > start)})
                 request.checkpoints_due = due if fork <= start else sorted({*due, fork})

@@ -188,6 +188,8 @@ ROLLBACK_ARCHITECTURES = {"lfm2"}
 """Hybrid ones for which llama.cpp keeps the convolutions' last states; with lfm2moe it ends the process."""
 MOST_SEQUENCES = 256
 """llama.cpp's bound of a context, anchors included."""
+MICRO_BATCH_ON_GPU = 512
+"""Positions that a GPU computes at once; more take more of its memory and no less time."""
 MOST_ROLLBACK = 8
 """States of each sequence; with 24 llama.cpp's graph has too few nodes and it ends the process."""
 QUANTIZED = {"q4_0", "q8_0"}
@@ -249,8 +251,8 @@ class LlamaContext:
         ):  # llama.cpp cuts it, and a later cut could take cells of an earlier one
             batch_size = min(batch_size, max(1, self._window - 1))
         self.batch_size = params.n_batch = min(max(batch_size, least), params.n_ctx)
-        params.n_ubatch = 1 if exact else params.n_batch
-        params.offload_kqv = params.op_offload = True
+        params.n_ubatch = 1 if exact else min(params.n_batch, MICRO_BATCH_ON_GPU) if model.on_gpu else params.n_batch
+        params.offload_kqv = params.op_offload = model.on_gpu
         self._abort = AbortFlag()
         params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
         forget_errors()
@@ -345,9 +347,13 @@ class LlamaContext:
         return code
 
     def _put_in_order(self, hidden: bool) -> list[dict[int, list[int]]]:
-        """Move sequences whose next cells would lie below those that they have; returns the batch's cells by cache."""
+        """Move sequences whose next cells would lie below those that they have; returns the batch's cells by cache.
+        On a GPU nothing is moved: a move copies a sequence to the host and back, and a GPU rounds differently anyway.
+        """
         while True:
             placed = [cells.place(self._runs, one_by_one=hidden) for cells in self._caches]
+            if self.model.on_gpu:
+                return placed
             disordered = (cells.out_of_order(taken) for cells, taken in zip(self._caches, placed, strict=True))
             sequence = next((each for each in disordered if each is not None), None)
             if sequence is None:
@@ -385,7 +391,10 @@ class LlamaContext:
             self._anchored[sequence] = 0
 
     def in_order(self, sequence: int) -> int:
-        """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently."""
+        """Up to which position the cells of a sequence rise; beyond, what it holds is rounded differently. On a GPU all
+        of it, for the order of cells is not kept there."""
+        if self.model.on_gpu:
+            return self._caches[0].end(sequence)
         return min(cells.sound(sequence) for cells in self._caches)
 
     @property

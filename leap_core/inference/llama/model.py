@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..gguf.header import POOLINGS
-from .library import forget_errors, last_errors, library, set_log
+from .library import forget_errors, has_gpu_support, last_errors, library, set_log
 
 LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
 """LFM2's own spelling, which llama.cpp does not know."""
@@ -36,6 +36,11 @@ class LlamaModel:
         self.n_gpu_layers = n_gpu_layers
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
+        self.on_gpu = n_gpu_layers != 0 and has_gpu_support()
+        """Whether layers are computed on a GPU."""
+        no_devices = (ctypes.c_void_p * 1)()  # ends a list of devices, here an empty one
+        if n_gpu_layers == 0:  # otherwise llama.cpp sends long prompts to a GPU all the same
+            params.devices = ctypes.addressof(no_devices)
         if hasattr(params, "load_mode"):
             params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
         else:
