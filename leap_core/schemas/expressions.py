@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from .grammar_matcher import GrammarError, byte_tokenizer
 
 if TYPE_CHECKING:
     import regex
+    from llguidance import LLMatcher
 
 TOKEN = re.compile(
     r"\\p\{(?P<property>[^}]*)\}|\\P\{(?P<other>[^}]*)\}|\\u\{(?P<code>[0-9a-fA-F]+)\}|\\c(?P<control>[A-Za-z])"
@@ -180,6 +181,22 @@ def matches(pattern: str, text: str) -> bool:
     if answer is None:
         raise CheckTakesTooLong(f"matching {_shortened(pattern)} takes too long")
     return answer
+
+
+AT_ONCE = 8
+"""Tokens that llguidance, which lets no other thread run, takes in one call."""
+
+
+def follows(matcher: LLMatcher, tokens: Sequence[int]) -> bool:
+    """Whether these are the tokens of a whole text of the matcher's grammar. Raises CheckTakesTooLong: an ambiguous
+    grammar takes cubic time."""
+    with bounded_check():
+        for start in range(0, len(tokens), AT_ONCE):
+            check_time()
+            part = list(tokens[start : start + AT_ONCE])
+            if matcher.try_consume_tokens(part) != len(part):
+                return False
+    return bool(matcher.is_accepting())
 
 
 def enforceable(pattern: str) -> str:

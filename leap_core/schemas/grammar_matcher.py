@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GRAMMARS_KEPT = 64
 REASONING_TAGS = (("<think>", "</think>"), ("<|cot_start|>", "<|cot_end|>"))
 """What opens and closes reasoning: in most models, and in Liquid's first ones (LFM2-350M-Math)."""
-SOURCE_LINE = re.compile(r"(?m)^\s*\d+ \| ")
+SOURCE_LINE = re.compile(r"(?m)^[ \t]*\d+ \| ")
 
 
 class Vocabulary(Protocol):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -182,12 +184,24 @@ def listen(address: str, port: int) -> socket.socket:
     return listener
 
 
+END_SECONDS = 8.0
+"""From the signal to the end of the process, whatever still runs in it."""
+
+
 def on_signals(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:
-    """Let SIGTERM and SIGINT call ``act`` on the loop, where SIGINT is not ignored."""
+    """Let SIGTERM and SIGINT call ``act`` on the loop, where SIGINT is not ignored. The process ends within
+    END_SECONDS then: threads that load a model or compute cannot be stopped otherwise."""
+
+    def end() -> None:
+        timer = threading.Timer(END_SECONDS, os._exit, [0])
+        timer.daemon = True
+        timer.start()
+        act()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             continue
         try:
-            loop.add_signal_handler(number, act)
+            loop.add_signal_handler(number, end)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from contextvars import copy_context
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -21,6 +21,7 @@ from ..errors import LeapError, LeapGenerationError, LeapSerializationError, Lea
 from ..protocols.anthropic import error_body
 from ..protocols.ollama import error_text
 from ..protocols.openai.replies import error_object, status_of
+from ..protocols.openai.requests import reading_until
 from ..schemas.json_values import JsonObject
 from ..tasks.decisions.protocols import PATH as SYSTEM_ONE
 from ..tasks.decisions.protocols import systemone_error
@@ -122,14 +123,39 @@ def client_watch(receive: Receive, leave: Callable[[], object]) -> Iterator[asyn
 
 
 Value = TypeVar("Value")
-
-MOST_AT_ONCE = 8
-
-_threads = ThreadPoolExecutor(MOST_AT_ONCE, "leap-work")
-"""Not those of the event loop, which answer everybody else."""
+Arguments = ParamSpec("Arguments")
 
 
-async def finish(request: Request, work: Callable[[threading.Event], Value]) -> Value:
+class Threads:
+    """Threads for one kind of work, so that none waits for another kind. ``queue``: calls that may wait for them."""
+
+    def __init__(self, name: str, most: int, queue: int = 256) -> None:
+        self._pool, self._name = ThreadPoolExecutor(most, f"leap-{name}"), name
+        self._places = threading.BoundedSemaphore(most + queue)
+
+    async def run(
+        self, work: Callable[Arguments, Value], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Value:
+        """What ``work`` returns. Raises Refused where too many calls wait."""
+        if not self._places.acquire(blocking=False):
+            error = LeapUnavailableError(f"too many requests wait ({self._name})", hint="try again in a moment")
+            raise Refused(503, "overloaded", error, kind="server_error", retry_after=5)
+        future = self._pool.submit(copy_context().run, lambda: work(*arguments, **named))
+        future.add_done_callback(lambda _: self._places.release())
+        return await asyncio.wrap_future(future)
+
+
+WORK = Threads("work", 8, 1000)
+BODIES = Threads("bodies", 8)
+READING = Threads("reading", 4, 32)
+"""Documents, pictures and sound."""
+LOADING = Threads("loading", 8)
+PULLING = Threads("pulling", 4, 16)
+STORE = Threads("store", 4)
+"""What is kept on disk, batches and jobs."""
+
+
+async def finish(request: Request, work: Callable[[threading.Event], Value], threads: Threads = WORK) -> Value:
     """What ``work`` returns; its event is set when the client is gone, and it does not begin where that is so."""
     cancelled = threading.Event()
 
@@ -140,7 +166,7 @@ async def finish(request: Request, work: Callable[[threading.Event], Value]) -> 
 
     with client_watch(request.receive, cancelled.set):
         try:
-            return await asyncio.get_running_loop().run_in_executor(_threads, begin)
+            return await threads.run(begin)
         finally:
             cancelled.set()
 
@@ -152,7 +178,6 @@ MOST_VALUES = 200_000
 """Python parses JSON without letting other threads run: these take some hundredths of a second."""
 MOST_DEPTH = 100
 """Objects and lists may be nested this deep; what goes through them calls itself for each level."""
-QUICK_BODY = 64 * 1024
 LARGE_BODY = 1024 * 1024
 TURN_SECONDS = 0.01
 _large_bodies = threading.Lock()
@@ -168,24 +193,54 @@ class _Held:
     bytes = 0
 
 
-DOCUMENT = re.compile(rb'"(file|input_file|document)"')
-"""The type of a part that is read in a process of its own."""
+MEDIA = {"file", "input_file", "document", "image", "image_url", "input_image", "input_audio"}
+"""Types of parts whose content is decoded or fetched."""
+
+
+def _holds_media(body: object) -> bool:
+    """Whether there are parts that take long to read."""
+    parts = [body]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            kind = part.get("type")
+            if (isinstance(kind, str) and kind in MEDIA) or any(isinstance(part.get(n), list) for n in LISTED):
+                return True
+            parts += part.values()
+        elif isinstance(part, (list, tuple)):
+            parts += part
+    return False
+
+
+LISTED = ("images", "files")
+"""Fields of Ollama's and System One's protocols."""
 
 
 async def read_body(
     request: Request,
     read: Callable[[Any], Read],
     *,
-    slow: bool = False,
+    load: Callable[[Any], Any] | None = None,
     most_values: int | None = MOST_VALUES,
     largest: int | None = None,
 ) -> Read:
-    """What ``read`` makes of the request's body, of ``largest`` bytes at most (LARGEST_BODY by default). What takes
-    long (``slow``: any body) happens in a thread, so that others are answered."""
+    """What ``read`` makes of the request's body, of ``largest`` bytes at most (LARGEST_BODY by default), in a thread.
+    ``load``: what is kept that the body goes on from; then ``read`` gets both. Documents and media have threads of
+    their own, and are read no further when their client leaves."""
     async with _whole_body(request, largest) as body:
-        if len(body) <= QUICK_BODY and not (slow or DOCUMENT.search(body)):
-            return read(parse_body(body, most_values))
-        return await asyncio.to_thread(lambda: read(_parse_in_turn(body, most_values)))
+
+        def begin() -> tuple[Any, list[Read]]:
+            value = _parse_in_turn(body, most_values)
+            value = value if load is None else (value, load(value))
+            return value, [] if _holds_media(value) else [read(value)]
+
+        value, result = await BODIES.run(begin)
+
+        def go_on(left: threading.Event) -> Read:
+            with reading_until(left):
+                return read(value)
+
+        return result[0] if result else await finish(request, go_on, READING)
 
 
 async def read_json(request: Request, *, most_values: int | None = MOST_VALUES, largest: int | None = None) -> Any:

@@ -51,7 +51,7 @@ def without_secrets_of(address: str, message: str) -> str:
     read."""
     for secret in sorted(_secrets(address), key=len, reverse=True):
         message = message.replace(secret, "***")
-    message = re.sub(r"(\w+://[^\s:/@]*):[^\s@]*@", r"\1:***@", message)
+    message = re.sub(r"(\w://[^\s:/@]*):[^\s@]*@", r"\1:***@", message)
     return SECRET_FIELDS.sub(r"\1\2***", message)
 
 

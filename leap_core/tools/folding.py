@@ -24,6 +24,9 @@ from ..conversation.responses import Complete, FunctionCalls, FunctionResult, Ge
 from ..conversation.runner import ModelRunner, PassingRunner
 from ..conversation.streams import last_of
 from ..errors import GenerationStats
+from ..inference.constraints.compiling import lark_matcher
+from ..schemas.expressions import CheckTakesTooLong, follows
+from ..schemas.grammar_matcher import byte_tokenizer
 from ..system.dataclass import dataclass
 from ..tasks.search.searching import fts_query
 
@@ -59,7 +62,9 @@ WORDS_OF = {
     "message": "tell reply contact",
 }
 """Words of wishes, by words in the names of tools that grant them."""
-FILE_NAME = re.compile(r"[\w/~.-]*\w\.[a-z]{1,5}\b|\b(README|LICENSE|Makefile|Dockerfile)\b")
+FILE_NAME = re.compile(r"\w\.[a-z]{1,5}\b|\b(README|LICENSE|Makefile|Dockerfile)\b")
+MOST_SEARCHED = 100_000
+"""Characters of a request's text in which tools are looked for."""
 
 
 def size_of(functions: Iterable[LeapFunction]) -> int:
@@ -69,6 +74,7 @@ def size_of(functions: Iterable[LeapFunction]) -> int:
 
 def search(functions: Sequence[LeapFunction], wish: str, most: int = MOST_FOUND) -> list[LeapFunction]:
     """The functions that fit a wish in plain words best, those that it names first."""
+    wish = wish[:MOST_SEARCHED]
     named = [each for each in functions if re.search(rf"(?<!\w){re.escape(each.name)}(?!\w)", wish)]
     return list({each.name: each for each in [*named, *_ranked(functions, wish)]}.values())[:most]
 
@@ -115,7 +121,7 @@ def fold(functions: Sequence[LeapFunction], messages: Messages, most_tokens: int
         return list(functions)
     opening = takewhile(lambda each: each.role is not ChatMessageRole.ASSISTANT, messages)
     asked = "\n".join(each.text for each in opening if each.role is ChatMessageRole.USER)
-    told = next((each.text for each in messages if each.role is ChatMessageRole.SYSTEM), "")
+    told = next((each.text for each in messages if each.role is ChatMessageRole.SYSTEM), "")[:MOST_SEARCHED]
     named = [each for each in functions if re.search(rf"(?<!\w){re.escape(each.name)}(?!\w)", told)]
     short = {each.name: _shortened(each) for each in functions}
     room = most_tokens - size_of([_find("")]) - min(_size_of_lines(functions), int(most_tokens * LINES_SHARE))
@@ -313,6 +319,7 @@ class _FoldingGeneration(Generation):
         self._texts: list[str] = []
         self._searches: list[FunctionResult] = []
         self._spent: list[GenerationStats] = []
+        self._warnings: list[str] = []
         self._ready: list[MessageResponse] = []
         self._current = self._runner.start(self._messages, prompt.functions, options)
         self.prompt_tokens = self._current.prompt_tokens
@@ -352,7 +359,7 @@ class _FoldingGeneration(Generation):
                 complete,
                 full_message=reply,
                 stats=_together([*self._spent, complete.stats]),
-                warnings=(*complete.warnings, *given_up),
+                warnings=(*complete.warnings, *self._warnings, *given_up),
                 searches=tuple(self._searches),
             )
         )
@@ -378,10 +385,8 @@ class _FoldingGeneration(Generation):
         self._ready.append(result)
         functions = [each for each in self._prompt.functions if not (each.deferred and each.name in self._found)]
         functions += [each for name, each in self._prompt.deferred.items() if name in self._found]
-        with self._guard:
-            if not self._stopped:
-                self._current = self._runner.start(self._messages, functions, self._options)
-                return
+        if self._begin(self._messages, functions, self._options):
+            return
         self._ended = True
         reply = _with_content(replace(complete.full_message, function_calls=None), "".join(self._texts))
         self._ready.append(
@@ -394,6 +399,17 @@ class _FoldingGeneration(Generation):
             )
         )
 
+    def _begin(self, messages: Messages, functions: Functions, options: GenerationOptions) -> bool:
+        """Start the next generation, unless this one was stopped. Not under the lock: ``stop`` would wait for it."""
+        if self._stopped:
+            return False
+        generation = self._runner.start(messages, functions, options)
+        with self._guard:
+            self._current = generation
+            if self._stopped:
+                generation.stop()
+        return True
+
     def _with_text(self, call: LeapFunctionCall) -> LeapFunctionCall:
         """The call with a text that its tool's grammar allows: as it is, or written once more under the grammar."""
         known = {each.name: each for each in (*self._prompt.functions, *self._prompt.deferred.values())}
@@ -401,21 +417,33 @@ class _FoldingGeneration(Generation):
         if function is None or function.grammar is None or self._stopped:
             return call
         text = str(call.arguments.get("input", ""))
-        if follows(function.grammar, text):
+        try:
+            matcher = lark_matcher(function.grammar, byte_tokenizer())[1]
+            if follows(matcher, list(text.encode())):
+                return call
+        except CheckTakesTooLong as error:
+            self._warnings.append(f"the input of {call.name} was not checked against its grammar: {error}")
             return call
         asked = [
             *self._messages,
             ChatMessage(ChatMessageRole.ASSISTANT, (), function_calls=(call,)),
             ChatMessage(ChatMessageRole.TOOL, WRONG.format(function.name), tool_call_id=call.id),
         ]
+        own = self._options
         options = GenerationOptions(
-            temperature=0.0, grammar_constraint=function.grammar, max_tokens=self._options.max_tokens
+            temperature=0.0,
+            grammar_constraint=function.grammar,
+            max_tokens=own.max_tokens,
+            rng_seed=own.rng_seed,
+            adapters=own.adapters,
         )
-        with self._guard:
-            self._current = self._runner.start(asked, (), options)
+        if not self._begin(asked, (), options):
+            return call
         complete = last_of(self._current)
         if complete.stats is not None:
             self._spent.append(complete.stats)
+        if self._stopped:
+            return call
         return replace(call, arguments={"input": complete.full_message.text})
 
     def stop(self) -> None:
@@ -429,15 +457,6 @@ class _FoldingGeneration(Generation):
 
 
 WRONG = "The input of {} does not follow its grammar. Write the whole input once more, and nothing else."
-
-
-def follows(grammar: str, text: str) -> bool:
-    """Whether a text is one that a Lark grammar makes. Raises LeapSerializationError for a grammar that is none."""
-    from llguidance import LLMatcher, LLTokenizer
-
-    matcher = LLMatcher(LLTokenizer("byte"), LLMatcher.grammar_from_lark(grammar), log_level=0)
-    data = list(text.encode())
-    return bool(matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting())
 
 
 def _together(parts: Sequence[GenerationStats | None]) -> GenerationStats | None:

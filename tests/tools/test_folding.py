@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 from leap_core import Complete, FunctionCalls, FunctionResult, GenerationOptions, LeapFunction, LeapFunctionCall
 from leap_core.conversation.calls.declaration import FIND
+from leap_core.conversation.loading_options import LoraAdapter
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.streams import last_of
 from leap_core.testing import ScriptedModelRunner
@@ -116,6 +119,51 @@ def test_a_found_tool_keeps_its_grammar():
     runner = ScriptedModelRunner([call(FIND, query="patch")], [call("patch", input="x")], "ab")
     complete = last_of(FoldingRunner(runner).start(ASKED, [patch], GenerationOptions()))
     assert complete.full_message.function_calls[0].arguments == {"input": "ab"}
+
+
+def patching(grammar: str) -> LeapFunction:
+    return LeapFunction("patch", "Changes files.", TOOLS[0].parameters, grammar=grammar)
+
+
+def test_a_text_that_is_written_again_keeps_seed_and_adapters(tmp_path):
+    adapter = LoraAdapter(tmp_path / "a.gguf")
+    runner = ScriptedModelRunner([call("patch", input="x")], "ab")
+    options = GenerationOptions(rng_seed=7, adapters=[adapter], temperature=0.9)
+    last_of(FoldingRunner(runner).start(ASKED, [patching('start: "a" "b"')], options))
+    again = runner.requests[1].options
+    assert (again.rng_seed, again.adapters, again.temperature) == (7, (adapter,), 0.0)
+
+
+def test_an_ambiguous_grammar_takes_bounded_time():
+    runner = ScriptedModelRunner([call("patch", input="a" * 2000)])
+    begun = time.thread_time()
+    complete = last_of(FoldingRunner(runner).start(ASKED, [patching('start: e\ne: e e | "a"')], GenerationOptions()))
+    assert time.thread_time() - begun < 5
+    assert complete.full_message.function_calls[0].arguments == {"input": "a" * 2000}
+    assert "was not checked against its grammar" in complete.warnings[0]
+
+
+def test_a_stop_waits_for_no_grammar_to_be_compiled():
+    compiling, compiled = threading.Event(), threading.Event()
+
+    class Slow(ScriptedModelRunner):
+        def start(self, messages, functions=(), options=None):
+            if options is not None and options.grammar_constraint is not None:
+                compiling.set()
+                assert compiled.wait(20)
+            return super().start(messages, functions, options)
+
+    generation = FoldingRunner(Slow([call("patch", input="x")], "ab")).start(
+        ASKED, [patching('start: "a" "b"')], GenerationOptions()
+    )
+    completes = []
+    reading = threading.Thread(target=lambda: completes.append(last_of(generation)))
+    reading.start()
+    assert compiling.wait(20)
+    generation.stop()  # would wait for the reader, were it under its lock
+    compiled.set()
+    reading.join(20)
+    assert completes[0].full_message.function_calls[0].arguments == {"input": "x"}
 
 
 class Elsewhere(ScriptedModelRunner):

@@ -21,7 +21,7 @@ from ..messages import LeapFunctionCall
 from .pythonic import PythonicSyntaxError, Reader
 
 ARGUMENT_FOLLOWS = re.compile(r",\s*(?:[\w$][\w$.-]*\s*=(?!=)|\*\*|(['\"])[^'\"]*\1\s*=(?!=)|\))")
-CALL_FOLLOWS = re.compile(r"\)\s*(?:\]?\s*\Z|,\s*\w[\w.-]*\s*\(|,\s*[\]{])")
+CALL_FOLLOWS = re.compile(r"\)\s*(?:\Z|\]\s*\Z|,\s*\w[\w.-]*\s*\(|,\s*[\]{])")
 LAST = re.compile(r"[)\]}\s,]*\Z")
 ITEM_FOLLOWS = re.compile(r"\s*(?:['\"\[({+.\-\d]|True|true|TRUE|False|false|FALSE|None|null|NULL|[\])}])")
 CLOSED = re.compile(r"[\])}]\s*(?:[,\])}]|\Z)")
@@ -34,6 +34,10 @@ WORD = re.compile(r"\w")
 QUOTED_WORDS = re.compile(r"[\s(=\[{](['\"])\w(.*\w)?\1[\s;&|<>'\"]", re.DOTALL)
 ESCAPE = re.compile(r"\\.", re.DOTALL)
 ESCAPED_QUOTE = re.compile(r"""(?<!\\)\\['"]""")
+LONGEST_EXPRESSION = 20_000
+"""Characters that Python's parser, which lets no other thread run, is asked about."""
+MOST_UNREADABLE = 100
+"""Calls of one list that cannot be read; all that follows counts as one more."""
 
 
 def escape_inner_quotes(text: str) -> str | None:
@@ -117,7 +121,9 @@ def _may_be_expression(text: str, start: int, quotes: Sequence[int]) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether Python reads the text, which is not run. Escapes are nothing to it: they only give warnings."""
+    """Whether Python reads the text, which is not run, or may. Escapes are nothing to it: they only give warnings."""
+    if len(text) > LONGEST_EXPRESSION:
+        return True
     try:
         ast.parse(f"({ESCAPE.sub('x', text)})", mode="eval")
     except (SyntaxError, ValueError):
@@ -179,7 +185,7 @@ def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
                 calls.pop()
                 raise reader.error("expected ','")
         except PythonicSyntaxError:
-            end = _end_of_item(reader.text, start)
+            end = _end_of_item(reader.text, start) if len(unreadable) < MOST_UNREADABLE else None
             end = len(reader.text) if end is None else end
             unreadable.append(reader.text[start:end].strip())
             reader.position = min(end + 1, len(reader.text))

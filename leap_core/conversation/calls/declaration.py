@@ -248,11 +248,11 @@ def _object(value: object, path: str) -> JsonObject:
 
 
 GOOGLE_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
-GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.*)$")
 SPHINX_ENTRY = re.compile(r"^:param\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)$")
 NUMPY_ENTRY = re.compile(r"^(\w+)\s*(?::.*)?$")
 OTHER_SECTION = re.compile(r"^(Returns?|Yields?|Raises|Examples?|Notes?|See Also|Attributes):?\s*$")
-SPHINX_FIELD = re.compile(r"^:\w+[^:]*:")
+SPHINX_FIELD = re.compile(r"^:\w[^:]*:")
 
 
 def read_signature(function: Callable[..., Any], title: str) -> tuple[str, list[LeapFunctionParameter]]:

@@ -262,12 +262,11 @@ class Reader:
         assert opening is not None
         raw, quote = opening[1] in ("r", "R"), opening[2]
         place = opening.end()
-        while True:
-            end = self.text.find(quote, place)
-            slash = self.text.find("\\", place, end if end >= 0 else len(self.text))
-            if slash < 0:
-                break
+        end, slash = self.text.find(quote, place), self.text.find("\\", place)
+        while 0 <= slash < end or (end < 0 <= slash):
             place = slash + 2
+            end = self.text.find(quote, place) if 0 <= end < place else end  # no text is searched twice
+            slash = self.text.find("\\", place)
         if end < 0:
             self.position = start
             raise self.error("the string does not end", in_string=True)

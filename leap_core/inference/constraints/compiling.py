@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...conversation.options import check_tool_choice
 from ...errors import LeapOptionsError, LeapSchemaError
-from ...schemas.expressions import enforceable
+from ...schemas.expressions import CheckTakesTooLong, enforceable, follows
 from ...schemas.grammar_matcher import (
     ConstraintTokenizer,
     GrammarError,
@@ -34,6 +34,7 @@ from .token_constraints import (
 )
 
 if TYPE_CHECKING:
+    from llguidance import LLMatcher
     from numpy import float32
     from numpy.typing import NDArray
 
@@ -128,7 +129,7 @@ class FinishingConstraint:
             self._ended = self.cut = True
 
 
-RULE = re.compile(r"(?m)^\s*[?!]?[A-Za-z_]\w*(\[[^\]]*\])?\s*:")
+RULE = re.compile(r"(?m)^[ \t]*[?!]?[A-Za-z_]\w*(\[[^\]\n]*\])?\s*:")
 LARK_EXPRESSION = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/((?:\\.|[^/\\\n])+)/')
 """A string, a comment, or the expression between slashes, which alone is a group."""
 MOST_GRAMMAR_RULES = 1000
@@ -228,7 +229,8 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
     return CompiledConstraint(GrammarConstraint(matcher, tokenizer), validate=validate, whole=True)
 
 
-def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatcher]:
+    """llguidance's grammar of a grammar in Lark's notation, and a matcher at its beginning. Raises LeapSchemaError."""
     from llguidance import LLMatcher
 
     rules = len(RULE.findall(lark))
@@ -236,9 +238,13 @@ def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConst
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
     try:
         grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, lark))
-        matcher = tokenizer.matcher(grammar)
+        return grammar, tokenizer.matcher(grammar)
     except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
+
+
+def _lark_constraint(lark: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:
+    grammar, matcher = lark_matcher(lark, tokenizer)
     return CompiledConstraint(
         GrammarConstraint(matcher, tokenizer), validate=_grammar_check(tokenizer, grammar, "the grammar")
     )
@@ -252,10 +258,11 @@ def _grammar_check(tokenizer: ConstraintTokenizer, grammar: str, name: str) -> C
     """A check of a finished text by the grammar that constrained it."""
 
     def validate(text: str) -> list[str]:
-        matcher = tokenizer.matcher(grammar)
-        tokens = tokenizer.tokenizer.tokenize_str(text)
-        if matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting():
-            return []
+        try:
+            if follows(tokenizer.matcher(grammar), tokenizer.tokenizer.tokenize_str(text)):
+                return []
+        except CheckTakesTooLong as error:
+            return [f"the text was not checked against {name}: {error}"]
         return [f"the text does not satisfy {name}"]
 
     return validate

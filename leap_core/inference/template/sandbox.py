@@ -34,7 +34,7 @@ MADE_OF_EACH = 8
 """How often over a template may make that much: trimmed, split and joined texts count each time."""
 TICKS_BETWEEN_LOOKS = 64
 DEEPEST = 100
-WIDE = re.compile(r"%[^A-Za-z%]*?(?:\d{4,}|\*)|\{[^{}]*:[^{}]*(?:\{|\d{4,})")
+WIDE = re.compile(r"%[^A-Za-z%]*?(?:\d{4,}|\*)|\{[^{}:]*:[^{}]*(?:\{|\d{4})")
 """A width in a format, of % or of str.format, that is large or comes from a value."""
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ...conversation.calls import LeapFunction
-from ...errors import LeapSerializationError
+from ...errors import LeapSchemaError, LeapSerializationError
 from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
 
 
@@ -114,7 +114,7 @@ def functions_among(
 AT_ONCE = 1e-3
 """Seconds: leap's own 0 means that a model stays."""
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])")
+PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[hms])")
 
 
 def read_keep_alive(value: object) -> float | None:
@@ -231,10 +231,11 @@ def functions_of(tools: object) -> list[LeapFunction]:
     if not isinstance(tools, list):
         raise LeapSerializationError("expected a list", path="tools")
     functions = [_function(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
-    names = [function.name for function in functions]
-    for name in names:
-        if names.count(name) > 1:
-            raise LeapSerializationError(f"the function {name!r} is declared twice", path="tools")
+    names: set[str] = set()
+    for function in functions:
+        if function.name in names:
+            raise LeapSerializationError(f"the function {function.name!r} is declared twice", path="tools")
+        names.add(function.name)
     return functions
 
 
@@ -257,14 +258,14 @@ def lark_of(form: object, path: str) -> str | None:
     syntax, definition = form.get("syntax"), text_at(form.get("definition"), f"{path}.definition")
     if syntax not in ("lark", "regex"):
         raise LeapSerializationError(f"{syntax!r} is not one of lark, regex", path=f"{path}.syntax")
-    from llguidance import LLMatcher
+    from ...inference.constraints.compiling import lark_matcher
+    from ...schemas.grammar_matcher import byte_tokenizer
 
     lark = definition if syntax == "lark" else f"start: TEXT\nTEXT: /{definition.replace('/', chr(92) + '/')}/"
-    problem = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(lark))
-    if problem:
-        raise LeapSerializationError(
-            f"the grammar cannot be used: {problem.splitlines()[0]}", path=f"{path}.definition"
-        )
+    try:
+        lark_matcher(lark, byte_tokenizer())
+    except LeapSchemaError as error:
+        raise LeapSerializationError(error.message, path=f"{path}.definition") from None
     return lark
 
 

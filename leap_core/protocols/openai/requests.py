@@ -8,7 +8,10 @@ win) and ``events`` (true: every chunk of a stream also carries the MessageRespo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from typing import Any
 
@@ -252,6 +255,19 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
         raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
 
 
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def reading_until(stop: threading.Event) -> Iterator[None]:
+    """Within the block documents are read no further once ``stop`` is set."""
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
 def with_documents(messages: object, urls: UrlAccess) -> object:
     """The messages with the texts of documents, and pictures of pages without text, in the places of file parts. Raises
     LeapSerializationError."""
@@ -282,7 +298,7 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         scheme = url.partition(":")[0].lower()
         url = url if scheme in ("data", "file", "http", "https") else f"data:;base64,{url}"
         try:
-            found += parts_of(read_document(fetch(url, urls), name), name)
+            found += parts_of(read_document(fetch(url, urls), name, stop=_stop.get()), name)
         except LeapSerializationError as error:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
     return found

@@ -27,7 +27,7 @@ from ...protocols.openai.speech import FORMATS, SpeechRequest, read_speech
 from ...system.dataclass import dataclass
 from ...tasks.transcription import PROMPT, Recording, Transcribed, as_json, read_recording, transcribe, write
 from ..answers import GenerationBridge, reserved, start_bridge
-from ..http import LARGEST_BODY, AsciiJSON, Refused, body_of, client_watch, finish, read_body, unacceptable
+from ..http import LARGEST_BODY, READING, AsciiJSON, Refused, body_of, client_watch, finish, read_body, unacceptable
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
 from .generation import check_voice
@@ -99,7 +99,7 @@ async def _whole(request: Request, sound: _Sound, format: str, headers: dict[str
     if format == "wav":
         data = wav_header(len(samples), sound.sample_rate) + samples
     else:
-        data = await asyncio.to_thread(encoded_sound, samples, sound.sample_rate, format)
+        data = await READING.run(encoded_sound, samples, sound.sample_rate, format)
     return Response(data, media_type=FORMATS[format], headers=headers)
 
 
@@ -159,7 +159,7 @@ def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Respon
 
     async def answer(request: Request) -> Response:
         transcription_request = await _read(request)
-        recording = await asyncio.to_thread(
+        recording = await READING.run(
             read_recording, transcription_request.data, phrases=transcription_request.format in WITH_TIMES
         )
         with ExitStack() as using:

@@ -5,7 +5,6 @@ The work is a job of leap's own queue, so it survives this server; the records l
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -35,7 +34,7 @@ from ...system.dataclass import dataclass
 from ...system.directories import private_directory
 from ...system.files import replace_text
 from ..access import refuse_other_origins
-from ..http import AsciiJSON, Refused, read_json
+from ..http import STORE, AsciiJSON, Refused, read_json
 from ..models.abilities import check_name
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
@@ -263,7 +262,7 @@ class BatchEndpoints:
                 if purpose not in PURPOSES:
                     raise LeapSerializationError(f"{purpose!r} is not one of {', '.join(PURPOSES)}", path="purpose")
                 name = file.filename or "file.jsonl"
-                return AsciiJSON(await asyncio.to_thread(self._files.add, file.file, name, str(purpose)))
+                return AsciiJSON(await STORE.run(self._files.add, file.file, name, str(purpose)))
         except ClientDisconnect:
             raise LeapSerializationError("the connection ended within the request", path="body") from None
         except HTTPException as error:  # starlette's word for a damaged form
@@ -272,35 +271,35 @@ class BatchEndpoints:
     async def list_files(self, request: Request) -> Response:
         """The files, the newest first; those of a ``purpose`` where one is named."""
         purpose = request.query_params.get("purpose")
-        files = await asyncio.to_thread(self._files.all)
+        files = await STORE.run(self._files.all)
         return _listed(request, [file for file in files if purpose in (None, file["purpose"])])
 
     async def file(self, request: Request) -> Response:
         """One file's object."""
-        return AsciiJSON(await asyncio.to_thread(self._files.get, request.path_params["id"]))
+        return AsciiJSON(await STORE.run(self._files.get, request.path_params["id"]))
 
     async def remove_file(self, request: Request) -> Response:
         """Remove a file."""
         id = request.path_params["id"]
-        await asyncio.to_thread(self._files.remove, id)
+        await STORE.run(self._files.remove, id)
         return AsciiJSON({"id": id, "object": "file", "deleted": True})
 
     async def content(self, request: Request) -> Response:
         """A file's bytes."""
         id = request.path_params["id"]
-        await asyncio.to_thread(self._files.get, id)
+        await STORE.run(self._files.get, id)
         return FileResponse(self._files.path(id), media_type="application/octet-stream")
 
     async def create(self, request: Request) -> Response:
         """Have the lines of a file answered."""
         body = object_at(await read_json(request), "body")
         input_id = text_at(body.get("input_file_id"), "input_file_id")
-        await asyncio.to_thread(self._files.get, input_id)
+        await STORE.run(self._files.get, input_id)
         endpoint = text_at(body.get("endpoint"), "endpoint")
         if endpoint not in URLS:
             supported = " and ".join(URLS)
             raise LeapSerializationError(f"{endpoint!r} is not supported, only {supported} are", path="endpoint")
-        line = await asyncio.to_thread(first_line, self._files.path(input_id))
+        line = await STORE.run(first_line, self._files.path(input_id))
         if line.get("url", endpoint) != endpoint:
             raise LeapSerializationError(f"the lines are for {line['url']!r}", path="endpoint")
         metadata = body.get("metadata")
@@ -335,7 +334,7 @@ class BatchEndpoints:
             model = await self._models.described(None if single else name)
             settings, cwd = answered_by(model, name, settings), model.load_request.cwd or cwd
         try:
-            record["job"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
+            record["job"] = await STORE.run(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
             message = error.message.replace(settings.source, input_id)  # no path of this machine
             line_number = LINE.search(message)
@@ -345,8 +344,8 @@ class BatchEndpoints:
                 "param": None,
                 "line": None if line_number is None else int(line_number[1]),
             }
-        await asyncio.to_thread(self.records.write, record)
-        return AsciiJSON(await asyncio.to_thread(self._described, record))
+        await STORE.run(self.records.write, record)
+        return AsciiJSON(await STORE.run(self._described, record))
 
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first."""
@@ -354,19 +353,19 @@ class BatchEndpoints:
         def described() -> list[JsonObject]:
             return [self._described(record) for record in self.records.all()[:MOST_LISTED]]
 
-        return _listed(request, await asyncio.to_thread(described))
+        return _listed(request, await STORE.run(described))
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
-        return AsciiJSON(await asyncio.to_thread(self._described, record))
+        record = await STORE.run(self.records.get, request.path_params["id"])
+        return AsciiJSON(await STORE.run(self._described, record))
 
     async def cancel(self, request: Request) -> Response:
         """End a batch. What was answered by then can be fetched."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
+        record = await STORE.run(self.records.get, request.path_params["id"])
         if record["job"] is not None and "final" not in record:
-            await asyncio.to_thread(self._queue.cancel, record["job"])
-        return AsciiJSON(await asyncio.to_thread(self._described, record))
+            await STORE.run(self._queue.cancel, record["job"])
+        return AsciiJSON(await STORE.run(self._described, record))
 
     def _described(self, record: JsonObject) -> JsonObject:
         """The batch's object. Waits for the disk, and keeps how the batch ended."""
@@ -490,19 +489,19 @@ class JobEndpoints:
     async def list_jobs(self, request: Request) -> Response:
         """Jobs of all kinds, unfinished ones first, and how many more there are."""
         refuse_other_origins(request)
-        own = await asyncio.to_thread(self._own)
-        jobs = await asyncio.to_thread(self._queue.jobs, MOST_LISTED, own)
-        count = sum((await asyncio.to_thread(self._queue.counts)).values()) if own is None else len(own)
+        own = await STORE.run(self._own)
+        jobs = await STORE.run(self._queue.jobs, MOST_LISTED, own)
+        count = sum((await STORE.run(self._queue.counts)).values()) if own is None else len(own)
         return AsciiJSON({"jobs": jobs, "more": max(0, count - len(jobs)) if len(jobs) == MOST_LISTED else 0})
 
     async def cancel_job(self, request: Request) -> Response:
         """End a job of any kind."""
         refuse_other_origins(request)
         id = request.path_params["id"]
-        own = await asyncio.to_thread(self._own)
+        own = await STORE.run(self._own)
         if own is not None and id not in own:
             raise not_found("job", id)
-        await asyncio.to_thread(self._queue.cancel, id)
+        await STORE.run(self._queue.cancel, id)
         return AsciiJSON({"cancelling": id})
 
     def _own(self) -> set[str] | None:

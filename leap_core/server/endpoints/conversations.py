@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import threading
 import time
@@ -16,7 +15,7 @@ from starlette.routing import Route
 from ...errors import LeapSerializationError
 from ...protocols.openai.responses import messages_of
 from ...schemas.json_values import JsonObject, list_at, object_at
-from ..http import AsciiJSON, Refused, read_json
+from ..http import STORE, AsciiJSON, Refused, read_json
 from .batches import not_found
 from .responses import KeptResponses
 
@@ -51,12 +50,12 @@ class Conversations:
         items = _added(body["items"]) if body.get("items") else []
         record = {"id": f"conv_{secrets.token_hex(24)}", "created_at": int(time.time()), "pending": []}
         record |= {"metadata": object_at(body.get("metadata") or {}, "metadata"), "items": items}
-        await asyncio.to_thread(self._kept.keep, record, durable=True)
+        await STORE.run(self._kept.keep, record, durable=True)
         return AsciiJSON(_conversation(record))
 
     async def conversation(self, request: Request) -> Response:
         """A conversation's object."""
-        return AsciiJSON(_conversation(await asyncio.to_thread(self._settled, request.path_params["id"])))
+        return AsciiJSON(_conversation(await STORE.run(self._settled, request.path_params["id"])))
 
     async def update(self, request: Request) -> Response:
         """Other ``metadata``."""
@@ -64,14 +63,14 @@ class Conversations:
         metadata = object_at(body.get("metadata") or {}, "metadata")
         id = request.path_params["id"]
         return AsciiJSON(
-            _conversation(await asyncio.to_thread(self._change, id, lambda record: record.update(metadata=metadata)))
+            _conversation(await STORE.run(self._change, id, lambda record: record.update(metadata=metadata)))
         )
 
     async def remove(self, request: Request) -> Response:
         """Forget a conversation, and its items."""
         id = request.path_params["id"]
-        await asyncio.to_thread(self._get, id)
-        await asyncio.to_thread(self._kept.remove, id)
+        await STORE.run(self._get, id)
+        await STORE.run(self._kept.remove, id)
         return AsciiJSON({"id": id, "object": "conversation.deleted", "deleted": True})
 
     async def list_items(self, request: Request) -> Response:
@@ -79,7 +78,7 @@ class Conversations:
         limit = request.query_params.get("limit", "20")
         if not limit.isdigit() or not 1 <= int(limit) <= MOST_LISTED:
             raise LeapSerializationError(f"expected a number from 1 to {MOST_LISTED}", path="limit")
-        items = list((await asyncio.to_thread(self._settled, request.path_params["id"]))["items"])
+        items = list((await STORE.run(self._settled, request.path_params["id"]))["items"])
         if request.query_params.get("order", "desc") == "desc":
             items.reverse()
         ids, after = [item["id"] for item in items], request.query_params.get("after")
@@ -89,12 +88,12 @@ class Conversations:
     async def add_items(self, request: Request) -> Response:
         """Add items at the end."""
         items = _added(object_at(await read_json(request), "body").get("items"))
-        await asyncio.to_thread(self._change, request.path_params["id"], lambda record: record["items"].extend(items))
+        await STORE.run(self._change, request.path_params["id"], lambda record: record["items"].extend(items))
         return _listed(items, False)
 
     async def item(self, request: Request) -> Response:
         """One item."""
-        record = await asyncio.to_thread(self._settled, request.path_params["id"])
+        record = await STORE.run(self._settled, request.path_params["id"])
         return AsciiJSON(_of_id(record, request.path_params["item"]))
 
     async def remove_item(self, request: Request) -> Response:
@@ -103,7 +102,7 @@ class Conversations:
         def remove(record: JsonObject) -> None:
             record["items"].remove(_of_id(record, request.path_params["item"]))
 
-        return AsciiJSON(_conversation(await asyncio.to_thread(self._change, request.path_params["id"], remove)))
+        return AsciiJSON(_conversation(await STORE.run(self._change, request.path_params["id"], remove)))
 
     def history(self, id: str) -> list[JsonObject]:
         """Its chat messages. Raises LeapSerializationError while a response of the background is being made for it,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import threading
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from ...tasks.decisions.protocols import (
 )
 from ...tasks.decisions.readouts import side_by_side
 from ..answers import reserved
-from ..http import LARGEST_BODY, MOST_VALUES, AsciiJSON, Refused, finish, parse_body, read_body, unacceptable
+from ..http import LARGEST_BODY, MOST_VALUES, READING, AsciiJSON, Refused, finish, parse_body, read_body, unacceptable
 from ..models.loaded_models import LoadedModels
 
 REQUEST_ID = "x-typesafe-request-id"
@@ -52,8 +51,7 @@ class DecisionEndpoints:
 
     async def decisions(self, request: Request) -> Response:
         """OpenAI's."""
-        slow = self._urls > UrlAccess.DATA
-        asked = await read_body(request, lambda body: read_decisions(body, urls=self._urls), slow=slow)
+        asked = await read_body(request, lambda body: read_decisions(body, urls=self._urls))
         return await self._answer(request, asked, decisions_reply)
 
     async def systemone(self, request: Request) -> Response:
@@ -79,7 +77,7 @@ class DecisionEndpoints:
         except HTTPException as error:  # starlette's word for a damaged form
             raise LeapSerializationError(f"the form cannot be read: {error.detail}") from None
         body = parse_body(bytearray(parts.pop("request", b"")), MOST_VALUES)
-        return await asyncio.to_thread(read_systemone, body, parts, urls=self._urls)
+        return await READING.run(read_systemone, body, parts, urls=self._urls)
 
     async def _answer(self, request: Request, asked: DecisionRequest, write: Write) -> Response:
         with ExitStack() as using:

@@ -87,12 +87,10 @@ class GenerationEndpoints:
     async def responses(self, request: Request) -> Response:
         """The next response of OpenAI's newer protocol."""
 
-        def read(body: Any) -> Any:
-            history = self._history(body)
-            return read_responses(body, history, urls=self.urls), history, body
+        def read(given: tuple[Any, list[dict[str, Any]]]) -> Any:
+            return read_responses(*given, urls=self.urls), *given
 
-        # a stored one lies on the disk
-        generation_request, history, body = await read_body(request, read, slow=True)
+        generation_request, body, history = await read_body(request, read, load=self._history)
         conversation = conversation_of(body)
 
         def begun(id: str) -> None:
@@ -132,21 +130,20 @@ class GenerationEndpoints:
     async def compact(self, request: Request) -> Response:
         """A conversation in short, with which a request to ``responses`` may go on."""
 
-        def read(body: Any) -> ResponsesRequest:
-            compacted = compacting(body)
-            asked = read_responses(compacted, self._history(compacted), urls=self.urls)
+        def read(given: tuple[Any, list[dict[str, Any]]]) -> ResponsesRequest:
+            asked = read_responses(compacting(given[0]), given[1], urls=self.urls)
             return replace(asked, own=asked.own[:-1])
 
-        asked = await read_body(request, read, slow=True)
+        asked = await read_body(request, read, load=lambda body: self._history(compacting(body)))
         return await self.answer(request, [asked.chat], lambda model, *_: CompactedReply(asked, model))
 
     async def input_tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a request to ``responses`` has."""
 
-        def read(body: Any) -> GenerationRequest:
-            return read_responses(body, self._history(body), urls=self.urls).chat
+        def read(given: tuple[Any, list[dict[str, Any]]]) -> GenerationRequest:
+            return read_responses(*given, urls=self.urls).chat
 
-        count = await self._count(request, await read_body(request, read, slow=True))
+        count = await self._count(request, await read_body(request, read, load=self._history))
         return AsciiJSON({"object": "response.input_tokens", "input_tokens": count})
 
     async def messages(self, request: Request) -> Response:
@@ -173,7 +170,7 @@ class GenerationEndpoints:
             return await finish(request, lambda _: runner.get_prompt_tokens_size(messages, True, functions))
 
     async def _read(self, request: Request, read: Callable[[Any], Read]) -> Read:
-        return await read_body(request, read, slow=self.urls > UrlAccess.DATA)
+        return await read_body(request, read)
 
     async def answer(
         self,

@@ -5,7 +5,6 @@ The requests of each model are a job of leap's own queue, as /v1/batches has the
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shutil
@@ -28,7 +27,7 @@ from ...errors import LeapError, LeapSerializationError
 from ...protocols.anthropic import batch_error, chat_body
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
-from ..http import AsciiJSON, read_body
+from ..http import STORE, AsciiJSON, read_body
 from ..models.loaded_models import LoadedModels
 from .batches import BatchQueue, BatchState, Records, answered_by, new_id
 
@@ -68,14 +67,14 @@ class MessageBatches:
 
     async def create(self, request: Request) -> Response:
         """Have requests answered, those of each model by a job. One that cannot be used is an error by itself."""
-        asked = await read_body(request, _requests, slow=True)
+        asked = await read_body(request, _requests)
         check = BatchSettings("", "", urls=self._urls, own_clients=False).reader()
         lines: dict[str, list[JsonObject]] = {}
         refused: list[JsonObject] = []
         for custom_id, params in asked:
             try:
                 line: JsonObject = {"custom_id": custom_id, "method": "POST", "url": CHAT_URL, "body": _chat(params)}
-                await asyncio.to_thread(check.read_value, line)
+                await STORE.run(check.read_value, line)
                 model = text_at(line["body"].get("model"), "model")
                 if model not in lines:
                     await self._models.described(model)
@@ -87,8 +86,8 @@ class MessageBatches:
         for model, its_lines in lines.items():
             job = await self._submit(self._directory(record["id"]), len(record["jobs"]), model, its_lines)
             record["jobs"].append(job)
-        await asyncio.to_thread(self.records.write, record)
-        return AsciiJSON(await asyncio.to_thread(self._described, record, request))
+        await STORE.run(self.records.write, record)
+        return AsciiJSON(await STORE.run(self._described, record, request))
 
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first: those after ``after_id``, or before ``before_id``."""
@@ -96,7 +95,7 @@ class MessageBatches:
         limit = query.get("limit", "20")
         if not limit.isdigit() or not 1 <= int(limit) <= MOST_LISTED:
             raise LeapSerializationError(f"expected a number from 1 to {MOST_LISTED}", path="limit")
-        records = await asyncio.to_thread(self.records.all)
+        records = await STORE.run(self.records.all)
         ids = [record["id"] for record in records]
         begin, end = 0, len(ids)
         if query.get("after_id") in ids:
@@ -106,43 +105,43 @@ class MessageBatches:
             page = records[max(begin, end - int(limit)) : end]
         else:
             page = records[begin:][: int(limit)]
-        data = await asyncio.to_thread(lambda: [self._described(record, request) for record in page])
+        data = await STORE.run(lambda: [self._described(record, request) for record in page])
         ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
         return AsciiJSON({"data": data, "has_more": end - begin > len(page), **ends})
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
-        return AsciiJSON(await asyncio.to_thread(self._described, record, request))
+        record = await STORE.run(self.records.get, request.path_params["id"])
+        return AsciiJSON(await STORE.run(self._described, record, request))
 
     async def results(self, request: Request) -> Response:
         """A line for each request of a batch that has ended."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
-        if (await asyncio.to_thread(self._described, record, request))["processing_status"] != "ended":
+        record = await STORE.run(self.records.get, request.path_params["id"])
+        if (await STORE.run(self._described, record, request))["processing_status"] != "ended":
             raise LeapSerializationError(f"the batch {record['id']!r} has not ended", path="id")
         lines = ((json.dumps(line) + "\n").encode() for line in self._results(record))
         return StreamingResponse(lines, media_type="application/x-jsonl")
 
     async def cancel(self, request: Request) -> Response:
         """End a batch. What was answered by then can be fetched."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
-        body = await asyncio.to_thread(self._described, record, request)
+        record = await STORE.run(self.records.get, request.path_params["id"])
+        body = await STORE.run(self._described, record, request)
         if body["processing_status"] == "in_progress":
             record["cancelled_at"] = time.time()
-            await asyncio.to_thread(self.records.write, record)
+            await STORE.run(self.records.write, record)
             for job in record["jobs"]:
                 if job["id"] is not None:
-                    await asyncio.to_thread(self._queue.cancel, job["id"])
-            body = await asyncio.to_thread(self._described, record, request)
+                    await STORE.run(self._queue.cancel, job["id"])
+            body = await STORE.run(self._described, record, request)
         return AsciiJSON(body)
 
     async def remove(self, request: Request) -> Response:
         """Forget a batch that has ended, and its results."""
-        record = await asyncio.to_thread(self.records.get, request.path_params["id"])
-        if (await asyncio.to_thread(self._described, record, request))["processing_status"] != "ended":
+        record = await STORE.run(self.records.get, request.path_params["id"])
+        if (await STORE.run(self._described, record, request))["processing_status"] != "ended":
             raise LeapSerializationError("the batch has not ended", path="id", hint="cancel it first")
-        await asyncio.to_thread(self.records.remove, record["id"])
-        await asyncio.to_thread(shutil.rmtree, self._directory(record["id"]), ignore_errors=True)
+        await STORE.run(self.records.remove, record["id"])
+        await STORE.run(shutil.rmtree, self._directory(record["id"]), ignore_errors=True)
         return AsciiJSON({"id": record["id"], "type": "message_batch_deleted"})
 
     async def _submit(self, directory: Path, n: int, name: str, lines: list[JsonObject]) -> JsonObject:
@@ -157,13 +156,13 @@ class MessageBatches:
         job: JsonObject = {"id": None, "n": n, "error": None}
         try:
             model = await self._models.described(name)
-            await asyncio.to_thread(write)
+            await STORE.run(write)
             settings = BatchSettings(
                 str(source), str(output), format=ANTHROPIC, urls=self._urls, own_clients=False, skip_invalid=True
             )
             settings = answered_by(model, name, settings)
             cwd = model.load_request.cwd or Path.cwd()
-            job["id"] = await asyncio.to_thread(self._queue.submit, settings, cwd)
+            job["id"] = await STORE.run(self._queue.submit, settings, cwd)
         except LeapError as error:
             job["error"] = [status_of(error)[2], str(error).replace(str(source), "the batch")]
         return job

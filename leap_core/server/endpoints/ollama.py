@@ -34,7 +34,7 @@ from ...protocols.ollama import (
 from ...protocols.openai.fields import AT_ONCE
 from ...schemas.json_values import JsonObject
 from ..answers import reserved
-from ..http import AsciiJSON, Refused, check_countable, client_watch, finish, read_body, read_json
+from ..http import PULLING, AsciiJSON, Refused, check_countable, client_watch, finish, read_body, read_json
 from ..models.abilities import abilities_of, check_name, header_of
 from ..models.loaded_models import LoadedModels
 from .generation import GenerationEndpoints
@@ -68,9 +68,8 @@ class OllamaEndpoints:
 
     async def chat(self, request: Request) -> Response:
         """A conversation's next message."""
-        slow = self._urls > UrlAccess.DATA
         return await self._answer(
-            request, await read_body(request, lambda body: read_ollama_chat(body, urls=self._urls), slow=slow)
+            request, await read_body(request, lambda body: read_ollama_chat(body, urls=self._urls))
         )
 
     async def generate(self, request: Request) -> Response:
@@ -204,7 +203,7 @@ async def _pulled(name: str) -> AsyncIterator[JsonObject]:
         if line is not None:
             loop.call_soon_threadsafe(heard.put_nowait, line)
 
-    work = asyncio.ensure_future(asyncio.to_thread(download_model, name, on_event=tell, stop=stop))
+    work = asyncio.ensure_future(PULLING.run(download_model, name, on_event=tell, stop=stop))
     work.add_done_callback(lambda _: heard.put_nowait(None))
     try:
         while (line := await heard.get()) is not None:

@@ -30,7 +30,7 @@ from ...protocols.openai.responses import ResponsesRequest
 from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
-from ..http import AsciiJSON, Refused
+from ..http import STORE, AsciiJSON, Refused
 from ..models.loaded_models import LoadedModels
 from .batches import Records, loading_of, not_found, owner_of
 
@@ -189,7 +189,7 @@ class StoredResponses:
             loading_of(model),
             model.load_request.cwd or Path.cwd(),
         )
-        job = await asyncio.to_thread(self._queue.ask, answer)
+        job = await STORE.run(self._queue.ask, answer)
         record: JsonObject = {
             "id": new_response_id(),
             "created_at": int(time.time()),
@@ -201,17 +201,17 @@ class StoredResponses:
             "notes": list(chat.notes),
             "job": job,
         }
-        await asyncio.to_thread(self._kept.keep, record, durable=True)
-        await asyncio.to_thread(on_begun, record["id"])
+        await STORE.run(self._kept.keep, record, durable=True)
+        await STORE.run(on_begun, record["id"])
         if chat.stream:
             return StreamingResponse(self._follow(record, -1), media_type=EVENT_STREAM)
-        return AsciiJSON(await asyncio.to_thread(self.settled, record))
+        return AsciiJSON(await STORE.run(self.settled, record))
 
     async def response(self, request: Request) -> Response:
         """A response as it is now; with ``stream=true`` its events, those beyond ``starting_after`` alone."""
         record = await self._found(request)
         if request.query_params.get("stream", "false").lower() not in ("true", "1"):
-            return AsciiJSON(await asyncio.to_thread(self.settled, record))
+            return AsciiJSON(await STORE.run(self.settled, record))
         after = request.query_params.get("starting_after", "-1")
         if not re.fullmatch(r"-1|\d{1,9}", after):
             raise LeapSerializationError("expected the number of an event", path="starting_after")
@@ -224,10 +224,10 @@ class StoredResponses:
         record = await self._found(request)
         if "job" not in record:
             raise LeapSerializationError("only a response of the background can be cancelled", path="id")
-        body = await asyncio.to_thread(self.settled, record)
+        body = await STORE.run(self.settled, record)
         if body["status"] in ("queued", "in_progress"):
-            await asyncio.to_thread(self._queue.cancel, record["job"])
-            body = {**await asyncio.to_thread(self.settled, record)}
+            await STORE.run(self._queue.cancel, record["job"])
+            body = {**await STORE.run(self.settled, record)}
             if body["status"] in ("queued", "in_progress"):  # it ends within a token
                 body["status"] = "cancelled"
         return AsciiJSON(body)
@@ -236,9 +236,9 @@ class StoredResponses:
         """Forget a response; one that is being made ends."""
         id = request.path_params["id"]
         record = await self._found(request)
-        await asyncio.to_thread(self._kept.remove, id)
+        await STORE.run(self._kept.remove, id)
         if "job" in record:
-            await asyncio.to_thread(self._queue.forget, record["job"])
+            await STORE.run(self._queue.forget, record["job"])
         return AsciiJSON({"id": id, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
@@ -285,7 +285,7 @@ class StoredResponses:
         reply = self._reply(record)
         pieces = [reply.begin()]
         while True:
-            state = await asyncio.to_thread(self._queue.answered, record["job"], attempt, number)
+            state = await STORE.run(self._queue.answered, record["job"], attempt, number)
             if state is None:
                 yield reply.ended("failed", "its job was removed")
                 return
@@ -309,7 +309,7 @@ class StoredResponses:
 
     async def _found(self, request: Request) -> JsonObject:
         """The response that a path names. Raises Refused (404)."""
-        record = await asyncio.to_thread(self._kept.get, request.path_params["id"])
+        record = await STORE.run(self._kept.get, request.path_params["id"])
         if "body" not in record and "job" not in record:  # a conversation is kept beside responses
             raise not_found("response", record["id"])
         return record

@@ -17,7 +17,7 @@ from ...models.resolving import LocalModel, resolve_local
 from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
-from ..http import still_loading, too_many_wait
+from ..http import LOADING, still_loading, too_many_wait
 from .abilities import Offer, check_name, foreseen_memory
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
@@ -335,7 +335,7 @@ class LoadedModels:
             await asyncio.wait({model.loading})
         runner, model.runner = model.runner, None
         if runner is not None:
-            await asyncio.to_thread(runner.unload)
+            await LOADING.run(runner.unload)
             log.info("unloaded %s", model.name)
         model.held.close()
         self._forget(model)
@@ -357,7 +357,7 @@ class LoadedModels:
         try:
             # before the turn to load: a file that hangs delays no other
             if self._trial is not None and loader is self._loader:
-                await asyncio.to_thread(self._trial, model.local, model.options)
+                await LOADING.run(self._trial, model.local, model.options)
             async with self._one_at_a_time:
                 runner = await self._load_in_turn(model, loader)
         except BaseException as error:
@@ -383,7 +383,7 @@ class LoadedModels:
         log.info("loading %s from %s", model.name, path)
         before, start = resident_bytes(), time.monotonic()
         model.held.enter_context(hold(model.local.path))
-        runner = await asyncio.to_thread(loader, model.local, model.options)
+        runner = await LOADING.run(loader, model.local, model.options)
         after = resident_bytes()
         if before is not None and after is not None:
             # what others freed before is used again, and then the process grows by less than the model takes
@@ -391,7 +391,7 @@ class LoadedModels:
             try:
                 await self._make_room(model, model.memory)  # it may have taken more than was foreseen
             except LeapModelLoadingError:
-                await asyncio.to_thread(runner.unload)
+                await LOADING.run(runner.unload)
                 raise
         log.info("loaded %s in %.2f s", model.name, time.monotonic() - start)
         return runner

@@ -93,7 +93,7 @@ class PageSessions:
 
     async def create(self, request: Request) -> Response:
         """``{"model", "messages"}``: a new session."""
-        model, messages = await read_body(request, _new, slow=True)
+        model, messages = await read_body(request, _new)
 
         def work(store: SessionStore) -> Session | None:
             id = store.create(model=model).id
@@ -118,7 +118,7 @@ class PageSessions:
 
     async def replace(self, request: Request) -> Response:
         """``{"messages", "instead_of": N}`` in the place of the N that there were; 409 where another program wrote."""
-        messages, instead_of = await read_body(request, _changed, slow=True)
+        messages, instead_of = await read_body(request, _changed)
 
         def work(store: SessionStore) -> Session | None:
             session = _existing(store, request)

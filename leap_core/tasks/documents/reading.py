@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import LeapSerializationError
-from ...system.child import child_for, kill
+from ...system.child import child_for, kill, killed_when
 from ...system.dataclass import dataclass
 from . import OLD_OFFICE, PDF_WITHIN, is_document
 from .html import (
@@ -186,9 +186,11 @@ def kind_of(path: Path) -> str | None:
     return KIND_OF.get(ending) or (NAMES.get(path.name.lower()) if not ending else None)
 
 
-def read_document(source: Path | bytes, name: str | None = None) -> Document:
-    """A document. ``name``: what errors call it, and says what kind of text it is; by default the path. Raises
-    UnreadableDocumentError, or OSError."""
+def read_document(source: Path | bytes, name: str | None = None, *, stop: threading.Event | None = None) -> Document:
+    """A document. ``name``: what errors call it, and says what kind of text it is; by default the path. Once ``stop``
+    is set it is read no further. Raises UnreadableDocumentError, or OSError."""
+    if stop is not None and stop.is_set():
+        raise UnreadableDocumentError("the reading was stopped")
     shown = str(source) if name is None and isinstance(source, Path) else name or "the document"
     named = kind_of(Path(name or (source if isinstance(source, Path) else "")))
     head = _head(source, shown)
@@ -209,7 +211,7 @@ def read_document(source: Path | bytes, name: str | None = None) -> Document:
         read = email_pages if kind == EML else notebook_pages
         return Document(kind, _pages(read(_bytes(source, shown, LARGEST_TEXT), shown)))
     _check_library(kind, shown)
-    with _asking("parse", {**_source(source), "kind": kind}, shown) as answers:
+    with _asking("parse", {**_source(source), "kind": kind}, shown, stop) as answers:
         found = next((answer["result"] for answer in answers if "result" in answer), None)
     return Document(kind, _pages(found or []), source)
 
@@ -345,7 +347,9 @@ def _source(source: Path | bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def _asking(task: str, request: Mapping[str, Any], name: str) -> Iterator[Iterator[dict[str, Any]]]:
+def _asking(
+    task: str, request: Mapping[str, Any], name: str, stop: threading.Event | None = None
+) -> Iterator[Iterator[dict[str, Any]]]:
     """The answers of a child that does a task of ``office``. Raises UnreadableDocumentError for what it refuses, and
     where it dies, or takes too long."""
     limits = {"cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY_BYTES}
@@ -369,7 +373,8 @@ def _asking(task: str, request: Mapping[str, Any], name: str) -> Iterator[Iterat
                 raise UnreadableDocumentError(f"{name} cannot be read: it took more time or memory than a document may")
 
         try:
-            yield answers()
+            with killed_when(stop or threading.Event(), process):
+                yield answers()
         finally:
             timer.cancel()
 

@@ -1,0 +1,114 @@
+"""What takes long for one request keeps nobody else waiting, and ends with its client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from leap_core.protocols.openai import requests
+from leap_core.server import http
+
+from .conftest import PROMPTLY, settled
+
+DOCUMENT = base64.b64encode(b"A document that takes long.").decode()
+FILE = json.dumps({"type": "?", "file": {"filename": "a.txt", "file_data": DOCUMENT}}).replace("?", "\\u0066ile")
+BODY = '{"model": "builtin", "messages": [{"role": "user", "content": [' + FILE + "]}]}"
+
+
+class Reading:
+    """Documents that are read until they are let go of, or their client leaves."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.stopped = 0, 0
+        self.go_on = threading.Event()
+        monkeypatch.setattr(requests, "fetch", self.fetch)
+
+    def fetch(self, *_: object) -> bytes:
+        self.begun += 1
+        stop = requests._stop.get()
+        while not self.go_on.wait(0.02):
+            if stop is not None and stop.is_set():
+                self.stopped += 1
+                break
+        return b"Read."
+
+
+@pytest.fixture
+def reading(monkeypatch):
+    reading = Reading(monkeypatch)
+    yield reading
+    reading.go_on.set()
+
+
+def ask(server, seconds: float = PROMPTLY) -> int:
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+    return httpx.post(f"{server.url}/chat/completions", content=BODY, headers=headers, timeout=seconds).status_code
+
+
+def answered_within(server, seconds: float) -> None:
+    for path in ("/health", "/metrics", "/v1/models"):
+        url = server.url.removesuffix("/v1") + path
+        assert httpx.get(url, headers={"Authorization": f"Bearer {server.token}"}, timeout=seconds).is_success
+
+
+def test_documents_keep_nobody_waiting(serve, reading):
+    """However the body spells their type."""
+    server = serve(*["Hello."] * 13)
+    with ThreadPoolExecutor(12) as clients:
+        asked = [clients.submit(ask, server) for _ in range(12)]
+        assert settled(lambda: reading.begun)
+        answered_within(server, 5)
+        assert server.ask().choices[0].message.content == "Hello."
+        assert 0 < reading.begun <= 4
+        reading.go_on.set()
+        assert {each.result() for each in asked} == {200}
+
+
+def test_more_documents_than_may_wait_are_refused(serve, reading, monkeypatch):
+    monkeypatch.setattr(http, "READING", http.Threads("reading", 1, 1))
+    server = serve("Hello.", "Hello.")
+    with ThreadPoolExecutor(2) as clients:
+        asked = [clients.submit(ask, server) for _ in range(2)]
+        assert settled(lambda: reading.begun == 1 and ask(server, 5) == 503)
+        answered_within(server, 5)
+        reading.go_on.set()
+        assert [each.result() for each in asked] == [200, 200]
+
+
+def test_documents_are_read_no_further_when_their_client_leaves(serve, reading):
+    server = serve("Hello.")
+    with pytest.raises(httpx.ReadTimeout):
+        ask(server, 0.5)
+    assert settled(lambda: reading.stopped == 1)
+    reading.go_on.set()
+    assert ask(server) == 200
+
+
+def test_a_queue_that_is_full_says_when_to_try_again(serve):
+    server, full = serve("Hello."), http.Threads("reading", 1, 0)
+    hold = threading.Event()
+
+    async def run() -> http.Refused:
+        first = asyncio.ensure_future(full.run(hold.wait))
+        await asyncio.sleep(0)
+        try:
+            await full.run(time.sleep, 0)
+        except http.Refused as refused:
+            return refused
+        finally:
+            hold.set()
+            await first
+        raise AssertionError("not refused")
+
+    refused = asyncio.run(run())
+    answer = http.answer(refused)
+    assert answer.status_code == 503 and answer.headers["retry-after"] == "5"
+    assert json.loads(bytes(answer.body))["error"]["code"] == "overloaded"
+    assert server.ask().choices[0].message.content == "Hello."

@@ -1,0 +1,55 @@
+"""SIGTERM ends a server soon, whatever it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from leap_core.protocols.openai import requests
+from leap_core.server import application, foreground
+application.END_SECONDS = 2.0
+hang = lambda *_: time.sleep(300)
+if sys.argv[1] == "document":
+    requests.fetch = hang
+else:
+    foreground.load_as_made = hang
+def say(text): print(text, flush=True)
+foreground.serve(["builtin"], foreground.ServerSettings(), cwd=Path.cwd(), on_listening=say, on_ready=say)
+"""
+FILE = {"type": "file", "file": {"filename": "a.txt", "file_data": "aGk="}}
+BODY = {"model": "builtin", "messages": [{"role": "user", "content": [FILE]}]}
+SOON = 8.0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+@pytest.mark.parametrize("busy", ["document", "model"])
+def test_a_busy_server_ends(busy, tmp_path):
+    variables = {**os.environ, "LEAP_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", SERVER, busy]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as process:
+        try:
+            url = process.stdout.readline().strip()
+            if busy == "document":
+                process.stdout.readline()
+                request = urllib.request.Request(
+                    f"{url}/chat/completions", json.dumps(BODY).encode(), {"Content-Type": "application/json"}
+                )
+                threading.Thread(target=lambda: pytest.raises(OSError, urllib.request.urlopen, request)).start()
+                time.sleep(1)
+            process.send_signal(signal.SIGTERM)
+            begun = time.monotonic()
+            assert process.wait(30) == 0
+            assert time.monotonic() - begun < SOON
+        finally:
+            process.kill()

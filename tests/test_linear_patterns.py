@@ -1,0 +1,149 @@
+"""No regular expression over a request's text, or a model's, takes more than linear time: ``re`` lets no other thread
+run meanwhile. Every pattern on a module's first level is found and tried in the ways in which its module uses it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import importlib
+import pkgutil
+import random
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+
+PACKAGES = (
+    *("server", "protocols", "tools", "conversation", "tasks", "schemas"),
+    *("inference.template", "inference.constraints"),
+)
+UNITS = (
+    *("a", "A", "7", "_", " ", "\n", "\t", "/", "'", '"', "[", "]", "(", ")", "{", "}", "<", "\\", ",", ".", ":", "-"),
+    *("#", "=", "a.", "a ", "1,", "'\\", "a=", "x#,", "a@", "&#", "%a", "//", "([", "a_", "é"),
+)
+"""What hostile texts repeat; one more is base64."""
+MOST_CHARACTERS, SECONDS = 10_000, 0.1
+"""Of computing time for one text: linear patterns take milliseconds, quadratic ones seconds."""
+MOST_PREFIXES = 4
+
+
+class TooSlow(Exception):
+    """A pattern is not linear."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TooSlow
+
+    previous = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, previous)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[Any], str]]:
+    """Each pattern by name, and each method that its module calls on it (search, where others use it)."""
+    for package in PACKAGES:
+        room = importlib.import_module(f"leap_core.{package}")
+        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if found.name.endswith("__main__"):
+                continue
+            module = importlib.import_module(found.name)
+            calls = [
+                (node.func.value.id, node.func.attr)
+                for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text("utf-8")))
+                if isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+            ]
+            for name, value in vars(module).items():
+                for pattern in value if isinstance(value, tuple) else (value,):
+                    if isinstance(pattern, re.Pattern):
+                        methods = {method for owner, method in calls if owner == name} or {"search"}
+                        for method in sorted(methods):
+                            yield f"{found.name}.{name}", pattern, method
+
+
+def literals(pattern: re.Pattern[Any]) -> list[str]:
+    """Characters with which a text begins that gets further into the pattern."""
+    found: set[str] = set()
+
+    def walk(items: Any) -> None:
+        for item in items:
+            kind, value = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+            if str(kind) == "LITERAL":
+                found.add(chr(value))
+            elif isinstance(value, (tuple, list, parser.SubPattern)):
+                walk([each for each in value if isinstance(each, (tuple, list, parser.SubPattern))])
+
+    walk(parser.parse(pattern.pattern, pattern.flags))
+    return sorted(found)[:MOST_PREFIXES]
+
+
+def texts(size: int, units: Sequence[str] = UNITS) -> list[str]:
+    noise = base64.b64encode(random.Random(7).randbytes(size)).decode()[:size]
+    return [noise, *((unit * size)[:size] for unit in units)]
+
+
+def use(pattern: re.Pattern[Any], method: str, text: str) -> None:
+    given: Any = text.encode() if isinstance(pattern.pattern, bytes) else text
+    if method in ("sub", "subn"):
+        getattr(pattern, method)(given[:0], given)
+    elif method in ("search", "match", "fullmatch", "findall", "split"):
+        getattr(pattern, method)(given)
+    else:
+        deque(pattern.finditer(given), maxlen=0)
+
+
+Found = list[tuple[str, re.Pattern[Any], str]]
+
+
+def slow_patterns(found: Found, hostile: Sequence[str], seconds: float, *, prefixed: bool = False) -> set[str]:
+    slow = set()
+    for name, pattern, method in found:
+        heads = ["", *(literals(pattern) if prefixed else ())]
+        try:
+            for text in hostile:
+                for head in heads:
+                    with within(seconds):
+                        use(pattern, method, f"{head}{text}\x01")
+        except TooSlow:
+            slow.add(f"{name}.{method}")
+    return slow
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a clock of computing time")
+
+
+@posix
+def test_every_pattern_is_linear():
+    found = list(patterns())
+    assert len(found) > 80
+    assert not slow_patterns(found, texts(MOST_CHARACTERS), SECONDS, prefixed=True)
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_pattern_reads_a_megabyte():
+    assert not slow_patterns(list(patterns()), texts(1024**2, "a /'\"[\\"), 5.0)
+
+
+@posix
+def test_a_quadratic_pattern_is_found():
+    found = [
+        ("file", re.compile(r"[\w/~.-]*\w\.[a-z]{1,5}\b"), "search"),
+        ("end", re.compile(r"\)\s*\]?\s*\Z"), "match"),
+    ]
+    assert slow_patterns(found, texts(MOST_CHARACTERS), SECONDS, prefixed=True) == {"file.search", "end.match"}
