@@ -184,7 +184,8 @@ def _image(source: JsonObject, path: str) -> JsonObject:
 
 
 def _call(block: JsonObject, path: str) -> JsonObject:
-    arguments = json.dumps(object_at(block.get("input"), f"{path}.input"), ensure_ascii=False)
+    given = block.get("input")
+    arguments = given if isinstance(given, str) else json.dumps(object_at(given, f"{path}.input"), ensure_ascii=False)
     function = {"name": text_at(block.get("name"), f"{path}.name"), "arguments": arguments}
     return {"id": text_at(block.get("id"), f"{path}.id"), "type": "function", "function": function}
 

@@ -7,6 +7,7 @@ import json
 import secrets
 import time
 from binascii import Error as NotBase64
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -147,7 +148,8 @@ def _common(fields: BodyFields) -> tuple[str, JsonObject]:
 def _messages(messages: list[Any]) -> list[JsonObject]:
     """OpenAI's messages. Ollama's calls have no ids: results belong to them by name, or else in order."""
     read: list[JsonObject] = []
-    unanswered: list[tuple[str, str]] = []
+    unanswered: OrderedDict[str, str] = OrderedDict()
+    by_name: dict[str, deque[str]] = {}
     for n, value in enumerate(messages):
         path = f"messages[{n}]"
         message = object_at(value, path)
@@ -159,17 +161,19 @@ def _messages(messages: list[Any]) -> list[JsonObject]:
         for m, call in enumerate(list_at(message.get("tool_calls") or [], f"{path}.tool_calls")):
             function = object_at(object_at(call, path).get("function"), f"{path}.tool_calls[{m}].function")
             name, id = text_at(function.get("name"), f"{path}.tool_calls[{m}].function.name"), f"call_{n}_{m}"
-            arguments = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
+            given = function.get("arguments") or {}
+            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             calls.append({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
-            unanswered.append((name, id))
+            unanswered[id] = name
+            by_name.setdefault(name, deque()).append(id)
         if calls:
             one["tool_calls"] = calls
         if role == "tool":
             named = message.get("tool_name") or message.get("name")
-            match = next((each for each in unanswered if each[0] == named), unanswered[0] if unanswered else None)
-            if match is not None:
-                unanswered.remove(match)
-                one["tool_call_id"] = match[1]
+            if unanswered:
+                ids = by_name.get(str(named)) or by_name[next(iter(unanswered.values()))]
+                one["tool_call_id"] = ids.popleft()
+                del unanswered[one["tool_call_id"]]
         read.append(_with_pictures(one, message.get("images"), f"{path}.images"))
     return read
 

@@ -472,10 +472,11 @@ async def reserved(
     *,
     embeds: bool = False,
     keep_alive: float | None = None,
+    any_kind: bool = False,
 ) -> LoadedModel:
     """The model that a request names, loaded where it is offered, and kept until ``using`` is closed; see
     ``LoadedModels.reserve``. The body of the request must have been read before."""
-    reserving = asyncio.ensure_future(models.reserve(name, embeds=embeds, keep_alive=keep_alive))
+    reserving = asyncio.ensure_future(models.reserve(name, embeds=embeds, keep_alive=keep_alive, any_kind=any_kind))
     with client_watch(request.receive, reserving.cancel) as watching:
         try:
             model = await reserving

@@ -1,8 +1,31 @@
-"""Addresses of servers as they may be shown: without the passwords in them, also where they are malformed."""
+"""Addresses of servers: which are public, and how they may be shown, without the passwords in them, also where they are
+malformed."""
 
 from __future__ import annotations
 
 import re
+
+NOT_PUBLIC = """
+    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24
+    192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
+    2001::/23 2001:db8::/32 2002::/16 3fff::/20
+"""
+"""IANA's special addresses, and 6to4, whose relays lead anywhere. Versions of Python know different ones."""
+PUBLIC_V6, NAT64 = "2000::/3", "64:ff9b::/96"
+"""What of IPv6 is given out to the public, and the addresses that stand for one of IPv4."""
+
+
+def is_public(text: str) -> bool:
+    """Whether an IP address belongs to the internet, and not to this machine, its networks or a special use."""
+    from ipaddress import IPv4Address, ip_address, ip_network  # here, because every start of a command would pay for it
+
+    address = ip_address(text.partition("%")[0])
+    if address in ip_network(NAT64):
+        address = IPv4Address(int(address) & 0xFFFFFFFF)
+    elif address.version == 6 and address not in ip_network(PUBLIC_V6):
+        return False
+    return not any(address in ip_network(special) for special in NOT_PUBLIC.split())
+
 
 SECRET_FIELDS = re.compile(r"(?i)((?:ssl)?password|passwd|pwd)(\s*=\s*)('[^']*'|[^&\s]+)")
 NO_PORT = re.compile(r"(//[^/:?[]*:)(?!\d+(?:[/?,]|$))([^/?]+)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +18,7 @@ from leap_core.conversation.media import fetching
 from leap_core.conversation.media.fetching import UrlAccess
 from leap_core.conversation.messages import Audio, ChatMessage, ChatMessageContent, Image, Text, messages_from_json
 from leap_core.errors import LeapSerializationError
+from leap_core.system.addresses import is_public
 
 RED = pillow.new("RGB", (48, 32), (200, 20, 30))
 
@@ -119,6 +121,47 @@ def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: 
         with pytest.raises(OSError):
             fetching.public_address(host, port, secure)
     assert fetching.public_address("8.8.8.8", 443, True) == "8.8.8.8"
+
+
+SPECIAL = (
+    *("64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b::c0a8:101", "64:ff9b:1::1", "64:ff9b:1::808:808"),
+    *(
+        "2002:7f00:1::",
+        "2002:808:808::",
+        "::127.0.0.1",
+        "::ffff:127.0.0.1",
+        "::ffff:a00:1",
+        "::1",
+        "::",
+        "fec0::1",
+        "fc00::1",
+        "fe80::1%eth0",
+        "ff02::1",
+    ),
+    *("2001::1", "2001:db8::1", "2001:2::1", "3fff::1", "100::1", "5f00::1", "0.0.0.0", "10.1.1.1", "100.64.0.1"),
+    *(
+        "127.1.2.3",
+        "169.254.169.254",
+        "172.31.0.1",
+        "192.0.0.8",
+        "192.0.2.1",
+        "192.88.99.1",
+        "192.168.1.1",
+        "198.19.0.1",
+    ),
+    *("198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"),
+)
+PUBLIC = ("8.8.8.8", "192.0.3.1", "172.32.0.1", "2606:4700::1111", "2001:4860:4860::8888", "64:ff9b::808:808")
+
+
+def test_special_addresses_are_not_public(monkeypatch):
+    """As every version of Python sees them, also as one of several that a name has."""
+    for address in (*SPECIAL, *PUBLIC):
+        assert is_public(address) == (address in PUBLIC), address
+    found = [(socket.AF_INET, 0, 0, "", (each, 443)) for each in ("8.8.8.8", "10.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(OSError, match="not a public address"):
+        fetching.public_address("two.example", 443, True)
 
 
 def test_the_sdks_helpers(tmp_path: Path) -> None:

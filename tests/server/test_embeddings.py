@@ -17,8 +17,9 @@ from leap_core import ModelLoadingOptions
 from leap_core.models.resolving import LocalModel
 from leap_core.server.application import build_app
 from leap_core.server.endpoints.generation import GenerationEndpoints
+from leap_core.server.models.abilities import Offer
 from leap_core.server.models.loaded_models import LoadedModels
-from leap_core.testing.random_models import write_random_model
+from leap_core.testing.random_models import EncoderShape, write_random_model
 from tests.support.hashed_words import HashedWordsRunner
 
 HTTP_LIBRARIES = ("httpx2", "httpx")
@@ -31,7 +32,7 @@ def app(leap_home: Path) -> Starlette:
     for name in ("Mine-F16", "Second-F16", "Third-F16"):
         directory = leap_home / "models" / name
         directory.mkdir(parents=True)
-        write_random_model(directory / f"{name}.gguf")
+        write_random_model(directory / f"{name}.gguf", encoder=EncoderShape())
     models = vectors_of([])
     return build_app(models, GenerationEndpoints(models))
 
@@ -113,6 +114,20 @@ def test_documents_are_ranked(app: Starlette) -> None:
     assert ask(app, "/v1/rerank", {**body, "documents": "x"}).status_code == 400
     assert ask(app, "/v1/rerank", {**body, "keep_alive": "1h"}).status_code == 200
     assert ask(app, "/v1/rerank", {**body, "keep_alive": "soon"}).json()["error"]["param"] == "keep_alive"
+
+
+def test_a_model_of_the_other_kind_is_refused_before_it_is_loaded(leap_home: Path) -> None:
+    (leap_home / "models/Text").mkdir(parents=True)
+    write_random_model(leap_home / "models/Text/Text.gguf")
+    models = LoadedModels(lambda local, options: pytest.fail("loaded"), offer=Offer())
+    app = build_app(models, GenerationEndpoints(models))
+    for path, more in (("/v1/embeddings", {"input": "Hi"}), ("/v1/rerank", {"query": "a", "documents": ["b"]})):
+        reply = ask(app, path, {"model": "Text", **more})
+        assert reply.status_code == 400 and "was not made for embeddings" in reply.json()["error"]["message"]
+    write_random_model(leap_home / "models/Text/Text.gguf", encoder=EncoderShape())
+    body = {"model": "Text", "messages": [{"role": "user", "content": "Hi"}]}
+    reply = ask(app, "/v1/chat/completions", body)
+    assert reply.status_code == 400 and "cannot answer a prompt" in reply.json()["error"]["message"]
 
 
 @pytest.mark.slow

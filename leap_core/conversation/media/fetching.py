@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ...errors import LeapSerializationError
+from ...system.addresses import is_public
 
 if TYPE_CHECKING:
     import httpx
@@ -132,13 +133,12 @@ def _get(client: httpx.Client, target: httpx.URL) -> bytes | httpx.URL:
 
 def public_address(host: str, port: int, secure: bool) -> str:
     """An address of a host that is neither this machine nor of its networks, at HTTP's own port. Raises OSError."""
-    import ipaddress
     import socket
 
     if port != (443 if secure else 80):
         raise OSError("not HTTP's port")
     found = {str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    if not found or not all(ipaddress.ip_address(each.partition("%")[0]).is_global for each in found):
+    if not found or not all(map(is_public, found)):
         raise OSError("not a public address")
     return sorted(found, key=lambda each: (":" in each, each))[0]
 

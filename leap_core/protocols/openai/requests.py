@@ -8,6 +8,7 @@ win) and ``events`` (true: every chunk of a stream also carries the MessageRespo
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,7 +110,8 @@ def read_chat(
     events = extension.take("events") is True
     if body_fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    messages = messages_from_json(with_documents(_with_known_roles(body_fields.take("messages")), urls), urls=urls)
+    given, notes = with_arguments(with_documents(_with_known_roles(body_fields.take("messages")), urls))
+    messages = messages_from_json(given, urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
     tools = body_fields.take("tools")
@@ -129,6 +131,7 @@ def read_chat(
         parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
     options = _options(parameters, defaults)
     check_tool_choice(options.tool_choice, [function.name for function in declared])
+    common = _common(body_fields, unknown)
     return GenerationRequest(
         messages=messages,
         functions=declared,
@@ -136,7 +139,7 @@ def read_chat(
         events=events,
         single_call=single_call,
         audio=audio,
-        **_common(body_fields, unknown),
+        **{**common, "notes": (*common["notes"], *notes)},
     )
 
 
@@ -302,6 +305,35 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         except LeapSerializationError as error:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
     return found
+
+
+def with_arguments(messages: object) -> tuple[object, list[str]]:
+    """The messages with the arguments of their calls as objects: what a model wrote wrongly is an argument of its own,
+    on which there is a note, or the conversation could never go on."""
+    notes: list[str] = []
+
+    def read(call: object, path: str) -> object:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
+            return call
+        try:
+            arguments = json.loads(function["arguments"] or "{}")
+        except (ValueError, RecursionError):
+            arguments = function["arguments"]
+        if not isinstance(arguments, dict):
+            notes.append(f"{path}.function.arguments is no JSON object and was taken as text")
+            arguments = {"arguments": arguments if isinstance(arguments, str) else function["arguments"]}
+        return {**call, "function": {**function, "arguments": arguments}}
+
+    def with_calls(message: object, path: str) -> object:
+        calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+        if not isinstance(calls, list):
+            return message
+        return {**message, "tool_calls": [read(call, f"{path}.tool_calls[{n}]") for n, call in enumerate(calls)]}
+
+    if not isinstance(messages, list):
+        return messages, notes
+    return [with_calls(message, f"messages[{n}]") for n, message in enumerate(messages)], notes
 
 
 def _with_known_roles(messages: object) -> object:

@@ -85,7 +85,7 @@ class OllamaEndpoints:
         goes = ollama.keep_alive == AT_ONCE
         with ExitStack() as using:
             if not goes or any(model.answers_to(ollama.model) for model in self._models):
-                await reserved(self._models, ollama.model, request, using, keep_alive=ollama.keep_alive)
+                await reserved(self._models, ollama.model, request, using, keep_alive=ollama.keep_alive, any_kind=True)
         return AsciiJSON(reply.without_answer("unload" if goes else "load"))
 
     async def embed(self, request: Request) -> Response:

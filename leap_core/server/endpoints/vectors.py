@@ -64,7 +64,7 @@ class EmbeddingEndpoints:
                 rows, body.as_base64, runner.model_id, sum(min(count, runner.most_tokens) for count in counts)
             )
 
-        return await self._answer(request, body.model, work, body.keep_alive)
+        return await self._answer(request, body.model, work, body.keep_alive, any_kind=body.pooling is not None)
 
     async def rerank(self, request: Request) -> Response:
         """The documents by how well they answer the query."""
@@ -84,11 +84,14 @@ class EmbeddingEndpoints:
         name: str | None,
         work: Callable[[EmbeddingRunner, threading.Event], Any],
         keep_alive: float | None,
+        any_kind: bool = False,
     ) -> Response:
         if name is None:
             raise LeapSerializationError("expected a model's name", path="model")
         with ExitStack() as using:
-            model = await reserved(self._models, name, request, using, embeds=True, keep_alive=keep_alive)
+            model = await reserved(
+                self._models, name, request, using, embeds=True, keep_alive=keep_alive, any_kind=any_kind
+            )
             runner = using.enter_context(model.embedder_in_use())
             return AsciiJSON(await finish(request, lambda stop: work(runner, stop)))
 

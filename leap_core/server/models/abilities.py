@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...conversation.embedding import require_pooling
 from ...conversation.options import ModelLoadingOptions
-from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError
+from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.memory import memory_of
 from ...models.endpoints import BUILTINS
@@ -44,6 +45,17 @@ def kind_of(local: LocalModel) -> str:
     """text, vision, audio, or embedding for a model that makes vectors and writes nothing."""
     header = header_of(local.path)
     return EMBEDDING if header is not None and header.pooling is not None else local.kind
+
+
+def check_kind(load_request: LoadRequest) -> None:
+    """Raises LeapOptionsError, before the weights are read, for a model that writes where vectors are wanted, and for
+    one of vectors where an answer is."""
+    local = resolve_local(load_request.reference, cwd=load_request.cwd)
+    if (kind_of(local) == EMBEDDING) is load_request.embeds or header_of(local.path) is None:
+        return
+    if load_request.embeds:
+        require_pooling(local.model_id, None)
+    raise LeapOptionsError("model", f"{local.model_id} makes embeddings and cannot answer a prompt")
 
 
 def abilities_of(local: LocalModel) -> list[str]:

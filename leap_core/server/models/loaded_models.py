@@ -18,7 +18,7 @@ from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import LOADING, still_loading, too_many_wait
-from .abilities import Offer, check_name, foreseen_memory
+from .abilities import Offer, check_kind, check_name, foreseen_memory
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
 MOST_ON_DEMAND = 2
@@ -183,13 +183,16 @@ class LoadedModels:
         model.touch(load_request.keep_alive)
         return model
 
-    async def reserve(self, name: str | None, *, embeds: bool = False, keep_alive: float | None = None) -> LoadedModel:
+    async def reserve(
+        self, name: str | None, *, embeds: bool = False, keep_alive: float | None = None, any_kind: bool = False
+    ) -> LoadedModel:
         """The model that a request names, which is not let go of until its ``release``; it is loaded where it is
         offered and not there. ``embeds``: for vectors, whatever it was made for. ``keep_alive``: seconds without use
-        after which it may go, 0 never; a model that was loaded to stay does.
+        after which it may go, 0 never; a model that was loaded to stay does. ``any_kind``: load it also where it was
+        made for something else.
 
-        Raises LeapModelNotFoundError, Refused while models that stay are being loaded or too many wait, and what
-        loading raises."""
+        Raises LeapModelNotFoundError, LeapOptionsError for a model of the other kind, Refused while models that stay
+        are being loaded or too many wait, and what loading raises."""
         model = self._at_hand(name, embeds)
         if model is not None:
             model.reserved += 1
@@ -198,7 +201,7 @@ class LoadedModels:
                 raise too_many_wait(self._waiting)
             self._waiting += 1
             try:
-                model = await self._on_demand(name, embeds)
+                model = await self._on_demand(name, embeds, any_kind)
             finally:
                 self._waiting -= 1
         if model.on_demand:
@@ -221,12 +224,14 @@ class LoadedModels:
             return None
         return None if model.on_demand and (model.runner is None or model.leaving is not None) else model
 
-    async def _on_demand(self, name: str | None, embeds: bool) -> LoadedModel:
+    async def _on_demand(self, name: str | None, embeds: bool, any_kind: bool) -> LoadedModel:
         if self.offer is not None:
             load_request = replace(await asyncio.to_thread(self.offer.load_request, name), embeds=embeds)
         else:
             check_name(name or "")
             load_request = LoadRequest(name or "", embeds=embeds)
+        if not any_kind:
+            await asyncio.to_thread(check_kind, load_request)
         model = await self._load_or_share(load_request, on_demand=True)
         model.references |= {load_request.reference, *([name] if name is not None else [])}
         return model
