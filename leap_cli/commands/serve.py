@@ -59,7 +59,8 @@ def _served_models(arguments: Arguments) -> ServedModels:
     from leap_core.server.models.loaded_models import Bounds
     from leap_core.system.configuration import read_configuration
 
-    env, named, listed = arguments.env, arguments["models"], arguments["offered"]
+    env, listed = arguments.env, arguments["offered"]
+    named = (*arguments["models"], *arguments["named"])
     patterns = tuple(part.strip() for part in (listed or "").split(",") if part.strip())
     if listed is not None and not patterns:
         raise click.UsageError("--models needs names or patterns, such as 'LFM2.5*'")
@@ -89,6 +90,7 @@ SERVED_MODELS = OptionGroup(
     "Models on demand",
     (
         click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName()),
+        option("-m", "--model", "named", type=ModelName(), multiple=True, metavar="MODEL", help="The same as MODEL."),
         option(
             "--models",
             "offered",

@@ -217,6 +217,8 @@ class Effective:
     @property
     def without_password(self) -> Any:
         """The value for people to see."""
+        if self.value is not None and self.setting.key.endswith("_secret"):
+            return "***"
         if not isinstance(self.setting.type, UrlType) or self.value is None:
             return self.value
         return masked(str(self.value))

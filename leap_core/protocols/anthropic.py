@@ -253,7 +253,9 @@ def _texts(value: object, path: str) -> str:
     for n, block in enumerate(list_at(value, path)):
         block = object_at(block, f"{path}[{n}]")
         if block.get("type") != "text":
-            raise LeapSerializationError("only texts are supported here", path=f"{path}[{n}].type")
+            raise LeapSerializationError(
+                f"blocks of type {block.get('type')!r} are not supported here", path=f"{path}[{n}].type"
+            )
         texts.append(text_at(block.get("text"), f"{path}[{n}].text"))
     return "\n".join(texts)
 

@@ -26,6 +26,21 @@ CONTAINER_NAMES = {"host.docker.internal", "host.containers.internal", "gateway.
 """What containers call the machine they run on. No other site can point these names here, as it can one of its own."""
 
 
+class PlainPaths:
+    """ASGI middleware: paths with slashes too many, and endpoints of /v1 that are asked for without it."""
+
+    def __init__(self, app: ASGIApp, paths: Collection[str]) -> None:
+        heads = [path.split("/")[1:3] for path in paths]
+        self._app, self._of_v1 = app, {head[1] for head in heads if head[0] == "v1"} - {head[0] for head in heads}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            parts = list(filter(None, scope["path"].split("/")))
+            parts = ["v1", *parts] if parts[:1] and parts[0] in self._of_v1 else parts
+            scope = {**scope, "path": "/" + "/".join(parts)}
+        await self._app(scope, receive, send)
+
+
 def for_local_pages(app: ASGIApp) -> ASGIApp:
     """The same, usable by scripts of web pages that this machine serves: browsers ask first, and want an answer."""
     origins = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"

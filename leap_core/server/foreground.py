@@ -20,7 +20,7 @@ from ..opening import load_as_made, load_local_for_embedding, try_local
 from ..protocols.host.http import LOOPBACK
 from ..protocols.host.served_models import STATUS_PATH, ServerState, known_server
 from ..system.dataclass import dataclass
-from .access import LOOPBACK_NAMES, AccessCheck, for_local_pages
+from .access import LOOPBACK_NAMES, AccessCheck, PlainPaths, for_local_pages
 from .application import Server, build_app, listen, on_signals
 from .endpoints.batches import BatchEndpoints, BatchQueue, JobEndpoints, owner_of
 from .endpoints.generation import GenerationEndpoints
@@ -137,15 +137,17 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     else:
         routes.append(alive_route())
         open_paths |= {"/"}
+    app = build_app(models, generation, routes)
     guard = AccessCheck(
-        build_app(models, generation, routes),
+        app,
         token=settings.api_key,
         any_name=not settings.is_local,
         names=settings.host_names,
         open_paths=open_paths,
         pages=True,
     )
-    return RequestLog(for_local_pages(guard), generation.metrics)
+    paths = [route.path for route in app.routes if isinstance(route, Route)]
+    return RequestLog(PlainPaths(for_local_pages(guard), paths), generation.metrics)
 
 
 async def _serve(

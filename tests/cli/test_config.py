@@ -101,6 +101,13 @@ def test_list_shows_values_and_origins(leap, file):
     assert leap("config", "list", "--format", "quiet").stdout.splitlines() == list(listed)
 
 
+def test_list_shows_no_secret(leap, file):
+    file.write_text('[jobs]\nwebhook_secret = "whsec_c2VjcmV0"\n')
+    listed = settings(leap("config", "list", "--format", "json"))
+    assert listed["jobs.webhook_secret"]["value"] == "***"
+    assert leap("config", "get", "jobs.webhook_secret").stdout == "whsec_c2VjcmV0\n"
+
+
 def test_list_warns_of_what_nobody_reads(leap, file):
     file.write_text('defualt_model = "x"\nkeep_alive = "soon"\n[jobs]\nbatch = "2"\n')
     done = leap("config", "list")

@@ -32,3 +32,8 @@ def test_what_is_private_has_a_key(leap):
     first, second, given = (services.key for services in private if services is not None)
     assert first and second and first != second and given == "given"
     assert private[0] is not None and private[0].sessions == env.directories.sessions_file
+
+
+def test_a_model_may_be_named_as_elsewhere(leap):
+    done = leap("serve", "-m", "no-such-model", "--port", "0")
+    assert done.code != 0 and "no-such-model" in done.stderr and "No such option" not in done.stderr

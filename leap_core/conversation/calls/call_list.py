@@ -176,7 +176,7 @@ def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
     all that follows belongs to it."""
     reader = Reader(text.strip().removeprefix("[").removesuffix("]"))
     calls: list[LeapFunctionCall] = []
-    unreadable = []
+    unreadable: list[str] = []
     while not reader.at_end():
         start = reader.position
         try:

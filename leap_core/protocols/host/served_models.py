@@ -42,7 +42,9 @@ class ServerState:
 
 
 def known_server(directory: Path, state: ServerState) -> Path | None:
-    """Make a server known in the run directory; its file, None where that cannot be written."""
+    """Make a server known in the run directory, and forget those that were killed; its file, None where that cannot be
+    written."""
+    running_servers(directory)
     path = directory / f"server-{state.pid}.json"
     with suppress(OSError), replacing(path, mode=0o600) as file:
         file.write(json.dumps(asdict(state)).encode("ascii"))
@@ -50,23 +52,30 @@ def known_server(directory: Path, state: ServerState) -> Path | None:
     return None
 
 
-def served_models(directory: Path) -> list[JsonObject]:
-    """The models that servers of this run directory hold, as a host's status has them, each with its server's ``pid``
-    and ``port``. What servers left that were killed is removed."""
-    models = []
+def running_servers(directory: Path) -> list[ServerState]:
+    """The servers of this run directory. What those left that were killed is removed."""
+    from ...system.processes import start_time
+
+    found = []
     for path in sorted(directory.glob(FILES)):
         state = _read(path)
         if state is None:
             continue
-        from ...system.processes import start_time
-
-        if state.process_started is None or start_time(state.pid) != state.process_started:
-            with suppress(OSError):
-                path.unlink()
+        if state.process_started is not None and start_time(state.pid) == state.process_started:
+            found.append(state)
             continue
-        status = _status(state) or {"models": []}
-        models += [{"pid": state.pid, "port": state.port} | model for model in status["models"]]
-    return models
+        with suppress(OSError):
+            path.unlink()
+    return found
+
+
+def served_models(directory: Path) -> list[JsonObject]:
+    """The models that the servers hold, as a host's status has them, each with its server's ``pid`` and ``port``."""
+    return [
+        {"pid": state.pid, "port": state.port} | model
+        for state in running_servers(directory)
+        for model in (_status(state) or {"models": []})["models"]
+    ]
 
 
 def _read(path: Path) -> ServerState | None:

@@ -313,27 +313,25 @@ def with_arguments(messages: object) -> tuple[object, list[str]]:
     notes: list[str] = []
 
     def read(call: object, path: str) -> object:
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
+        function = call.get("function") if isinstance(call, dict) else None
+        text = function.get("arguments") if isinstance(function, dict) else None
+        if not (isinstance(call, dict) and isinstance(function, dict) and isinstance(text, str)):
             return call
         try:
-            arguments = json.loads(function["arguments"] or "{}")
+            arguments = json.loads(text or "{}")
         except (ValueError, RecursionError):
-            arguments = function["arguments"]
+            arguments = text
         if not isinstance(arguments, dict):
             notes.append(f"{path}.function.arguments is no JSON object and was taken as text")
-            arguments = {"arguments": arguments if isinstance(arguments, str) else function["arguments"]}
+            arguments = {"arguments": arguments if isinstance(arguments, str) else text}
         return {**call, "function": {**function, "arguments": arguments}}
 
-    def with_calls(message: object, path: str) -> object:
-        calls = message.get("tool_calls") if isinstance(message, Mapping) else None
-        if not isinstance(calls, list):
-            return message
-        return {**message, "tool_calls": [read(call, f"{path}.tool_calls[{n}]") for n, call in enumerate(calls)]}
-
-    if not isinstance(messages, list):
-        return messages, notes
-    return [with_calls(message, f"messages[{n}]") for n, message in enumerate(messages)], notes
+    given = list(messages) if isinstance(messages, list) else []
+    for n, message in enumerate(given):
+        if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
+            calls = [read(call, f"messages[{n}].tool_calls[{m}]") for m, call in enumerate(message["tool_calls"])]
+            given[n] = {**message, "tool_calls": calls}
+    return given or messages, notes
 
 
 def _with_known_roles(messages: object) -> object:

@@ -199,7 +199,8 @@ def messages_of(value: object) -> list[JsonObject]:
             role = text_at(item.get("role"), f"{path}.role")
             messages.append({"role": role, "content": _content(item.get("content"), f"{path}.content")})
         else:
-            raise LeapSerializationError(f"items of type {kind!r} are not supported", path=f"{path}.type")
+            hint = "send the item itself, or previous_response_id" if kind == "item_reference" else None
+            raise LeapSerializationError(f"items of type {kind!r} are not supported", path=f"{path}.type", hint=hint)
         if reasoning and messages[-1]["role"] == "assistant":
             messages[-1]["reasoning_content"] = reasoning
         reasoning = ""

@@ -93,6 +93,11 @@ WILDCARDS = re.compile(r"[*?\[]")
 EVERY = "*"
 
 
+def plain_name(name: str | None) -> str | None:
+    """A model's name without what routers and Ollama's clients put around it: ``openai/NAME``, ``NAME:latest``."""
+    return None if name is None else name.removeprefix("openai/").removesuffix(":latest")
+
+
 def check_name(name: str) -> None:
     """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
     if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):

@@ -18,7 +18,7 @@ from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import LOADING, still_loading, too_many_wait
-from .abilities import Offer, check_kind, check_name, foreseen_memory
+from .abilities import Offer, check_kind, check_name, foreseen_memory, plain_name
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
 MOST_ON_DEMAND = 2
@@ -193,7 +193,10 @@ class LoadedModels:
 
         Raises LeapModelNotFoundError, LeapOptionsError for a model of the other kind, Refused while models that stay
         are being loaded or too many wait, and what loading raises."""
-        model = self._at_hand(name, embeds)
+        try:
+            model = self._at_hand(name, embeds)
+        except LeapModelNotFoundError:
+            model = self._at_hand(plain_name(name), embeds)
         if model is not None:
             model.reserved += 1
         else:
@@ -202,6 +205,10 @@ class LoadedModels:
             self._waiting += 1
             try:
                 model = await self._on_demand(name, embeds, any_kind)
+            except LeapModelNotFoundError:
+                if plain_name(name) == name:
+                    raise
+                model = await self._on_demand(plain_name(name), embeds, any_kind)
             finally:
                 self._waiting -= 1
         if model.on_demand:

@@ -90,8 +90,7 @@ export function add(turn, text) { // a piece of a text that comes: plain at firs
   turn.text += text;
   const place = lines.get(turn)?.querySelector(".text");
   if (!place) return;
-  const tail = place.lastElementChild?.classList.contains("tail") ? place.lastElementChild : place.appendChild(made("span", { className: "tail plain" }));
-  tail.append(text);
+  (place.querySelector(".tail") ?? place.appendChild(made("span", { className: "tail plain" }))).append(text);
   if (!live.has(turn)) live.set(turn, { pause: LIVE_MS });
   const state = live.get(turn);
   if (!state.waits && turn.text.length <= LONGEST_RENDERED) state.waits = setTimeout(() => renderSoFar(turn, state, place), state.pause);
@@ -105,8 +104,14 @@ async function renderSoFar(turn, state, place) {
   following(() => {
     place.classList.remove("plain");
     place.innerHTML = html;
-    place.append(made("span", { className: "tail plain" }, turn.text.slice(text.length)));
+    lastBlock(place, text).append(made("span", { className: "tail plain" }, turn.text.slice(text.length)));
   });
+}
+
+function lastBlock(place, text) { // what is not rendered yet goes on in the last paragraph
+  let block = place;
+  while (!text.endsWith("\n\n") && block.lastElementChild?.matches("p, ul, ol, li, blockquote, h4, h5, h6")) block = block.lastElementChild;
+  return block;
 }
 
 const isHeld = (place) => place.contains(document.activeElement) // what somebody marks or has reached stays
