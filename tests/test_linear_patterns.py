@@ -127,6 +127,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a clock of com
 
 
 @posix
+@pytest.mark.slow
 def test_every_pattern_is_linear():
     found = list(patterns())
     assert len(found) > 80
