@@ -62,7 +62,7 @@ def main() -> None:
         def batched_bench(*more: str) -> float:
             flags = f"-c 4096 -b 2048 -ub 512 -npp {PROMPT} -ntg {REPLY} -npl {AT_ONCE} -t {given.threads} -fa on"
             command = [str(given.llama_cpp / "llama-batched-bench"), "-m", str(given.model), *flags.split(), *more]
-            done = subprocess.run([*command, "--format", "jsonl"], capture_output=True, text=True, check=True)
+            done = subprocess.run([*command, "--output-format", "jsonl"], capture_output=True, text=True, check=True)
             record = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
             return AT_ONCE * REPLY / float(record["t"])
 

@@ -1,0 +1,77 @@
+"""How far a prompt is read, on a pseudo-terminal and with the real engine."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+
+PROGRAM = """
+import sys
+from leap_core.conversation import prompt_progress
+prompt_progress.FIRST_SECONDS, prompt_progress.SECONDS = 0.0, 0.001
+from leap_cli.main import run
+run()
+"""
+"""leap, which shows every prompt."""
+LINE = [sys.executable, "-c", PROGRAM, "generate", "-m", "builtin", "--no-host", "--temperature", "0"]
+LINE += ["--batch-size", "8", "--max-tokens", "3", "-f", "long.txt", "What?"]
+CLEAR = b"\r\x1b[K"
+ENDLESS = 100.0
+
+
+@pytest.fixture
+def long_prompt(tmp_path: Path) -> Path:
+    (tmp_path / "long.txt").write_text("the river ran past a small old town " * 60)
+    return tmp_path
+
+
+def shown(directory: Path, until: bytes | None = None) -> tuple[int, bytes]:
+    """What a terminal gets, and the exit code; Ctrl-C is pressed as soon as it got ``until``."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(directory)
+        os.execvpe(LINE[0], LINE, {**os.environ, "TERM": "xterm", "COLUMNS": "120"})
+    seen, deadline = b"", time.monotonic() + ENDLESS
+    while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1.0)[0]:
+            continue
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the program has ended
+            break
+        if not piece:
+            break
+        seen += piece
+        if until is not None and until in seen:
+            until = None
+            os.write(terminal, b"\x03")
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), seen
+
+
+def test_a_terminal_sees_it_and_nothing_is_left_of_it(long_prompt):
+    code, seen = shown(long_prompt)
+    assert code == 0 and b"reading the prompt: " in seen and b" tokens/s, 0:" in seen
+    last = seen.rpartition(b"reading the prompt: ")[2]
+    assert CLEAR in last and last.partition(CLEAR)[2].strip()  # the answer
+
+
+def test_ctrl_c_while_a_prompt_is_read_leaves_nothing(long_prompt):
+    code, seen = shown(long_prompt, until=b"reading the prompt: ")
+    assert code in (130, -signal.SIGINT)
+    assert seen.rpartition(b"reading the prompt: ")[2].partition(CLEAR)[2].strip() in (b"", b"^C")
+
+
+def test_a_pipe_sees_nothing(long_prompt):
+    done = subprocess.run(LINE, cwd=long_prompt, capture_output=True, timeout=ENDLESS)
+    assert done.returncode == 0 and b"reading" not in done.stderr and done.stdout
