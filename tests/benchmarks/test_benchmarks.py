@@ -55,6 +55,22 @@ RUNS = {
     "tool_search": "request.json --tokens 20",
 }
 NOT_MEASURING = {"harness", "make_model"}
+RATIO = r"\| ratio \||ratio +\(?|  of curl|target"
+OTHER_FIGURES = {
+    "conversion": r"memory of converting over the largest tensor: \d",
+    "decisions": r"accuracy +\d",
+    "doubt": r"\d values, \d of them wrong",
+    "job_stores": r"lines a second",
+    "large_queues": r"each line has one result",
+    "many_workers": r"\| \d",
+    "schema_correctness": r"right +1",
+    "search": r"of the ten nearest are found",
+    "search_command": r"search by \w+, in process: ",
+    "speech": r"\d",
+    "speech_detector": r"sentences; found as one utterance",
+    "tool_search": r"the right one at once in \d+ of \d+",
+}
+"""Benchmarks that print no ratio: their claim is another one."""
 SERVED = ("job_stores", "large_queues", "many_workers")
 """Those that start a PostgreSQL server, whose own user may not enter a folder of pytest's."""
 
@@ -89,7 +105,45 @@ def test_a_benchmark_runs(name, tmp_path):
     (folder / "one.json").write_text(json.dumps(case))
     tools = [{"type": "function", "function": {"name": name, "description": "Does it."}} for name in ("read", "bash")]
     (tmp_path / "request.json").write_text(json.dumps({"tools": tools}))
-    assert re.search(r"\d", run(name, RUNS[name], tmp_path))
+    printed = run(name, RUNS[name], tmp_path)
+    assert re.search(OTHER_FIGURES.get(name, RATIO), printed), printed
+
+
+PROGRAM = """#!{python}
+import json, sys
+known = {known}
+flags = [word for word in sys.argv[1:] if word.startswith("-") and not word[1:].isdigit()]
+if wrong := [flag for flag in flags if flag not in known]:
+    sys.exit(f"error: unknown argument: {{wrong[0]}}")
+print(json.dumps({record}))
+"""
+KNOWN = {
+    "llama-bench": ("-m -o -fa -r -p -n -t -d -embd -b -ub -ngl -ctk -ctv -mmp", [{"avg_ts": 100.0}]),
+    "llama-batched-bench": ("-m -c -b -ub -npp -ntg -npl -t -fa -kvu -ngl --output-format", {"t": 1.0, "speed": 100.0}),
+}
+"""Options of llama.cpp's own programs as of the pinned version, and what one prints."""
+
+
+@pytest.fixture(params=["stand-ins", "llama.cpp"])
+def programs(request, tmp_path):
+    """The directory of llama.cpp's own programs."""
+    if request.param == "llama.cpp":
+        found = [shutil.which(name) for name in KNOWN]
+        if None in found:
+            pytest.skip("llama-bench and llama-batched-bench are not on the PATH")
+        return Path(str(found[0])).parent
+    for name, (known, record) in KNOWN.items():
+        program = tmp_path / name
+        program.write_text(PROGRAM.format(python=sys.executable, known=known.split(), record=record))
+        program.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
+@pytest.mark.parametrize("name", ["decode", "embedding", "interruption", "parallel", "prefill"])
+def test_it_runs_beside_the_programs_of_llama_cpp(name, programs, tmp_path):
+    printed = run(name, f"{RUNS[name]} --llama-cpp {programs}", tmp_path)
+    assert re.search(r"\| .*llama-(batched-)?bench.*\| \d+\.\d+ \|", printed), printed
 
 
 @pytest.mark.parametrize("name", ["prefill", "interruption", "batches"])
