@@ -15,6 +15,7 @@ MOST_IN_CELL = 10
 MOST_HELD = 200_000
 """Cells of tables within cells."""
 DEEPEST_TABLE = 8
+LONGEST_PARAGRAPH = 1_000_000
 DEEPEST_ELEMENT = 2000
 
 
@@ -97,20 +98,24 @@ class Builder:
         self.out, self._of_page, self._held = out, of_page, 0
         self.parts: list[str] = []
         self._tables: list[_Table] = []
-        self._too_deep = 0
+        self._too_deep = self._size = 0
 
     @property
     def is_in_cell(self) -> bool:
         return bool(self._tables and self._tables[-1].cells)
 
     def words(self, text: str) -> None:
-        """Add words to the paragraph."""
+        """Add words to the paragraph, which ends before it is too long for the memory."""
         self.parts.append(text)
+        self._size += len(text)
+        if self._size > LONGEST_PARAGRAPH:
+            self.end()
 
     def end(self, kind: str = PARAGRAPH, level: int = 0, label: str = "", line: int = 0) -> None:
         """End the paragraph, of which one without words is left out."""
         text = "".join(self.parts).strip()
         self.parts.clear()
+        self._size = 0
         if text:
             self.add(Block(kind, text, level, label, line=line))
 

@@ -18,7 +18,7 @@ Answer = Callable[[Mapping[str, Any]], None]
 def read(request: Mapping[str, Any], answer: Answer) -> None:
     """Read a document of this ``kind``. Raises UnreadableDocumentError; ``{name}`` in it stands for the document."""
     kind = request["kind"]
-    out = Output(answer, kind, request["characters"], main_only=request["main_only"])
+    out = Output(answer, kind, request["characters"], main_only=request["main_only"], seconds=request["seconds"])
     try:
         with opened(request) as file:
             import_module(f"leap_core.documents.{MODULES[kind]}").read(file, out)

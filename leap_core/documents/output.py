@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ CELLS = 1_000_000
 LINES = 500_000
 """Of text, rows of tables and blocks together."""
 SECTIONS = 10_000
+SECONDS = 20.0
+"""After which the reading ends by itself; the parent waits some more."""
 NOTES = 100
 DEPTH = 200
 """Elements, lists, tables and messages within each other."""
@@ -44,9 +47,11 @@ class Output:
         characters: int = CHARACTERS,
         *,
         main_only: bool = False,
+        seconds: float = SECONDS,
     ) -> None:
         self.kind, self.main_only = kind, main_only
         self.expected = 0
+        self._seconds, self._end = seconds, time.monotonic() + seconds
         self._answer, self._unit = answer, UNITS.get(kind, "")
         self._most, self._characters, self._cells, self._lines = characters, 0, 0, 0
         self._sections = self._notes = self._unsent = 0
@@ -119,6 +124,7 @@ class Output:
         self._lines += 1
         if self._lines > LINES:
             self._full(f"{LINES:,} lines")
+        self._check_time()
 
     def end_table(self) -> None:
         """End the table that is being written, so that the next row begins another one."""
@@ -166,6 +172,7 @@ class Output:
     def _put(self, block: list[Any], lines: int) -> None:
         if not self._has_section:
             self.section()
+        self._check_time()
         self._blocks.append(block)
         self._lines += lines
         self._unsent += lines + len(block[1]) // 100
@@ -181,6 +188,11 @@ class Output:
         if self._blocks:
             self._answer({"blocks": self._blocks})
             self._blocks, self._unsent = [], 0
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._end:
+            self._end = float("inf")
+            self._full(f"{self._seconds:.0f} seconds")
 
     def _full(self, most: str) -> None:
         self._flush()

@@ -28,6 +28,7 @@ from . import PDF_WITHIN
 from .blocks import TABLE, Block, Document, Section, UnreadableDocumentError
 from .kinds import EML, HTML, IPYNB, LIBRARIES, PDF, TEXTS, UNITS, kind_by_content, kind_of
 from .output import CHARACTERS, Output, OutputFull
+from .output import SECONDS as OWN_SECONDS
 
 LARGEST_TEXT, LARGEST_DOCUMENT = 32 * 1024**2, 256 * 1024**2
 READ_HERE = 1024**2
@@ -93,6 +94,7 @@ def read_document(
         document = _read_here(kind, source, shown, budget)
     else:
         request = {"task": "read", "kind": kind, "characters": budget.characters, "main_only": main_only}
+        request |= {"seconds": min(budget.seconds, OWN_SECONDS)}
         with _asking(request, source, shown, budget.seconds, stop) as answers:
             started = time.monotonic()
             try:
@@ -205,6 +207,8 @@ def _answers(
         answer = json.loads(line)
         if "error" in answer:
             error = answer["error"]
+            if error.get("memory"):
+                break
             raise UnreadableDocumentError(error["message"].replace("{name}", name), hint=error.get("hint"))
         if "result" in answer:
             return
@@ -266,11 +270,11 @@ def data_url(data: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def parts_of(document: Document, name: str) -> list[dict[str, Any]]:
+def parts_of(document: Document, name: str, *, stop: threading.Event | None = None) -> list[dict[str, Any]]:
     """A document as parts of a chat message: its text under its name, and pictures of pages that are scans. Raises
     LeapSerializationError for one without either."""
     text = document.text.replace("\f", "\n").strip()
-    pictures = list(pictures_of(document, document.blank[:MOST_PICTURES])) if document.blank else []
+    pictures = list(pictures_of(document, document.blank[:MOST_PICTURES], stop=stop)) if document.blank else []
     if not text and not pictures:
         raise LeapSerializationError(f"{name} has no text")
     parts: list[dict[str, Any]] = [{"type": "text", "text": f"{name}:\n{text}\n"}] if text else []

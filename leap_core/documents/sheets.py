@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from .blocks import UnreadableDocumentError
 from .kinds import XLSX
 from .number_formats import BUILT_IN, GENERAL, general, shown
-from .output import CELLS, CHARACTERS, Output
+from .output import CELLS, CHARACTERS, LINES, Output
 
 Row = tuple[int, dict[int, str]]
 """The number of a row, and its cells' texts by their columns, from 0."""
@@ -277,7 +277,7 @@ def write_rows(rows: Iterator[Row], out: Output, hidden: Set[int] = frozenset())
         used.update(row)
         cells += len(row)
         characters += sum(map(len, row.values()))
-        if cells > CELLS or characters > CHARACTERS:
+        if cells > CELLS or characters > CHARACTERS or len(kept) > LINES:
             break
     columns = sorted(used)
     if columns and columns[-1] - len(columns) < MOST_GAPS:

@@ -121,8 +121,8 @@ def _bytes(file: str | JsonObject, directory: Path, access: UrlAccess) -> bytes:
 def _read(file: str | JsonObject, kind: type[Part], directory: Path, access: UrlAccess) -> Part:
     data, name = _bytes(file, directory, access), file if isinstance(file, str) else file["name"]
     if issubclass(kind, Text):
-        from ...tasks.documents.html import UnreadableDocumentError
-        from ...tasks.documents.reading import document_text
+        from ...documents.blocks import UnreadableDocumentError
+        from ...documents.reading import document_text
 
         try:
             return kind(document_text(data, name).replace("\f", "\n").rstrip() + "\n\n")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...conversation.calls import LeapFunction
 from ...conversation.media.fetching import UrlAccess, fetch
@@ -40,6 +40,9 @@ from .fields import (
     read_parameters,
 )
 from .speech import AudioAnswer, asked_to_speak, read_audio
+
+if TYPE_CHECKING:
+    from ...documents.reading import ReadingBudget
 
 SEEDS = 2**64
 MOST_CHOICES = 16
@@ -110,7 +113,8 @@ def read_chat(
     events = extension.take("events") is True
     if body_fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    given, notes = with_arguments(with_documents(_with_known_roles(body_fields.take("messages")), urls))
+    read, said = with_documents(_with_known_roles(body_fields.take("messages")), urls)
+    given, notes = with_arguments(read)
     messages = messages_from_json(given, urls=urls)
     if not messages and not events:
         raise LeapSerializationError("there must be at least one message", path="messages")
@@ -139,7 +143,7 @@ def read_chat(
         events=events,
         single_call=single_call,
         audio=audio,
-        **{**common, "notes": (*common["notes"], *notes)},
+        **{**common, "notes": (*common["notes"], *notes, *said)},
     )
 
 
@@ -271,28 +275,40 @@ def reading_until(stop: threading.Event) -> Iterator[None]:
         _stop.reset(token)
 
 
-def with_documents(messages: object, urls: UrlAccess) -> object:
-    """The messages with the texts of documents, and pictures of pages without text, in the places of file parts. Raises
-    LeapSerializationError."""
+def with_documents(messages: object, urls: UrlAccess) -> tuple[object, tuple[str, ...]]:
+    """The messages with the texts of documents, and pictures of pages that are scans, in the places of file parts; and
+    notes of what could not be read. All documents of a request have one budget. Raises LeapSerializationError."""
     if not isinstance(messages, list):
-        return messages
-    return [
-        {**message, "content": _document_parts(message["content"], f"messages[{n}].content", urls)}
+        return messages, ()
+    read = _DocumentParts(urls)
+    found = [
+        {**message, "content": read.parts(message["content"], f"messages[{n}].content")}
         if isinstance(message, Mapping) and isinstance(message.get("content"), list)
         else message
         for n, message in enumerate(messages)
     ]
+    return found, tuple(read.notes)
 
 
-def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
-    found: list[Any] = []
-    for n, part in enumerate(parts):
-        if not (isinstance(part, Mapping) and part.get("type") == "file"):
-            found.append(part)
-            continue
-        from ...tasks.documents.reading import parts_of, read_document
+class _DocumentParts:
+    """Reads the documents of one request."""
 
-        where = f"{path}[{n}].file"
+    def __init__(self, urls: UrlAccess) -> None:
+        self.urls = urls
+        self.notes: list[str] = []
+        self._budget: ReadingBudget | None = None
+
+    def parts(self, parts: list[Any], path: str) -> list[Any]:
+        """The parts of a message, documents as texts and pictures."""
+        found: list[Any] = []
+        for n, part in enumerate(parts):
+            is_file = isinstance(part, Mapping) and part.get("type") == "file"
+            found += self._parts_of(part, f"{path}[{n}].file") if is_file else [part]
+        return found
+
+    def _parts_of(self, part: Mapping[str, Any], where: str) -> list[Any]:
+        from ...documents.reading import ReadingBudget, parts_of, read_document
+
         file = object_at(part.get("file"), where)
         if file.get("file_id") is not None:
             raise LeapSerializationError("files of the server are not read", path=where, hint="send its file_data")
@@ -300,11 +316,13 @@ def _document_parts(parts: list[Any], path: str, urls: UrlAccess) -> list[Any]:
         url = text_at(file.get("file_url") or file.get("file_data"), f"{where}.file_data")
         scheme = url.partition(":")[0].lower()
         url = url if scheme in ("data", "file", "http", "https") else f"data:;base64,{url}"
+        self._budget = self._budget or ReadingBudget()
         try:
-            found += parts_of(read_document(fetch(url, urls), name, stop=_stop.get()), name)
+            document = read_document(fetch(url, self.urls), name, stop=_stop.get(), budget=self._budget)
+            self.notes += [f"{name}: {note}" for note in document.notes]
+            return parts_of(document, name, stop=_stop.get())
         except LeapSerializationError as error:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
-    return found
 
 
 def with_arguments(messages: object) -> tuple[object, list[str]]:

@@ -183,4 +183,5 @@ def _changed(body: Any) -> tuple[Sequence[ChatMessage], int]:
 
 
 def _messages(fields: dict[str, Any]) -> Sequence[ChatMessage]:
-    return messages_from_json(with_documents(fields.get("messages"), UrlAccess.DATA), urls=UrlAccess.DATA)
+    messages, _notes = with_documents(fields.get("messages"), UrlAccess.DATA)
+    return messages_from_json(messages, urls=UrlAccess.DATA)

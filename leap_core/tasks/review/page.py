@@ -11,9 +11,10 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
+from ...documents.kinds import PDF
+from ...documents.reading import data_url, pictures_of, read_document
 from ...errors import LeapError
 from ...schemas.json_values import JsonObject
-from ..documents.reading import PDF, data_url, read_document
 from ..evidence.evidence import Thresholds, is_doubtful
 from .documents import OF_PERSON, ReviewedDocument, is_end
 
@@ -69,7 +70,7 @@ def _pictures_of(path: Path, kind: str) -> Generator[tuple[int, str], None, None
     """The pages of a PDF that have no text, or the picture that a file is, as addresses that hold them."""
     if kind == PDF:
         document = read_document(path)
-        for number, picture in document.pictures(document.blank):
+        for number, picture in pictures_of(document, document.blank):
             yield number, data_url(picture, "image/jpeg")
     elif path.stat().st_size <= LARGEST_PICTURE:
         yield 1, data_url(path.read_bytes(), kind)

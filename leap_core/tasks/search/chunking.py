@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ...documents.blocks import TextLine
+from ...documents.kinds import CODE, MARKDOWN
 from ...system.dataclass import dataclass
-from ..documents.html import TextLine
-from ..documents.reading import CODE, MARKDOWN
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 256, 32
 HEADING = re.compile(r"(#{1,6})\s")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ..documents.reading import kind_of
+from ...documents.kinds import kind_of
 
 SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
 Skip = Callable[[str, str], object]

@@ -15,14 +15,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...documents import is_address
+from ...documents.blocks import Document, UnreadableDocumentError
+from ...documents.kinds import CODE, MARKDOWN, PDF, TEXT
+from ...documents.reading import read_address, read_document
 from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError, LeapSerializationError
 from ...system.dataclass import dataclass
 from ...system.directories import Directories, make_directory
 from ...system.files import text_of
 from ...system.locks import Busy, locked
-from ..documents import is_address
-from ..documents.html import UnreadableDocumentError
-from ..documents.reading import DOCX, EPUB, MARKDOWN, ODP, ODS, ODT, PPTX, XLSX, Document, read_address, read_document
 from .chunking import count_words, cut
 from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings
@@ -136,7 +137,7 @@ def _update_files(
             if before is not None and modified and (before.size, before.modified) == (size, modified):
                 update.unchanged += 1
                 continue
-            document = read_address(name) if is_address(name) else read_document(Path(name))
+            document = read_address(name, stop=stop) if is_address(name) else read_document(Path(name), stop=stop)
             if document.blank and scans is not None:
                 document = scans(document)
             if blank := len(document.blank):
@@ -150,7 +151,7 @@ def _update_files(
                 update.unchanged += 1
                 continue
             chunks = cut(
-                MARKDOWN if kind in (DOCX, ODT, EPUB, XLSX, ODS, PPTX, ODP) else kind,
+                kind if kind in (TEXT, CODE, PDF) else MARKDOWN,
                 lines,
                 count=count,
                 tokens=tokens,
@@ -162,6 +163,8 @@ def _update_files(
         except FileNotFoundError:
             continue  # it is removed below
         except (LeapSerializationError, OSError) as error:
+            if stop.is_set():
+                return update
             reason = error.message if isinstance(error, LeapError) else str(error.strerror)
             update.skipped[text_of(name)] = reason
             if before is not None and not is_address(name):  # which may be away for a while
