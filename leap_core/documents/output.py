@@ -14,8 +14,9 @@ CHARACTERS = 8_000_000
 CELLS = 1_000_000
 LINES = 500_000
 """Of text, rows of tables and blocks together."""
+BLOCKS = 200_000
 SECTIONS = 10_000
-SECONDS = 20.0
+SECONDS = 15.0
 """After which the reading ends by itself; the parent waits some more."""
 NOTES = 100
 DEPTH = 200
@@ -54,7 +55,7 @@ class Output:
         self._seconds, self._end = seconds, time.monotonic() + seconds
         self._answer, self._unit = answer, UNITS.get(kind, "")
         self._most, self._characters, self._cells, self._lines = characters, 0, 0, 0
-        self._sections = self._notes = self._unsent = 0
+        self._sections = self._notes = self._unsent = self._count_of_blocks = 0
         self._blocks: list[list[Any]] = []
         self._rows: list[tuple[str, ...]] = []
         self._numbers: list[int] = []
@@ -173,6 +174,9 @@ class Output:
         if not self._has_section:
             self.section()
         self._check_time()
+        self._count_of_blocks += 1
+        if self._count_of_blocks > BLOCKS:
+            self._full(f"{BLOCKS:,} paragraphs")
         self._blocks.append(block)
         self._lines += lines
         self._unsent += lines + len(block[1]) // 100
