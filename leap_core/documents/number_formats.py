@@ -32,7 +32,7 @@ DURATION = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
 NOT_SHOWN = re.compile(r'"[^"]*"|\\.|[_*].|\[[^\]]*\]|General|[Ee][+-]')
 TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<literal>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]|(?P<general>General)|'
-    r"(?P<number>[#0?][#0?,]*(?:\.[#0?]*)?(?:[Ee][+-][#0?]+)?|\.[#0?]+)|(?P<other>.)"
+    r"(?P<number>[#0?][#0?,]*(?:\.[#0?]*)?,*(?:[Ee][+-][#0?]+)?|\.[#0?]+)|(?P<other>.)"
 )
 EXACT = Context(prec=15)
 """What a cell holds of a number."""
@@ -135,16 +135,15 @@ def _filled(number: Decimal, code: str) -> str:
 
 def _digits(number: Decimal, place: str) -> str:
     mantissa, _, exponent = place.upper().partition("E")
-    whole, _, decimals = mantissa.partition(".")
+    number /= 1000 ** (len(mantissa) - len(mantissa.rstrip(",")))
+    whole, _, decimals = mantissa.rstrip(",").partition(".")
     most, least = len(decimals), len(decimals.rstrip("#?"))
     if exponent:
         return _scientific(number, least)
-    if whole.endswith(","):
-        number /= 1000 ** (len(whole) - len(whole.rstrip(",")))
     text = f"{number.quantize(Decimal(1).scaleb(-min(most, MOST_DIGITS)), ROUND_HALF_UP, Context(prec=400)):f}"
     before, _, after = text.partition(".")
     before = before.lstrip("0").zfill(whole.count("0"))
-    if "," in whole.rstrip(","):
+    if "," in whole:
         before = f"{int(before or 0):,}" if not before.startswith("0") else before
     after = after[:least] + after[least:].rstrip("0")
     return before + ("." + after if after or "." in mantissa and least else "")

@@ -165,7 +165,7 @@ class _Sheet:
     def _cells(self, row: str) -> dict[int, str]:
         """The cells that are shown and not empty."""
         cells = SIMPLE_CELL.findall(row)
-        if len(cells) != row.count("<c"):
+        if not cells or len(cells) != row.count("<c"):
             return self._any_cells(row)
         marks = [cell[:2] for cell in cells]
         if marks != self._marks:  # the rows of a table have the same columns and styles

@@ -124,7 +124,7 @@ def charset_of(label: str) -> str | None:
 def _wide(data: bytes) -> str | None:
     """The UTF-16 that a text with zeros is, without a byte order mark; None for one without, and for other data."""
     sample = data[: 2 * SAMPLE_BYTES]
-    if b"\0" not in sample:
+    if b"\0" not in sample or len(data) % 2:
         return None
     charset = "utf-16-le" if sample[1::2].count(0) >= sample[::2].count(0) else "utf-16-be"
     text = sample[: len(sample) // 2 * 2].decode(charset, "replace")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from leap_core.tasks.documents.html import TextLine
-from leap_core.tasks.documents.reading import CODE, MARKDOWN, TEXT
+from leap_core.documents.blocks import TextLine
+from leap_core.documents.kinds import CODE, MARKDOWN, TEXT
 from leap_core.tasks.search.chunking import count_words, cut
 
 

@@ -8,42 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.tasks.documents.html import TextLine, html_lines
-from leap_core.tasks.documents.reading import read_document
+from leap_core.documents.blocks import TextLine
+from leap_core.documents.reading import read_document
 from leap_core.tasks.search.chunking import LONGEST_LINE, cut
+from tests.documents.here import read_here
 
-HTML = [
-    '<a b="',
-    "<a b='c\"",
-    '<a b= "',
-    "<!--",
-    "<![<![x",
-    "<a\n",
-    "<",
-    "</template",
-    "<svg><template></svg>",
-    "<script",
-    "</script ",
-    "<title>",
-    "&#1234567890",
-    "<p>x</p>\n",
-]
 LINES = ["\n", " \n", "# a\n", "a\n\n", "```\n", "a b. ", "# a # ", "x", "\t", "- x\n"]
+
+
+def lines_of(page: str) -> list[str]:
+    return [line.text for line in read_here("html", page.encode()).lines if line.text]
 
 
 def seconds_of(kind: str, unit: str, length: int) -> float:
     text = unit * (length // len(unit))
     begin = time.process_time()
-    lines = html_lines(text) if kind == "html" else [TextLine(n, line) for n, line in enumerate(text.split("\n"), 1)]
-    cut(kind, lines)
+    cut(kind, [TextLine(n, line) for n, line in enumerate(text.split("\n"), 1)])
     return time.process_time() - begin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "unit"), [("html", u) for u in HTML] + [("markdown", u) for u in LINES])
-def test_time_grows_with_the_length_alone(kind, unit):
+@pytest.mark.parametrize("unit", LINES)
+def test_time_grows_with_the_length_alone(unit):
     """400 kB take a second or so; in a quadratic way they took minutes."""
-    assert seconds_of(kind, unit, 400_000) < 30
+    assert seconds_of("markdown", unit, 400_000) < 30
 
 
 @pytest.mark.parametrize(
@@ -61,20 +49,14 @@ def test_time_grows_with_the_length_alone(kind, unit):
     ],
 )
 def test_what_is_text_in_a_page(page, words):
-    assert [line.text for line in html_lines(page) if line.text] == words
-
-
-def test_lines_of_a_page_are_counted():
-    lines = html_lines("<p>one\n<p>\n\n two\nthree<!-- \n\n --><p>four")
-    assert [(line.number, line.text) for line in lines if line.text] == [(1, "one"), (4, "two three"), (7, "four")]
+    assert lines_of(page) == words
 
 
 def test_markup_within_a_word_or_a_number_does_not_cut_it():
     page = "<p>J<i>o</i>hn is <b>1</b>9<!-- -->, pays $<span>12</span>.<span>50</span>10<sup>th</sup></p>"
     page += "<p><a>Home</a><a>About</a><td>Ann</td><td>31</td><del>3</del><ins>4</ins>"
     page += "<i></i>&#0;<a>&#1;</a><b>&nbsp;</b></p>"
-    lines = [line.text for line in html_lines(page) if line.text]
-    assert lines == ["John is 19, pays $12.50 10 th", "Home About Ann 31 3 4 \ufffd"]
+    assert lines_of(page) == ["John is 19, pays $12.50 10 th", "Home About Ann 31 3 4 \ufffd"]
 
 
 def test_a_long_heading_is_text():

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leap_core.documents.reading import read_document
 from leap_core.errors import LeapError, LeapOptionsError, LeapSerializationError
 from leap_core.system.locks import locked
-from leap_core.tasks.documents.reading import read_document
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
 from leap_core.tasks.search.searching import Searcher, rank
 from leap_core.tasks.search.updating import IndexBusyError, Indexes, IndexNotFoundError, update_index
@@ -165,7 +165,7 @@ def test_odd_files_are_left_out_or_read(tmp_path, runner) -> None:
     done = update_index(tmp_path / "i.db", IndexSettings(tuple(paths)), runner)
     reasons = {Path(path).name: reason for path, reason in done.skipped.items()}
     assert reasons.pop("\\udcff.txt", "its name is no text") == "its name is no text"
-    assert set(reasons) == {"late.txt", "pipe.txt"} and "is no file" in reasons["pipe.txt"]
+    assert set(reasons) == {"late.txt", "pipe.txt"} and "is not a file" in reasons["pipe.txt"]
     assert [line.text for line in read_document(folder / "lines.txt").lines] == ["one\ftwo", "three\u2028four"]
     assert [line.text for line in read_document(folder / "page.html").lines if line.text] == ["t", "body words"]
     assert set(found(tmp_path / "i.db", "Grün Ünïcode body words", runner)) >= {"latin.txt", "link.txt", "page.html"}

@@ -1,0 +1,111 @@
+"""PDF files: text as it is read aloud, forms, notes, and pages that are pictures of their text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from leap_core.documents.reading import pictures_of, read_document
+from tests.pdf_bytes import pdf_bytes
+
+from .here import read_here
+
+canvas = pytest.importorskip("reportlab.pdfgen.canvas")
+pytest.importorskip("pypdfium2")
+
+
+def pdf(draw) -> bytes:
+    data = io.BytesIO()
+    page = canvas.Canvas(data, (400, 300))
+    draw(page)
+    page.save()
+    return data.getvalue()
+
+
+def lines(*texts: str) -> bytes:
+    def draw(page) -> None:
+        for n, text in enumerate(texts):
+            page.drawString(30, 250 - 14 * n, text)
+
+    return pdf(draw)
+
+
+def test_words_are_whole_that_a_hyphen_divides():
+    data = lines("a well-known inter-", "national treaty costs 10-", "20 euros, as is well-", "known")
+    words = " ".join(read_here("pdf", data).text.split())
+    assert words == "a well-known international treaty costs 10-20 euros, as is well-known"
+
+
+def test_values_of_forms_are_read_and_drawn():
+    def draw(page) -> None:
+        page.drawString(30, 250, "Name:")
+        page.acroForm.textfield(name="name", value="Jane Roe", x=90, y=240, width=200, height=20)
+        page.acroForm.checkbox(name="agree", checked=True, x=90, y=200)
+        page.acroForm.checkbox(name="call", checked=False, x=90, y=170)
+        page.acroForm.choice(name="size", value="Large", options=["Small", "Large"], x=90, y=130, width=99, height=20)
+
+    data = pdf(draw)
+    document = read_document(data, "form.pdf")
+    assert document.text.split("\n\n")[1:] == ["name: Jane Roe", "agree: yes", "call: no", "size: Large\n\f"]
+    ((_, filled),) = pictures_of(document, [1])
+    empty = lines("Name:")
+    ((_, without),) = pictures_of(read_document(empty, "empty.pdf"), [1])
+    assert len(filled) > len(without) + 1000, "the picture has the values, too"
+
+
+def test_notes_are_read():
+    def draw(page) -> None:
+        page.drawString(30, 250, "Body words")
+        page.freeTextAnnotation("pay by Friday", "/Helv 10 Tf", Rect=[30, 100, 200, 130])
+        page.textAnnotation("a remark", Rect=[30, 60, 50, 80])
+
+    assert read_here("pdf", pdf(draw)).text == "Body words\n\nNote: pay by Friday\n\nNote: a remark\n\f"
+
+
+def picture(page, width: int, height: int) -> None:
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+
+    page.drawImage(ImageReader(Image.new("RGB", (40, 30), "gray")), 0, 0, width, height)
+
+
+def test_a_scan_with_a_stamp_is_a_scan_and_a_small_picture_is_none():
+    def draw(page) -> None:
+        picture(page, 400, 300)
+        page.drawString(150, 10, "Page 1 of 2 - scanned")
+        page.showPage()
+        picture(page, 100, 100)
+        page.drawString(150, 10, "A letter with a logo")
+        page.showPage()
+        picture(page, 400, 300)
+        for n in range(12):
+            page.drawString(30, 250 - 14 * n, "Text that was recognized over its picture.")
+
+    document = read_here("pdf", pdf(draw))
+    assert document.blank == [1] and "scanned" in document.text
+    assert document.with_texts({1: "what it says"}).blank == []
+
+
+def test_a_page_whose_font_has_no_unicode_is_a_scan():
+    from reportlab.pdfbase.pdfmetrics import registerFont
+    from reportlab.pdfbase.ttfonts import TTFont
+
+    registerFont(TTFont("Vera", "Vera.ttf"))
+
+    def draw(page) -> None:
+        page.setFont("Vera", 12)
+        page.drawString(30, 250, "Grüße — für 900 €")
+
+    data = pdf(draw)
+    assert read_here("pdf", data).blank == [] and b"/ToUnicode" in data
+    data = data.replace(b"/ToUnicode", b"/ToNothing")
+    document = read_here("pdf", data)
+    assert document.blank == [1] and "characters of its fonts have no Unicode" in document.notes[0]
+
+
+def test_pages_are_bounded_and_it_is_said_where(monkeypatch):
+    monkeypatch.setattr("leap_core.documents.output.SECTIONS", 2)
+    document = read_here("pdf", pdf_bytes(["one"], ["two"], ["three"]))
+    assert document.text == "one\n\ftwo\n\f"
+    assert document.notes == ("page 2 of 3: the rest is cut off at 2 pages",)
