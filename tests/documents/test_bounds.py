@@ -9,7 +9,7 @@ import pytest
 
 from leap_core.documents import reading
 from leap_core.documents.blocks import UnreadableDocumentError
-from leap_core.documents.reading import ReadingBudget, read_document, stopped_by
+from leap_core.documents.reading import ReadingBudget, read_document
 
 from .here import read_here
 from .office_files import docx, paragraph, xlsx
@@ -48,8 +48,8 @@ def test_a_child_is_killed_when_its_client_has_left(task):
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
     began = time.monotonic()
-    with stopped_by(stop), pytest.raises(UnreadableDocumentError, match="stopped"):
-        read_document(docx(paragraph("x")), "a.docx")
+    with pytest.raises(UnreadableDocumentError, match="stopped"):
+        read_document(docx(paragraph("x")), "a.docx", stop=stop)
     assert time.monotonic() - began < 20
 
 
