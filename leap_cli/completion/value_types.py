@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -66,6 +67,23 @@ class JobId(click.ParamType[str]):
         from .candidates import fitting, jobs
 
         return fitting(jobs(*self._states)(ctx, incomplete), incomplete)
+
+
+class CommaList(click.ParamType[list[Any]]):
+    """Values between commas, each of ``kind``."""
+
+    name = "list"
+
+    def __init__(self, kind: Callable[[str], Any]) -> None:
+        self._kind = kind
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        try:
+            return [self._kind(each.strip()) for each in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers between commas, such as 3,1", param, ctx)
 
 
 class GpuLayers(click.ParamType[int | str]):

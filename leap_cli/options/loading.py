@@ -15,7 +15,7 @@ import click
 from leap_core.errors import LeapError, LeapModelLoadingError
 from leap_core.system.dataclass import dataclass
 
-from ..completion.value_types import GpuLayers, ModelName
+from ..completion.value_types import CommaList, GpuLayers, ModelName
 from ..framework.click_classes import FileName, absolute, absolute_if_file
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
@@ -34,7 +34,7 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
 PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine"),
+    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine", "devices", "tensor_split"),
 )
 """Options that are fields of ModelLoadingOptions unchanged."""
 
@@ -99,7 +99,25 @@ _SIZES = (
         help="Compute this many layers on a GPU; -1 is all, auto (default) as many as fit.",
     ),
 )
+_PLACEMENT = (
+    option(
+        "--device",
+        "devices",
+        type=CommaList(str),
+        metavar="NAME,…",
+        help="Use these GPUs, by their names in `leap doctor`; none for none.",
+    ),
+    option(
+        "--tensor-split",
+        type=CommaList(float),
+        metavar="N,…",
+        help="Split the model over the GPUs in this proportion, such as 3,1.",
+    ),
+    option("--cpu-moe", is_flag=True, default=None, help="Keep the experts of all layers (MoE) on the CPU."),
+    option("--n-cpu-moe", type=click.IntRange(0), metavar="N", help="Keep the experts of the first N layers there."),
+)
 _DETAILS = (
+    *_PLACEMENT,
     option(
         "--lora",
         multiple=True,
@@ -175,7 +193,7 @@ def _host_loading(arguments: Arguments) -> HostLoading:
     """Raises LeapOptionsError for a value out of its range, before a host is started."""
     from leap_core.conversation.options import ModelLoadingOptions
 
-    note_missing_gpu(arguments.env, arguments["n_gpu_layers"])
+    note_missing_gpu(arguments.env, arguments["n_gpu_layers"], arguments.get("engine"))
     fields = {name: value for name, value in _fields(arguments).items() if value != "auto"}
     shares = {name: value for name in _OF_SERVERS if (value := arguments[name]) is not None}
     options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name == "slots"})
@@ -201,16 +219,15 @@ EACH_MODEL = OptionGroup("model", "Model", _OF_EACH, _model_choice)
 HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, *_DETAILS, *_SHARES), _host_loading)
 
 
-def note_missing_gpu(env: Environment, layers: int | str | None) -> None:
-    """Say that layers were demanded of a GPU, and this llama.cpp computes on none."""
+def note_missing_gpu(env: Environment, layers: int | str | None, engine: str | None = None) -> None:
+    """Say that layers are to be on a GPU, and the engine sees none. Raises LeapError for an engine that is not here."""
     if layers in (None, 0, "auto"):
         return
-    from leap_core.inference.llama.library import has_gpu_support
+    from leap_core.inference.llama.library import has_gpu_support, use_engine
 
+    use_engine(engine)
     if not has_gpu_support():
-        Output(env).note(
-            f"this llama.cpp is built without a GPU: --gpu-layers {layers} has no effect (see leap doctor)"
-        )
+        Output(env).note(f"the engine sees no GPU: --gpu-layers {layers} has no effect (see leap doctor)")
 
 
 def prompt_cache_directory(env: Environment) -> Path:
@@ -220,6 +237,8 @@ def prompt_cache_directory(env: Environment) -> Path:
 
 def _fields(arguments: Arguments) -> dict[str, Any]:
     fields = {name: value for name in PLAIN if (value := arguments.get(name)) is not None}
+    if arguments["cpu_moe"] or arguments["n_cpu_moe"]:
+        fields["cpu_moe"] = -1 if arguments["cpu_moe"] else arguments["n_cpu_moe"]
     directory = arguments.env.cwd
     if (projector := arguments["mmproj"]) is not None:
         fields["mm_proj_path"] = os.path.join(directory, projector)
@@ -284,7 +303,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         from leap_core.inference.llama.library import set_verbose
 
         set_verbose(True)
-    note_missing_gpu(env, options.n_gpu_layers)
+    note_missing_gpu(env, options.n_gpu_layers, options.engine)
     if model.prompt_cache is not None:
         options = replace(options, cache_options=model.prompt_cache)
     runner = open_runner(

@@ -167,7 +167,7 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
 
 DETAILS = (
     *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
-    *("random_seed", "lookup", "exact", "mm_proj_path", "adapters"),
+    *("random_seed", "lookup", "exact", "mm_proj_path", "adapters", "devices", "tensor_split", "cpu_moe"),
 )
 """Options beside the common ones that a model host follows."""
 MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
@@ -219,7 +219,9 @@ class ModelLoadingOptions:
 
     ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that
     run at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a
-    GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``use_mmap``: map the file instead of
+    GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``devices``: the GPUs by their names in
+    ``leap doctor``, ("none",) for none; ``tensor_split``: how much goes to each, in proportion; ``cpu_moe``: the first
+    layers whose experts stay on the processor, -1 for all. ``use_mmap``: map the file instead of
     reading it. ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``,
     ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (see ``kv_types`` for what None means).
     ``batch_size``: most prompt tokens computed in one step (at least one for each slot). ``random_seed``: seed of
@@ -236,6 +238,9 @@ class ModelLoadingOptions:
     context_size: int | None = None
     cpu_threads: int | None = None
     n_gpu_layers: int | str = 0
+    devices: Sequence[str] = ()
+    tensor_split: Sequence[float] = ()
+    cpu_moe: int = 0
     use_mmap: bool = True
     chat_template: str | None = None
     random_seed: int | None = None
@@ -287,6 +292,12 @@ class ModelLoadingOptions:
             check_integer(name, getattr(self, name), low)
         if self.n_gpu_layers != "auto":
             check_integer("n_gpu_layers", self.n_gpu_layers, -1)
+        check_integer("cpu_moe", self.cpu_moe, -1)
+        for name, kind in (("devices", str), ("tensor_split", (int, float))):
+            values = getattr(self, name)
+            if isinstance(values, str) or not all(isinstance(each, kind) for each in values):
+                raise LeapOptionsError(name, f"{values!r} is not a list of {'names' if kind is str else 'numbers'}")
+            object.__setattr__(self, name, tuple(values))
         check_integer("random_seed", self.random_seed, 0)
         for name, most in MOST.items():
             value = getattr(self, name)

@@ -6,7 +6,7 @@ import atexit
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapGenerationError, LeapModelLoadingError, LeapModelNotFoundError
 from .engine.request import Adapters
 from .gguf.header import read_gguf_header
+from .gguf.memory import VALUE_BYTES, shape_of
 from .llama.library import set_variables, state_version
 from .llama.model import LlamaAdapter, LlamaModel, content_id
 from .trial.child import ADAPTER, MODEL, Subject
@@ -29,39 +30,41 @@ if TYPE_CHECKING:
 
 AUTO, ALL = "auto", -1
 BLOCK = re.compile(r"blk\.(\d+)\.")
-BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
-"""An element of the context takes these bytes, by its type in ggml."""
 LEAST_RESERVE = 512 * 1024**2
 RESERVE = 0.1
-"""Part of the free memory that stays free, for what computing needs and for other programs."""
-CELLS = 8192
-"""A context whose size is left to the model is taken to have these."""
+MOST_RESERVE = 1024**3
+"""Part of a GPU's free memory that stays free for other programs, and its bounds."""
+BATCH_COMPUTED = 512
+"""Positions that are computed at once, and whose intermediate values and logits take memory beside."""
+EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 
 def gpu_layers_for(path: Path, options: ModelLoadingOptions) -> int:
     """The layers that llama.cpp is to offload, -1 for all. With ``auto`` as many as fit into the free memory of
-    the GPUs, none where this build has no GPU."""
+    the GPUs that the model may use, none where there is none."""
     if not isinstance(options.n_gpu_layers, str):
         return options.n_gpu_layers
-    from .llama.library import free_gpu_memory
+    from .llama.devices import usable_gpus
 
-    free = free_gpu_memory()
-    if not free:
+    devices = usable_gpus(options.devices)
+    if not devices:
         return 0
-    from .gguf.header import read_gguf_header
-
-    return layers_that_fit(read_gguf_header(path), sum(free), options)
+    return layers_that_fit(read_gguf_header(path), [device.free for device in devices], options)
 
 
-def layers_that_fit(header: GGUFHeader, free: int, options: ModelLoadingOptions) -> int:
-    """How many of the last layers fit into ``free`` bytes together with their part of the context; -1 for all and what
-    follows the last."""
-    room = free - max(LEAST_RESERVE, free * RESERVE)
+def layers_that_fit(header: GGUFHeader, free: Sequence[int], options: ModelLoadingOptions) -> int:
+    """How many of the last layers fit into so many free bytes of each GPU together with their part of the context; -1
+    for all and what follows the last."""
+    shape = shape_of(header)
+    computing = BATCH_COMPUTED * 4 * (shape.widest + 4 * shape.width + shape.vocabulary)
+    room = sum(each - min(max(LEAST_RESERVE, each * RESERVE), MOST_RESERVE) - computing for each in free)
     weights: dict[int, int] = {}
     rest: dict[str, int] = {}
     for tensor in header.tensors:
         block = BLOCK.match(tensor.name)
-        if block is None:
+        if block is not None and EXPERTS.search(tensor.name) and not 0 <= options.cpu_moe <= int(block[1]):
+            weights.setdefault(int(block[1]), 0)  # on the processor
+        elif block is None:
             rest[tensor.name] = tensor.size_bytes
         else:
             weights[int(block[1])] = weights.get(int(block[1]), 0) + tensor.size_bytes
@@ -70,7 +73,7 @@ def layers_that_fit(header: GGUFHeader, free: int, options: ModelLoadingOptions)
     context = _context_bytes(header, options)
     layers = 0
     for number in sorted(weights, reverse=True):
-        room -= weights[number] + context
+        room -= weights[number] + context(number)
         if room < 0:
             return layers
         layers += 1
@@ -79,13 +82,22 @@ def layers_that_fit(header: GGUFHeader, free: int, options: ModelLoadingOptions)
     return ALL if room >= output else layers
 
 
-def _context_bytes(header: GGUFHeader, options: ModelLoadingOptions) -> float:
-    """Bytes of keys and values of one layer; more than it takes where heads share them."""
-    width = header.metadata.get(f"{header.architecture}.embedding_length")
-    size = options.context_size or min(header.context_length or CELLS, CELLS)
-    cells = max(size, options.slots * min(2048, size))
-    elements = cells * (width if isinstance(width, int) else 8192)
-    return elements * sum(BYTES[name] for name in options.kv_types(gpu_layers=ALL))
+def _context_bytes(header: GGUFHeader, options: ModelLoadingOptions) -> Callable[[int], float]:
+    """Bytes of keys and values, or of states, of a layer by its number."""
+    shape = shape_of(header)
+    size = options.context_size or min(header.context_length or LARGEST_DEFAULT_CONTEXT, LARGEST_DEFAULT_CONTEXT)
+    cells = max(size, options.slots * min(CELLS_PER_SLOT, size))
+    keys, values = (VALUE_BYTES[name] for name in options.kv_types(gpu_layers=ALL))
+    attending = sum(shape.kept) or 1
+
+    def of_layer(number: int) -> float:
+        kept = shape.kept[number] if number < len(shape.kept) else 0
+        if not kept:
+            recurrent = sum(not each for each in shape.kept) or 1
+            return options.slots * 4 * shape.states / recurrent
+        return cells * (keys * shape.keys + values * shape.values) * kept / attending
+
+    return of_layer
 
 
 LARGEST_DEFAULT_CONTEXT = 8192
@@ -227,11 +239,35 @@ def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     return blake2b(parts, digest_size=16).digest()
 
 
-def open_model(path: Path, options: ModelLoadingOptions) -> LlamaModel:
-    """The weights of a checked GGUF. Raises LeapModelLoadingError."""
+def open_model(path: Path, options: ModelLoadingOptions, layers: int | None = None) -> LlamaModel:
+    """The weights of a checked GGUF, with so many ``layers`` on a GPU, else as many as the options say. Raises
+    LeapModelLoadingError."""
+    from .llama.devices import Placement
     from .llama.model import LlamaModel
 
-    return LlamaModel(path, n_gpu_layers=gpu_layers_for(path, options), use_mmap=options.use_mmap)
+    layers = gpu_layers_for(path, options) if layers is None else layers
+    placement = Placement(layers, options.devices, options.tensor_split, options.cpu_moe)
+    return LlamaModel(path, placement=placement, use_mmap=options.use_mmap)
+
+
+def open_with_fewer_layers(path: Path, options: ModelLoadingOptions) -> tuple[LlamaModel, LlamaContext | None]:
+    """The weights and, for a model that generates, a context. Where ``auto`` put more layers on a GPU than there is
+    memory for, with fewer. Raises LeapModelLoadingError."""
+    layers = gpu_layers_for(path, options)
+    while True:
+        model: LlamaModel | None = None
+        try:
+            model = open_model(path, options, layers)
+            if not layers or not model.can_generate:
+                return model, None  # a context is opened beside other work
+            return model, open_context(model, options, context_size_for(model, "", options.context_size))
+        except LeapModelLoadingError:
+            if model is not None:
+                model.close()
+            if not layers or options.n_gpu_layers != AUTO:
+                raise
+            blocks = shape_of(read_gguf_header(path)).kept
+            layers = (len(blocks) if layers == ALL else layers) * 3 // 4
 
 
 class EarlyOpening:
@@ -254,14 +290,15 @@ class EarlyOpening:
     def _open(self) -> None:
         options = self._options.with_extras()
         try:
-            self._model = model = open_model(self._path, options)
+            self._model, self._context = open_with_fewer_layers(self._path, options)
+            model = self._model
         except BaseException as error:
             self._error = error
             return
         finally:
             self._model_is_there.set()
         with suppress(Exception):  # ``take_context`` tries again and says why not
-            if model.can_generate:
+            if model.can_generate and self._context is None:
                 self._context = open_context(model, options, context_size_for(model, "", options.context_size))
 
     def take(self) -> LlamaModel:

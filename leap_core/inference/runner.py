@@ -120,8 +120,10 @@ class InProcessGeneration(Generation):
             self._listener.take_token(token)
         for response in self._reply.feed(token):
             last = self._ready[-1] if self._ready else None
-            if isinstance(response, (Chunk, ReasoningChunk)) and type(last) is type(response):
-                self._ready[-1] = type(response)(last.text + response.text)
+            if isinstance(response, Chunk) and isinstance(last, Chunk):
+                self._ready[-1] = Chunk(last.text + response.text)
+            elif isinstance(response, ReasoningChunk) and isinstance(last, ReasoningChunk):
+                self._ready[-1] = ReasoningChunk(last.reasoning + response.reasoning)
             else:
                 self._ready.append(response)
         if self._reply.met_stop_string:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import ModelLoadingOptions
-from leap_core.errors import LeapOptionsError
+from leap_core.conversation.streams import last_of
+from leap_core.errors import LeapModelLoadingError, LeapOptionsError
 from leap_core.inference import model_parts as gpu_layers
 from leap_core.inference.gguf.header import GGUFHeader, TensorInfo
+from leap_core.inference.llama import devices
 from leap_core.inference.llama import library as gpu
+from leap_core.inference.llama.devices import Device
 from leap_core.inference.model_parts import LEAST_RESERVE, gpu_layers_for, layers_that_fit
+from leap_core.inference.runner import InProcessRunner
 from leap_core.models.builtin import model_path
 
 MB = 1024**2
 OPTIONS = ModelLoadingOptions(context_size=1024, slots=1, n_gpu_layers="auto")
-CONTEXT = 1024 * 256 * 4
-"""Bytes of keys and values of a layer of the model below."""
+CONTEXT = 1024 * (256 // 4) * 4
+"""Bytes of keys and values of a layer of the model below, in which four heads share one of keys and values."""
+COMPUTING = 512 * 4 * 4 * 256
 
 
 def header(*names: str) -> GGUFHeader:
@@ -25,12 +32,89 @@ def header(*names: str) -> GGUFHeader:
     sizes = {f"blk.{n}.ffn_up.weight": 10 * MB for n in range(10)} | {"token_embd.weight": 50 * MB}
     sizes |= dict.fromkeys(names, 20 * MB)
     tensors = tuple(TensorInfo(name, "F16", (1,), 0, size) for name, size in sizes.items())
-    metadata = {"general.architecture": "x", "x.embedding_length": 256, "x.context_length": 4096}
+    metadata = {"general.architecture": "x", "x.embedding_length": 256, "x.context_length": 4096, "x.block_count": 10}
+    metadata |= {"x.attention.head_count": 8, "x.attention.head_count_kv": 2}
     return GGUFHeader(Path("x.gguf"), 3, 1, metadata, tensors)
 
 
-def free_for(room: int) -> int:
-    return LEAST_RESERVE + room
+def free_for(room: int) -> list[int]:
+    return [LEAST_RESERVE + COMPUTING + room]
+
+
+def device(name: str, description: str = "a card", *, free: int = 8 * 1024 * MB, integrated: bool = False) -> Device:
+    return Device(1, name, description, integrated, free, free)
+
+
+def names(*shown: Device, asked: tuple[str, ...] = ()) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "all_gpus", lambda: list(shown))
+        return [each.name for each in devices.usable_gpus(asked)]
+
+
+def test_a_card_counts_once_and_integrated_ones_where_there_is_no_other():
+    cuda, vulkan, other = device("CUDA0"), device("Vulkan0"), device("CUDA1")
+    shared = device("Vulkan1", "graphics of the processor", integrated=True)
+    assert names(cuda, vulkan) == ["CUDA0"] and names(cuda, other, vulkan, device("Vulkan2")) == ["CUDA0", "CUDA1"]
+    assert names(cuda, shared) == ["CUDA0"] and names(shared) == ["Vulkan1"] and names() == []
+
+
+def test_devices_by_name():
+    assert names(device("CUDA0"), device("CUDA1"), asked=("cuda1",)) == ["CUDA1"]
+    assert names(device("CUDA0"), asked=("none",)) == []
+    with pytest.raises(LeapOptionsError, match="there is no device Vulkan7"):
+        names(device("CUDA0"), asked=("Vulkan7",))
+
+
+def test_layers_with_states_keep_no_keys():
+    hybrid = header()
+    hybrid.metadata["x.attention.head_count_kv"] = [0, 2] * 5
+    room = 10 * 10 * MB + 5 * CONTEXT + 50 * MB
+    assert layers_that_fit(hybrid, free_for(room), OPTIONS) == -1
+    assert layers_that_fit(hybrid, free_for(room - 1), OPTIONS) == 10
+
+
+def test_experts_on_the_processor_take_no_room():
+    experts = header("output.weight", *(f"blk.{n}.ffn_down_exps.weight" for n in range(10)))
+    room = 10 * (10 * MB + CONTEXT) + 20 * MB
+    some = replace(OPTIONS, cpu_moe=10)
+    assert 0 < layers_that_fit(experts, free_for(room), OPTIONS) < 10
+    assert layers_that_fit(experts, free_for(room), some) == -1
+    assert layers_that_fit(experts, free_for(room), replace(OPTIONS, cpu_moe=-1)) == -1
+
+
+def test_each_gpu_keeps_its_reserve():
+    whole = 10 * (10 * MB + CONTEXT) + 20 * MB
+    assert layers_that_fit(header("output.weight"), free_for(whole), OPTIONS) == -1
+    half = [*free_for(whole // 2), *free_for(whole // 2)]
+    assert layers_that_fit(header("output.weight"), half, OPTIONS) == -1
+    assert layers_that_fit(header("output.weight"), [half[0], half[1] - 100], OPTIONS) == 10
+
+
+def test_auto_tries_again_with_fewer_layers(monkeypatch):
+    tried = []
+
+    def too_large(path, options, layers):
+        tried.append(layers)
+        if layers:
+            raise LeapModelLoadingError("out of memory")
+        return open_model(path, options, layers)
+
+    open_model = gpu_layers.open_model
+    monkeypatch.setattr(gpu_layers, "open_model", too_large)
+    monkeypatch.setattr(gpu_layers, "gpu_layers_for", lambda *_: -1)
+    model, context = gpu_layers.open_with_fewer_layers(model_path(), ModelLoadingOptions(n_gpu_layers="auto"))
+    model.close()
+    assert context is None and tried[0] == -1 and tried[-1] == 0 and tried[1:] == sorted(tried[1:], reverse=True)
+    with pytest.raises(LeapModelLoadingError):
+        gpu_layers.open_with_fewer_layers(model_path(), ModelLoadingOptions(n_gpu_layers=-1))
+
+
+def test_a_model_with_experts_on_the_processor_answers_the_same():
+    def tokens(options: ModelLoadingOptions) -> str:
+        with InProcessRunner(model_path(), "builtin", options) as runner:
+            return last_of(runner.start([ChatMessage("user", "What is the capital of France?")])).full_message.text
+
+    assert tokens(ModelLoadingOptions(cpu_moe=-1, devices=("none",))) == tokens(ModelLoadingOptions())
 
 
 @pytest.mark.parametrize(
@@ -56,32 +140,32 @@ def test_embeddings_that_are_the_output_too_count_with_it():
 
 def test_a_larger_context_leaves_room_for_fewer():
     free = free_for(10 * (10 * MB + CONTEXT) + 20 * MB)
-    large = ModelLoadingOptions(context_size=4096, slots=1, n_gpu_layers="auto")
+    large = ModelLoadingOptions(context_size=4096, slots=8, n_gpu_layers="auto")
     assert 0 < layers_that_fit(header("output.weight"), free, large) < 10
-    small = ModelLoadingOptions(context_size=4096, slots=1, kv_type_k="q4_0", kv_type_v="q4_0", n_gpu_layers="auto")
+    small = ModelLoadingOptions(context_size=4096, slots=8, kv_type_k="q4_0", kv_type_v="q4_0", n_gpu_layers="auto")
     assert layers_that_fit(header(), free, small) > layers_that_fit(header(), free, large)
 
 
 def test_a_part_of_a_large_memory_stays_free():
-    assert layers_that_fit(header(), 100_000 * MB, OPTIONS) == -1
-    assert layers_that_fit(GGUFHeader(Path("x"), 3, 1, {}, ()), 100_000 * MB, OPTIONS) == 0
+    assert layers_that_fit(header(), [100_000 * MB], OPTIONS) == -1
+    assert layers_that_fit(GGUFHeader(Path("x"), 3, 1, {}, ()), [100_000 * MB], OPTIONS) == 0
 
 
 def test_auto_asks_the_gpus_and_a_number_asks_nobody(monkeypatch):
-    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: [8 * 1024 * MB])
+    monkeypatch.setattr(devices, "all_gpus", lambda: [device("CUDA0")])
     assert gpu_layers_for(model_path(), ModelLoadingOptions(n_gpu_layers="auto")) == -1
-    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: [LEAST_RESERVE // 2, LEAST_RESERVE // 2])
+    monkeypatch.setattr(devices, "all_gpus", lambda: [device("CUDA0", free=LEAST_RESERVE // 2)])
     assert gpu_layers_for(model_path(), ModelLoadingOptions(n_gpu_layers="auto")) == 0
-    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: 1 / 0)
+    monkeypatch.setattr(devices, "all_gpus", lambda: 1 / 0)
     assert [gpu_layers_for(model_path(), ModelLoadingOptions(n_gpu_layers=n)) for n in (-1, 0, 7)] == [-1, 0, 7]
 
 
 def test_a_build_without_a_gpu_offloads_nothing(monkeypatch):
     if gpu.has_gpu_support():
         pytest.skip("this build computes on a GPU")
-    assert gpu.free_gpu_memory() == [] and gpu_layers_for(model_path(), OPTIONS) == 0
-    monkeypatch.setattr(gpu, "has_gpu_support", lambda: True)
-    assert gpu.free_gpu_memory() == []  # there is none among the devices
+    assert devices.all_gpus() == [] and gpu_layers_for(model_path(), OPTIONS) == 0
+    monkeypatch.setattr(devices, "has_gpu_support", lambda: True)
+    assert devices.all_gpus() == []  # there is none among the devices
 
 
 @pytest.mark.parametrize("value", ["all", -2, 1.5, True])
@@ -102,9 +186,7 @@ def test_the_command_line(leap, monkeypatch):
     assert loaded() == ("auto", "") and loaded("--gpu-layers", "auto") == ("auto", "")
     assert loaded("--gpu-layers", "0") == (0, "")
     layers, note = loaded("--gpu-layers", "99")
-    assert layers == 99 and note.startswith(
-        "leap: this llama.cpp is built without a GPU: --gpu-layers 99 has no effect"
-    )
+    assert layers == 99 and note.startswith("leap: the engine sees no GPU: --gpu-layers 99 has no effect")
     monkeypatch.setattr(gpu, "has_gpu_support", lambda: True)
     assert loaded("--gpu-layers", "-1") == (-1, "")
     for wrong in ("all", "-2", "1.5"):

@@ -106,4 +106,5 @@ class BatchSampler:
             for each, is_sound in zip(self._samplers, sound.tolist(), strict=True)
         ]
         place = (weights <= (np.array(draws) * weights[every, keep - 1])[:, None]).sum(axis=1)
-        return np.minimum(place, keep - 1)
+        drawn: NDArray[int64] = np.minimum(place, keep - 1)
+        return drawn

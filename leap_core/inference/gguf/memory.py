@@ -53,7 +53,8 @@ class Memory:
 @dataclass(frozen=True)
 class MemoryShape:
     """What of a model decides how much its context and computing take. ``keys``, ``values``: elements that all layers
-    keep of one position; ``states``: of one sequence; ``widest``: the intermediate values of one position."""
+    keep of one position; ``states``: of one sequence; ``widest``: the intermediate values of one position. ``kept``:
+    heads of keys by layer, 0 for one that has states."""
 
     width: int
     keys: int
@@ -61,6 +62,7 @@ class MemoryShape:
     states: int
     widest: int
     vocabulary: int
+    kept: tuple[int, ...] = ()
 
 
 _FAMILY = ((400, 6, 1024, 4608), (900, 6, 1536, 6912), (1600, 6, 2048, 8192), (4000, 8, 2048, 10_752))
@@ -135,6 +137,7 @@ def shape_of(header: GGUFHeader) -> MemoryShape:
         states=sum(1 for each in kept if not each) * max(0, number("shortconv.l_cache") - 1) * width,
         widest=2 * max(number("feed_forward_length"), experts),
         vocabulary=header.vocabulary_size or 0,
+        kept=tuple(kept),
     )
 
 

@@ -325,6 +325,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ggml_backend_dev_name": (_Text, _P),
     "ggml_backend_dev_description": (_Text, _P),
     "ggml_backend_dev_type": (_I, _P),
+    "ggml_backend_dev_by_type": (_P, _I),
+    "ggml_backend_dev_buffer_type": (_P, _P),
     "ggml_backend_dev_memory": (None, _P, ctypes.POINTER(_Z), ctypes.POINTER(_Z)),
     "ggml_init": (_P, InitParams),
     "ggml_free": (None, _P),

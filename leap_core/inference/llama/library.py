@@ -265,7 +265,7 @@ def _version_of(llama: Any) -> str:
 
 
 def _device(llama: Any, device: Any) -> dict[str, Any]:
-    _, total = _memory_of(llama, device)
+    _, total = memory_of(llama, device)
     return {
         "name": llama.ggml_backend_dev_name(device).decode("utf-8", "replace"),
         "description": llama.ggml_backend_dev_description(device).decode("utf-8", "replace").strip(),
@@ -273,26 +273,13 @@ def _device(llama: Any, device: Any) -> dict[str, Any]:
     }
 
 
-def _memory_of(llama: Any, device: Any) -> tuple[int, int]:
+def memory_of(llama: Any, device: Any) -> tuple[int, int]:
     """Free bytes of a device, and all."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     llama.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
     return free.value, total.value
 
 
-GPU_KINDS = (1, 2)
-"""ggml_backend_dev_type of a GPU, and of one that shares the processor's memory; ggml-backend.h is the source."""
-
-
 def has_gpu_support() -> bool:
     """Whether layers can be offloaded to a GPU at all."""
     return bool(library().llama_supports_gpu_offload())
-
-
-def free_gpu_memory() -> list[int]:
-    """The free bytes of each GPU."""
-    if not has_gpu_support():
-        return []
-    llama = library()
-    devices = (llama.ggml_backend_dev_get(index) for index in range(llama.ggml_backend_dev_count()))
-    return [_memory_of(llama, device)[0] for device in devices if llama.ggml_backend_dev_type(device) in GPU_KINDS]

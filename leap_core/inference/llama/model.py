@@ -13,11 +13,13 @@ from typing import Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..gguf.header import POOLINGS
+from .devices import Placement
 from .library import forget_errors, has_gpu_support, last_errors, library, set_log
 
 LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
 """LFM2's own spelling, which llama.cpp does not know."""
 METADATA_BYTES = 4096
+NO_GPU = Placement()
 FINGERPRINT_SAMPLES = 32
 FINGERPRINT_SAMPLE_BYTES = 32 * 1024
 
@@ -26,21 +28,18 @@ class LlamaModel:
     """A GGUF loaded by llama.cpp. Check the file with ``models.gguf.read_gguf_header`` first: llama.cpp may abort the
     process on a damaged one.
 
-    ``n_gpu_layers``: layers on a GPU, -1 for all. ``use_mmap``: map the file instead of reading it.
+    ``placement``: which parts go to which GPU, by default none. ``use_mmap``: map the file instead of reading it.
     """
 
-    def __init__(self, path: Path, *, n_gpu_layers: int = 0, use_mmap: bool = True) -> None:
+    def __init__(self, path: Path, *, placement: Placement = NO_GPU, use_mmap: bool = True) -> None:
         self._lib = library()
         self._guard = threading.Lock()
         self.path = path
-        self.n_gpu_layers = n_gpu_layers
+        self.n_gpu_layers = placement.n_gpu_layers
         params = self._lib.llama_model_default_params()
-        params.n_gpu_layers = n_gpu_layers
-        self.on_gpu = n_gpu_layers != 0 and has_gpu_support()
+        self.on_gpu = self.n_gpu_layers != 0 and has_gpu_support()
         """Whether layers are computed on a GPU."""
-        no_devices = (ctypes.c_void_p * 1)()  # ends a list of devices, here an empty one
-        if n_gpu_layers == 0:  # otherwise llama.cpp sends long prompts to a GPU all the same
-            params.devices = ctypes.addressof(no_devices)
+        kept = placement.fill(params)
         if hasattr(params, "load_mode"):
             params.load_mode = self._lib.LLAMA_LOAD_MODE_MMAP if use_mmap else self._lib.LLAMA_LOAD_MODE_NONE
         else:
@@ -48,6 +47,7 @@ class LlamaModel:
         set_log()
         forget_errors()
         self.pointer: Any = self._lib.llama_model_load_from_file(os.fsencode(path), params)
+        del kept
         if not self.pointer:
             raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")
         self.llama_vocab: Any = self._lib.llama_model_get_vocab(self.pointer)

@@ -10,6 +10,7 @@ import pytest
 from leap_core.inference.engine.request import PromptTokens, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.slots import checkpoints_for
+from leap_core.inference.llama.devices import Placement
 from leap_core.inference.llama.model import LlamaModel
 
 from .conftest import finish, request
@@ -54,7 +55,7 @@ def test_a_model_without_layers_on_a_gpu_gets_no_device(llama_path: Path, monkey
     module_library = module.library()
     monkeypatch.setattr(module, "library", lambda: Library())
     LlamaModel(llama_path).close()
-    LlamaModel(llama_path, n_gpu_layers=-1).close()
+    LlamaModel(llama_path, placement=Placement(-1)).close()
     assert seen[0] and not seen[1], "an empty list of devices, and llama.cpp's own choice"
 
 
