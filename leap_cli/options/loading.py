@@ -148,7 +148,7 @@ _DETAILS = (
     option(
         "--exact/--no-exact",
         default=None,
-        help="Give the same request the same answer with weights of any type, and read prompts more slowly.",
+        help="On a CPU, give the same request the same answer with weights of any type; prompts are read more slowly.",
     ),
     option(
         "--mmproj",
