@@ -75,11 +75,11 @@ class Block:
 
 def _table_lines(table: Block) -> Iterator[str]:
     last = 0
-    for cells, number in zip_longest(table.rows, table.numbers, fillvalue=0):
+    for cells, number in zip(table.rows, table.numbers or [0] * len(table.rows), strict=True):
         if 0 < last < number - 1:
             yield ""  # rows without a value
         last = number
-        yield CELL_END.join(" ".join(cell.split()) for cell in cells or ())
+        yield CELL_END.join(" ".join(cell.split()) for cell in cells)
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,13 @@ def _check_library(kind: str, name: str) -> None:
     """Raises UnreadableDocumentError where the library for a kind is not installed."""
     from importlib.util import find_spec
 
-    if kind in LIBRARIES and find_spec(LIBRARIES[kind]) is None:
-        extra = PDF if kind == PDF else "documents"
-        raise UnreadableDocumentError(
-            f"{name}: {kind} needs the library {LIBRARIES[kind]}", hint=f"pip install leap-edge[{extra}]"
-        )
+    library = LIBRARIES.get(kind)
+    if library is None or find_spec(library) is not None:
+        return
+    hint = f"pip install leap-edge[{PDF if kind == PDF else 'documents'}]"
+    if library == "office_oxide":
+        hint += " (for macOS, Windows on x64, Linux with glibc 2.34 or musl), or save it as docx or pptx"
+    raise UnreadableDocumentError(f"{name}: {kind} needs the library {library.replace('_', '-')}", hint=hint)
 
 
 def _read_here(kind: str, source: Path | bytes, name: str, budget: ReadingBudget) -> Document:

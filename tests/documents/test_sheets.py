@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+from base64 import b85decode
 from datetime import datetime
 
 import pytest
 
 from leap_core.documents import output
+from leap_core.documents.blocks import UnreadableDocumentError
 from leap_core.documents.number_formats import shown
+from leap_core.documents.reading import read_document
 
 from .here import read_here
 from .office_files import ods, xlsx
@@ -197,3 +201,54 @@ def test_bounds_hold_in_the_child(monkeypatch, kind, data):
     rows = [each for block in document.sections[0].blocks for each in block.rows]
     assert sum(map(len, rows)) <= 5000 and len(document.text) <= 60_000
     assert "rest is cut off" in "".join(document.notes) or len(rows) == 1
+
+
+XLS = zlib.decompress(
+    b85decode(
+        r"""c-rk)O-NKx6#njeZ+_Ep`~?j}1g%WNsD%XfDk^J{S_w%%)aZMp*o^U<MFy2+E{mX5(MGVMjn$?fil|*gpw%J>0?k^r3JhAP)46Bf"""
+        r"""o75(7zy#%;;huZXx#ygF?z!jw%o`oa9UFXDGLCt$6)I*D0eENe1eJh8ghBm@glsyspGv}oWd#90Eu`0jXW4Ikat-Brk3+!&?G<6*"""
+        r"""3zefdjmGYnS+<0*gMEky=|jEHDEAcHq7p(e`<2JIopC<n`z-sM@iyjMVO&qLW8yGI^v0?>JC9qHa_$Qe7I@4$pO~`|g?KIV_`)@j"""
+        r"""l=Wb{)fqXp;yX&UEDV8?puvopmZSr?4GpN>P+L)|<=_s2KrcZ}G+JXArP?aomHBd{<JgvHbPNSV4B=;@448CIiI-(Ae`)yw#Q!yy"""
+        r"""@B0VePYaxmAE32P#}Cqi&*xuPC`I~^I3eU#8lWxpMoS(fO_pI=J(APvlX>RFo=(FsV^e72YeW_j-5WQf9^ha{#4?H88HvlPr88>M"""
+        r"""er)RULbSj{1l2U~yK|JYXDH{QrghRZsL^A#TV^~c&GAVVo^z6A^Zw2vY#@i*xxCB6H1(-_Ki=<aYu1l5r;l&1<Q-Qbr-TG9N)1vD"""
+        r"""agQg3t5{<_<4bIHHMdI`7my6qmCc2AV|PExT;|?N8fO#32Yt<~_F8HWeBb}1bYMbXNA2N;@v{ZPAN4_$Q=kmem%n~gi)wN6hJ>fO"""
+        r"""Qw#ev{LHxcuanWQgl*pw_C=n9X}OsRav3Kn86A<L6gyT)N+n87Q5sR2ZCRwTEZDM)l}gc*p659Uqn}rTe46K@XjHNLRf^izx~mg)"""
+        r"""p-J7N_=%&jFVeokzRb0+uzjy>Ke?`(?MO-;HI0tSIx;n+2P*4$?Kx=k<X_MVXm)g@w8qkM=HGaBD)-VWNy)<_=?vXCe_$!HQKay4"""
+        r"""%|?+n8~sjHkuIt(xZr{dF1X;rVu0Y65BPPY+3#EVR`J>2b*8DzxSvT@EF3^L{o?fBY8PTuTj<Rwe~RD{jxDi39p`(YghMpCg)X$Q"""
+        r"""A6*&eFTFLz?D;HMF}!$NDAVz0GV$|2kN+F!2QsG"""
+    )
+)
+"""Made by xlwt: text, 12.5 %, a date, 30:05 h, noise of a fraction, a merged cell, a hidden sheet."""
+
+
+def test_workbooks_of_old_programs():
+    pytest.importorskip("python_calamine")
+    document = read_document(XLS, "orders.xls")
+    assert (document.kind, lines(document)) == (
+        "xls",
+        [
+            "Item | Share | Date | Time | Ok",
+            "Tea, 緑 | 0.125 | 2026-03-04 | 30:05:00 | TRUE",
+            "x | 0.3",
+            "merged | 1",
+            "merged | 2",
+        ],
+    )
+    assert "hidden sheets are left out: Hidden" in document.notes and "formats of xls" in document.notes[0]
+
+
+def test_a_kind_without_its_library_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(UnreadableDocumentError, match="orders.xls: xls needs the library python-calamine") as caught:
+        read_document(XLS, "orders.xls")
+    assert caught.value.hint == "pip install leap-edge[documents]"
+    letter = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "WordDocument\0".encode("utf-16-le")
+    with pytest.raises(UnreadableDocumentError, match="doc needs the library office-oxide") as caught:
+        read_document(letter, "letter.doc")
+    assert "glibc 2.34" in caught.value.hint
+
+
+@pytest.mark.parametrize(("stream", "why"), [("EncryptedPackage", "encrypted"), ("__properties", "compound file")])
+def test_other_compound_files_are_named(stream, why):
+    with pytest.raises(UnreadableDocumentError, match=why):
+        read_document(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + f"{stream}\0".encode("utf-16-le"), "letter.doc")
