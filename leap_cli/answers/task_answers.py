@@ -96,10 +96,10 @@ def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environm
     """The inputs with the texts of pages that are pictures, where the model sees; else as they are, and those of which
     nothing can be read with a problem that names installed models that see."""
     from leap_core.conversation.messages import ChatMessage
+    from leap_core.documents.blocks import UnreadableDocumentError
+    from leap_core.documents.reading import check_has_text
+    from leap_core.documents.scans import read_scans
     from leap_core.errors import LeapUnsupportedMediaError
-    from leap_core.tasks.documents.html import UnreadableDocumentError
-    from leap_core.tasks.documents.reading import check_has_text
-    from leap_core.tasks.documents.scans import read_scans
 
     output, done = Output(env), []
     for each in inputs:
@@ -179,7 +179,12 @@ class _Doing:
             self._line_open = False
         else:
             details = reply.details or {}
-            write(self._output, each, reply.full_message.text, details)
+            text = reply.full_message.text
+            if each.notes:
+                details = {**details, "notes": list(each.notes)}
+                if getattr(self._task.task, "format", None) == "json":
+                    text = json.dumps({**json.loads(text), "notes": details["notes"]}, ensure_ascii=False)
+            write(self._output, each, text, details)
             if details.get("unasked"):
                 raise LeapGenerationError("personal data that only the model would find may be left in the text")
         for warning in reply.warnings:

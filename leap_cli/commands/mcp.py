@@ -294,10 +294,11 @@ class _Abilities:
         def work() -> str:
             from ..input.files import read_file_text
 
-            found = read_file_text(file, self._env)
+            found = read_file_text(file, self._env, is_typed=False)
             if found.problem is not None:
                 raise found.problem
-            return found.text
+            notes = () if found.document is None else found.document.notes
+            return found.text + "".join(f"\n[not read: {note}]" for note in notes)
 
         return str(await _in_thread(work))
 

@@ -32,7 +32,7 @@ from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.sampling import PLAIN_SAMPLING, Sampling
 
 if TYPE_CHECKING:
-    from leap_core.tasks.documents.reading import Document
+    from leap_core.documents.blocks import Document
     from leap_core.tasks.search.index_file import IndexSettings
     from leap_core.tasks.search.searching import Source
     from leap_core.tasks.search.updating import Indexes, Update
@@ -297,7 +297,7 @@ def make(
     Done again, only what has changed is read and embedded again; an index that was interrupted, even by a power
     failure, goes on where it stopped.
     """
-    from leap_core.tasks.documents import is_address
+    from leap_core.documents import is_address
     from leap_core.tasks.search.index_file import IndexSettings
 
     if words_only and embedder.name is not None:
@@ -410,7 +410,7 @@ def _index_record(indexes: Indexes, name: str) -> dict[str, Any]:
 def _update(
     env: Environment, indexes: Indexes, name: str, settings: IndexSettings, embedder: ModelChoice, reader: str | None
 ) -> Update:
-    from leap_core.tasks.documents.scans import PAGES_AT_ONCE, read_scans
+    from leap_core.documents.scans import PAGES_AT_ONCE, read_scans
     from leap_core.tasks.search.updating import update_index
 
     output = Output(env)

@@ -28,8 +28,8 @@ from ..framework.output import Output, one_line
 if TYPE_CHECKING:
     from leap_core.conversation.media.audio import Converted
     from leap_core.conversation.messages import Audio, Image
+    from leap_core.documents.blocks import Document
     from leap_core.errors import LeapError
-    from leap_core.tasks.documents.reading import Document
 
 MOST_BYTES = 16 * 1024 * 1024
 """A text for a prompt has at most these."""
@@ -44,9 +44,10 @@ def attach(name: str, env: Environment) -> str:
     if name and os.path.isdir(env.cwd / name):
         how = f"`leap index make NAME {name}` makes its files searchable, and `leap ask NAME` answers from them"
         raise click.UsageError(f"cannot read {name}: Is a directory; {how}")
-    whole = read_file_text(name, env, as_they_are=HTML_ENDINGS)
+    whole = read_file_text(name, env)
     if whole.problem is not None and whole.scan is None:
         raise whole.problem
+    say_notes(whole.document, name, env)
     text = whole.text.replace("\f", "").rstrip("\r\n") or "(pictures of its pages)"
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
@@ -55,13 +56,13 @@ def attach(name: str, env: Environment) -> str:
 def pictures_in(names: Sequence[str], env: Environment) -> list[Image]:
     """The pages of these documents that are pictures, up to MOST_PICTURES of each. Raises UsageError."""
     from leap_core.conversation.messages import Image
-    from leap_core.tasks.documents.reading import MOST_PICTURES
+    from leap_core.documents.reading import MOST_PICTURES, pictures_of
 
     found = []
     for name in names:
-        scan = read_file_text(name, env, as_they_are=HTML_ENDINGS).scan
+        scan = read_file_text(name, env).scan
         if scan is not None and kind_of_file(name, env) is None:
-            found += [Image(picture) for _, picture in scan.pictures(scan.blank[:MOST_PICTURES])]
+            found += [Image(picture) for _, picture in pictures_of(scan, scan.blank[:MOST_PICTURES])]
     return found
 
 
@@ -73,7 +74,7 @@ def naming_pages(names: Sequence[str], env: Environment) -> Iterator[None]:
     try:
         yield
     except LeapUnsupportedMediaError as error:
-        if scans := [name for name in names if read_file_text(name, env, as_they_are=HTML_ENDINGS).scan]:
+        if scans := [name for name in names if read_file_text(name, env).scan]:
             error.message = f"pages of {', '.join(map(one_line, scans))} are pictures: {error.message}"
         raise
 
@@ -93,33 +94,48 @@ def kind_of_file(name: str, env: Environment) -> str | None:
 
 
 def read_text_file(name: str, env: Environment) -> str:
-    """The text of a file, or of a pipe that has a name. Raises UsageError naming it, and what is wrong with it."""
-    if name in ("", "-"):
-        why = "a '-' among the words of the prompt says where standard input belongs" if name else "its name is empty"
-        raise click.UsageError(f"{name!r} is no file: {why}")
+    """The text of a file that is no document, or of a pipe that has a name, in any charset. Raises UsageError naming
+    it, and what is wrong with it."""
+    from leap_core.documents import is_document
+    from leap_core.documents.text import decode
+
+    _check_is_file(name)
     try:
         with (env.cwd / name).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     check_size(data, name)
-    if b"\0" in data:
-        raise click.UsageError(f"{name} is binary; only text can be put into a prompt")
-    return decode_text(data, name)
+    if is_document(data):
+        raise click.UsageError(f"{name} is a document and no text; -f and the tasks read such files")
+    text, note = decode(data)
+    if "\0" in text:
+        raise click.UsageError(f"{name} is not text")
+    if note:
+        Output(env).note(f"{one_line(name)}: {note}")
+    return text
+
+
+def _check_is_file(name: str) -> None:
+    if name in ("", "-"):
+        why = "a '-' among the words of the prompt says where standard input belongs" if name else "its name is empty"
+        raise click.UsageError(f"{name!r} is no file: {why}")
 
 
 def check_size(data: bytes, source: str) -> None:
     """More than any model could read is a usage error that names the source."""
     if len(data) > MOST_BYTES:
-        raise click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
+        raise too_large(source)
+
+
+def too_large(source: str) -> click.UsageError:
+    """The error for a text that no model could read."""
+    return click.UsageError(f"{source} is larger than {MOST_BYTES // 1024**2} MiB, which no model could read")
 
 
 def decode_text(data: bytes, source: str) -> str:
-    """UTF-8 text, a byte order mark dropped; anything else is a usage error that names the source."""
-    from leap_core.tasks.documents import is_document
-
-    if is_document(data):
-        raise click.UsageError(f"{source} is a document and no text; -f and the tasks read such files")
+    """The text of lines that a program wrote, which is UTF-8, a byte order mark dropped; anything else is a usage error
+    that names the source."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -180,12 +196,18 @@ def _converted(name: str, data: bytes, convert: Callable[[bytes], Converted], ou
 
 @dataclass(frozen=True)
 class FileText:
-    """``is_extracted``: the text is not what is in the file, but a document's. ``problem``: why there is no text."""
+    """``problem``: why there is no text. ``document``: what the text was read from, where that is a file."""
 
     text: str
-    is_extracted: bool = False
     problem: LeapError | None = None
     document: Document | None = None
+
+    @property
+    def is_extracted(self) -> bool:
+        """Whether the text is not what is in the file, but a document's."""
+        from leap_core.documents.kinds import TEXTS
+
+        return self.problem is not None or (self.document is not None and self.document.kind not in TEXTS)
 
     @property
     def scan(self) -> Document | None:
@@ -193,58 +215,80 @@ class FileText:
         return self.document if self.document is not None and self.document.blank else None
 
 
-HTML_ENDINGS = (".html", ".htm", ".xhtml")
-
-
-def read_file_text(name: str, env: Environment, *, as_they_are: tuple[str, ...] = ()) -> FileText:
-    """The text of a file, or of what a public address answers. Raises UsageError for one that cannot be opened, and for
-    what is no text; a document without text in it, or a damaged one, is a problem of its own. Files with the endings
-    ``as_they_are`` are text."""
+def read_file_text(name: str, env: Environment, *, is_typed: bool = True) -> FileText:
+    """The text of a document of any kind: of a file, a pipe that has a name, or an address. Raises UsageError for one
+    that cannot be opened; a document without text in it, or a damaged one, is a problem of its own. ``is_typed``: the
+    user typed an address, which may be a private one."""
+    from leap_core.documents import is_address
+    from leap_core.documents.blocks import UnreadableDocumentError
+    from leap_core.documents.kinds import TEXTS
+    from leap_core.documents.reading import check_has_text
     from leap_core.errors import LeapSerializationError
-    from leap_core.tasks.documents.html import UnreadableDocumentError
-    from leap_core.tasks.documents.reading import check_has_text
 
+    _check_is_file(name)
     try:
-        document = _document(name, env, as_they_are)
-    except OSError as error:
-        raise click.UsageError(f"cannot read {name}: {error.strerror or error}") from None
+        document, text = _document(name, env, is_typed)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     except UnreadableDocumentError as error:
-        return FileText("", True, error)
+        if not is_address(name) and not _is_document_file(env.cwd / name):
+            raise click.UsageError(error.message) from None
+        return FileText("", error)
     except LeapSerializationError as error:
-        raise click.UsageError(error.message) from None
-    if document is None:
-        return FileText(read_text_file(name, env))
-    text = document.text
+        raise click.UsageError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
     try:
-        check_has_text(document, name)
+        if document.kind not in TEXTS:
+            check_has_text(document, name)
     except UnreadableDocumentError as error:
-        return FileText("", True, error, document)
-    if len(text) > MOST_BYTES:
-        why = f"the text of {name} is larger than {MOST_BYTES // 1024**2} MiB"
-        return FileText("", True, UnreadableDocumentError(why))
-    return FileText(text, True, document=document)
+        return FileText("", error, document)
+    return FileText(text, document=document)
 
 
-def _document(name: str, env: Environment, as_they_are: tuple[str, ...]) -> Document | None:
-    """The document that a name means; None for a text. One is read once, however often it is asked for."""
-    from leap_core.tasks.documents import PDF_WITHIN, is_address, is_document
-
-    if is_address(name):
-        return _document_of(name, None, ())
-    path = env.cwd / name
-    if name.lower().endswith(as_they_are) or not path.is_file():
-        return None
-    from leap_core.tasks.documents.reading import is_extracted
+def _is_document_file(path: Path) -> bool:
+    """Whether a file is meant as a document: by its name, or as it begins."""
+    from leap_core.documents import PDF_WITHIN, is_document
+    from leap_core.documents.kinds import is_extracted
 
     with path.open("rb") as file:
-        if not is_document(file.read(PDF_WITHIN)) and not is_extracted(path):
-            return None
+        return is_extracted(path) or is_document(file.read(PDF_WITHIN))
+
+
+def say_notes(document: Document | None, name: str, env: Environment) -> None:
+    """Say on standard error what of a document could not be read."""
+    for note in () if document is None else document.notes:
+        Output(env).note(f"{one_line(name)}: {note}")
+
+
+def _document(name: str, env: Environment, is_typed: bool) -> tuple[Document, str]:
+    """The document that a name means, and its text; of a text each character that is in the file. One is read once,
+    however often it is asked for."""
+    from leap_core.documents import is_address
+    from leap_core.documents.kinds import TEXTS
+
+    if is_address(name):
+        return _document_of(name, None, (is_typed,))
+    path = env.cwd / name
     status = path.stat()
-    return _document_of(name, path, (status.st_size, status.st_mtime_ns))
+    found = _document_of(name, path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    if status.st_size > MOST_BYTES and found[0].kind in TEXTS:
+        raise too_large(name)
+    return found
 
 
 @lru_cache(maxsize=8)
-def _document_of(name: str, path: Path | None, _version: tuple[int, ...]) -> Document:
-    from leap_core.tasks.documents.reading import read_address, read_document
+def _document_of(name: str, path: Path | None, version: tuple[int, ...]) -> tuple[Document, str]:
+    from leap_core.documents.kinds import TEXTS
+    from leap_core.documents.reading import read_address, read_document
+    from leap_core.documents.text import decode
 
-    return read_address(name) if path is None else read_document(path, name)
+    if path is None:
+        document = read_address(name, allow_private=bool(version[0]))
+        return document, document.text
+    if path.is_file():
+        document = read_document(path, name)
+        return document, decode(path.read_bytes())[0] if document.kind in TEXTS else document.text
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    check_size(data, name)
+    document = read_document(data, name)
+    return document, decode(data)[0] if document.kind in TEXTS else document.text

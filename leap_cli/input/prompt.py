@@ -16,7 +16,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from .files import MOST_BYTES, check_size, decode_text, read_text_file
+from .files import MOST_BYTES, check_size, decode_text, read_text_file, say_notes
 
 INPUT = "{input}"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -114,16 +114,19 @@ def read_text(env: Environment, output: Output) -> str:
 
 
 def read_standard_input(env: Environment, output: Output) -> str:
-    """All of standard input as text. Raises UsageError for what is none."""
+    """All of standard input as text, a document's too. Raises UnreadableDocumentError for what is none."""
     data = _read_stdin(env, output, MOST_BYTES + 1)
     check_size(data, STDIN)
-    from leap_core.tasks.documents import is_document
+    from leap_core.documents.kinds import TEXTS
+    from leap_core.documents.reading import check_has_text, read_document
+    from leap_core.documents.text import decode
 
-    if is_document(data):
-        from leap_core.tasks.documents.reading import document_text
-
-        return document_text(data, STDIN)
-    return decode_text(data, STDIN)
+    document = read_document(data, STDIN)
+    say_notes(document, STDIN, env)
+    if document.kind in TEXTS:
+        return decode(data)[0]
+    check_has_text(document, STDIN)
+    return document.text
 
 
 def numbered_lines(name: str, env: Environment, output: Output) -> list[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
-from ..input.files import FileText, read_file_text, read_text_file
+from ..input.files import FileText, read_file_text, read_text_file, say_notes
 from ..input.prompt import read_standard_input
 from .background import BACKGROUND, Background
 from .constraints import FINISH_SHAPE
@@ -26,8 +26,8 @@ from .loading import MODEL, ModelChoice
 if TYPE_CHECKING:
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.options import GenerationOptions
+    from leap_core.documents.blocks import Document
     from leap_core.errors import LeapError
-    from leap_core.tasks.documents.reading import Document
     from leap_core.tasks.task import RecipeTask
 
 STDIN = "-"
@@ -69,6 +69,8 @@ class TaskInput:
     problem: LeapError | None = None
     scan: Document | None = None
     """The document, where pages of it are pictures."""
+    notes: tuple[str, ...] = ()
+    """What of the document could not be read."""
 
 
 def _build(arguments: Arguments) -> TaskSettings:
@@ -134,6 +136,8 @@ def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
     input without any. Raises UsageError where there is none."""
     named = _sources(settings.files, env)
     read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
+    for name, found in read:
+        say_notes(found.document, name, env)
     inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
     if not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
@@ -170,7 +174,7 @@ def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | No
 
 def _means_file(name: str, env: Environment) -> bool:
     """Whether an argument is meant as a file: there is one, or it is a single word that looks like a file's name."""
-    from leap_core.tasks.documents import is_address
+    from leap_core.documents import is_address
 
     with suppress(OSError, ValueError):
         if name == STDIN or is_address(name) or (env.cwd / name).exists():
@@ -206,17 +210,20 @@ def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskIn
 
     texts = [(name, found.text.rstrip("\r\n"))]
     if settings.lines and found.problem is None:
-        texts = [(f"{name}:{n}", line) for n, line in enumerate(LINE_END.split(texts[0][1]), 1) if line.strip()]
-        if found.document is not None and found.document.rows:
-            texts = [(f"{name}:{place}", text) for place, text in found.document.rows]
-    return [
-        TaskInput(
-            part, ChatMessage("user", text), is_extracted=found.is_extracted, problem=found.problem, scan=found.scan
-        )
-        for part, text in texts
-    ]
+        lines: Iterable[tuple[object, str]] = enumerate(LINE_END.split(texts[0][1]), 1)
+        if name.lower().endswith(TABLES):
+            from leap_core.documents.text import table_rows
+
+            lines = table_rows(found.text)
+        elif found.document is not None and found.document.rows:
+            lines = found.document.rows
+        texts = [(f"{name}:{place}", line) for place, line in lines if line.strip()]
+    about = {"is_extracted": found.is_extracted, "problem": found.problem, "scan": found.scan}
+    notes = () if found.document is None else found.document.notes
+    return [TaskInput(part, ChatMessage("user", text), **about, notes=notes) for part, text in texts]
 
 
+TABLES = (".csv", ".tsv")
 YAML = (".yaml", ".yml")
 
 

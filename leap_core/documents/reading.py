@@ -257,13 +257,15 @@ def check_has_text(document: Document, name: str) -> None:
     raise UnreadableDocumentError(f"{name} has no text")
 
 
-def read_address(url: str, *, stop: threading.Event | None = None) -> Document:
-    """The document at a public web address. Raises LeapSerializationError."""
+def read_address(url: str, *, allow_private: bool = False, stop: threading.Event | None = None) -> Document:
+    """The document at a web address. ``allow_private``: a person typed it, so it may be one of this machine or its
+    networks. Raises LeapSerializationError."""
     from urllib.parse import unquote, urlsplit
 
     from ..conversation.media.fetching import UrlAccess, fetch
 
-    name, data = Path(unquote(urlsplit(url).path)).name or "page", fetch(url, UrlAccess.WEB)
+    name = Path(unquote(urlsplit(url).path)).name or "page"
+    data = fetch(url, UrlAccess.TYPED if allow_private else UrlAccess.WEB)
     return read_document(data, name if "." in name else f"{name}.html", stop=stop, main_only=True)
 
 

@@ -168,7 +168,7 @@ def test_a_prompt_longer_than_the_context(leap):
         ([], b"", "the prompt is empty"),
         (["  "], b" \n", "the prompt is empty"),
         (["-", "-"], b"x", "only once"),
-        ([], b"caf\xe9", "standard input is not UTF-8 text (byte 4)"),
+        ([], b"\x7fELF\0\0\0", "standard input is not text"),
         (["bad \udce9"], b"", "not valid UTF-8"),
         (["-s", "bad \udce9", "x"], b"", "--system is not valid"),
         (["--temperature", "-1", "x"], b"", "temperature: -1.0 must be 0 or more"),

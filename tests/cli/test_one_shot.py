@@ -71,8 +71,7 @@ def test_a_named_pipe_is_read(leap, generate, tmp_path):
     [
         ("missing.txt", None, "cannot read missing.txt: No such file or directory"),
         (".", None, "cannot read .: Is a directory"),  # and -f says what to do with one
-        ("program.bin", b"\x7fELF\0\0\0", "program.bin is binary"),
-        ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8 text (byte 4)"),
+        ("program.bin", b"\x7fELF\0\0\0", "program.bin is not text"),
         ("huge.txt", b"x" * (16 * 1024 * 1024 + 1), "huge.txt is larger than 16 MiB"),
         ("nul\0.txt", None, "cannot read nul"),
         ("", None, "'' is no file: its name is empty"),

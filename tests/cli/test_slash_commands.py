@@ -129,7 +129,7 @@ def test_attach_sends_files_with_the_next_message_only(leap, talk):
     missing, png, binary = errors(done)
     assert missing == "cannot read missing.txt: No such file or directory"
     assert png.startswith("cat.png: not a picture, or its header is damaged")
-    assert "program is binary" in binary
+    assert "program is not text" in binary
     assert "sea.png: converted to JPEG" in done.stderr
 
 

@@ -186,3 +186,35 @@ def test_the_sdks_helpers(tmp_path: Path) -> None:
     with pytest.raises(LeapSerializationError, match="not a JPEG"):
         Image(saved("PNG"))
     assert Text("a") != part
+
+
+def test_a_person_may_fetch_a_private_address_and_hears_why_one_cannot_be(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fetching.fetch(server + "/a.png", UrlAccess.TYPED) == saved("PNG")
+    assert fetching.fetch(server + "/moved", UrlAccess.TYPED) == saved("PNG"), "from private to private"
+    said = {
+        server + "/none": "the server answers 404",
+        server + "/packed": "in a compressed form",
+        "http://127.0.0.1:9/": "127.0.0.1 cannot be reached: ",
+        server.replace("http", "https"): "TLS with 127.0.0.1 fails: ",
+        "http://nowhere.invalid/": "the host nowhere.invalid is unknown",
+    }
+    for url, why in said.items():
+        with pytest.raises(LeapSerializationError) as caught:
+            fetching.fetch(url, UrlAccess.TYPED)
+        assert f"cannot fetch {url}: " in str(caught.value) and why in str(caught.value)
+    asked = []
+    monkeypatch.setattr(fetching, "_address", lambda target, may: (asked.append(may), (target.host, False))[1])
+    fetching.fetch(server + "/moved", UrlAccess.TYPED)
+    assert asked == [True, False], "behind a public address only public ones are asked"
+
+
+def test_a_public_address_may_not_lead_to_a_private_one() -> None:
+    import httpx
+
+    assert fetching._address(httpx.URL("http://8.8.8.8:8080/"), True) == ("8.8.8.8", False)
+    assert fetching._address(httpx.URL("http://10.0.0.1:81/"), True) == ("10.0.0.1", True)
+    for url in ("http://10.0.0.1/", "http://8.8.8.8:8080/"):
+        with pytest.raises(OSError, match="it redirects to "):
+            fetching._address(httpx.URL(url), False)

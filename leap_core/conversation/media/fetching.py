@@ -28,6 +28,8 @@ class UrlAccess(IntEnum):
     """Files of this machine."""
     WEB = 2
     """Other machines, by their public addresses; they learn that this one asked. No files."""
+    TYPED = 3
+    """An address that a person typed: also one of this machine or its networks. Errors say why it cannot be fetched."""
 
 
 def fetch(url: str, access: UrlAccess = UrlAccess.FILES) -> bytes:
@@ -42,12 +44,12 @@ def fetch(url: str, access: UrlAccess = UrlAccess.FILES) -> bytes:
             )
         return _file(url)
     if scheme in ("http", "https"):
-        if access is not UrlAccess.WEB:
+        if access not in (UrlAccess.WEB, UrlAccess.TYPED):
             raise LeapSerializationError(
                 f"{scheme}: URLs are not fetched unless that is allowed",
                 hint="download it first, or send the data itself",
             )
-        return _web(url)
+        return _web(url, access is UrlAccess.TYPED)
     raise LeapSerializationError(f"expected a data:, file: or https: URL, not {url[:40]!r}")
 
 
@@ -87,29 +89,66 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-def _web(url: str) -> bytes:
-    """What a public address answers. Why one fails is not said: clients would learn which of this network's ports are
-    open."""
+def _web(url: str, is_typed: bool) -> bytes:
+    """What an address answers. Why one fails is said to a person who typed it only: clients of a server would learn
+    which of this network's ports are open. A public address may not redirect to a private one."""
     import httpx
 
+    host, why = "it", f"it redirects more than {MOST_REDIRECTS} times"
     try:
+        target, may_be_private = httpx.URL(url), is_typed
+        host = target.host
         with httpx.Client(timeout=TIMEOUT_SECONDS) as client:
-            target = httpx.URL(url)
             for _ in range(MOST_REDIRECTS + 1):
-                data = _get(client, target)
+                address, is_private = _address(target, may_be_private)
+                data = _get(client, target, address)
                 if isinstance(data, bytes):
                     return data
-                target = data
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-        pass
+                target, may_be_private, host = data, is_private, data.host
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        why = _reason(error, host)
+    if is_typed:
+        raise LeapSerializationError(f"cannot fetch {url[:200]}: {why}")
     raise LeapSerializationError(f"cannot fetch {url[:200]}", hint="download it first, and send the data itself")
 
 
-def _get(client: httpx.Client, target: httpx.URL) -> bytes | httpx.URL:
-    """What is at one URL, or where it redirects to. Raises ValueError for what is none of both, OSError for a
-    target that may not be asked."""
+def _reason(error: Exception, host: str) -> str:
+    import socket
+
+    import httpx
+
+    if isinstance(error, socket.gaierror):
+        return f"the host {host} is unknown"
+    if isinstance(error, httpx.TimeoutException):
+        return f"{host} does not answer within {TIMEOUT_SECONDS:.0f} seconds"
+    said = " ".join(str(error).split())[:300] or type(error).__name__
+    if "SSL" in said or "certificate" in said:
+        return f"TLS with {host} fails: {said}"
+    if isinstance(error, httpx.ConnectError):
+        return f"{host} cannot be reached: {said}"
+    return said
+
+
+def _address(target: httpx.URL, may_be_private: bool) -> tuple[str, bool]:
+    """The address that a URL's host has, and whether it is private. Raises OSError for one that may not be asked."""
+    import socket
+
     secure = target.scheme == "https"
-    address = public_address(target.host, target.port or (443 if secure else 80), secure)
+    usual = 443 if secure else 80
+    port = target.port or usual
+    try:
+        return public_address(target.host, usual if may_be_private else port, secure), False
+    except socket.gaierror:
+        raise
+    except OSError as error:
+        if not may_be_private:
+            raise OSError(f"it redirects to {target.host}: {error}") from None
+    found = {str(each[4][0]) for each in socket.getaddrinfo(target.host, port, type=socket.SOCK_STREAM)}
+    return sorted(found, key=lambda each: (":" in each, each))[0], True
+
+
+def _get(client: httpx.Client, target: httpx.URL, address: str) -> bytes | httpx.URL:
+    """What is at one URL, or where it redirects to. Raises ValueError for what is none of both."""
     request = client.build_request(
         "GET",
         target.copy_with(host=address),  # the address that was checked, not what the name means next
@@ -120,8 +159,10 @@ def _get(client: httpx.Client, target: httpx.URL) -> bytes | httpx.URL:
     try:
         if response.is_redirect:
             return target.join(response.headers["location"])
-        if response.status_code != 200 or response.headers.get("content-encoding", "identity") != "identity":
-            raise ValueError("no plain answer")
+        if response.status_code != 200:
+            raise ValueError(f"the server answers {response.status_code} {response.reason_phrase}".rstrip())
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise ValueError("the server answers in a compressed form")
         data = bytearray()
         for block in response.iter_raw():
             data += block
@@ -136,10 +177,10 @@ def public_address(host: str, port: int, secure: bool) -> str:
     import socket
 
     if port != (443 if secure else 80):
-        raise OSError("not HTTP's port")
+        raise OSError("that is not the port of HTTP")
     found = {str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     if not found or not all(map(is_public, found)):
-        raise OSError("not a public address")
+        raise OSError("that is not a public address")
     return sorted(found, key=lambda each: (":" in each, each))[0]
 
 
