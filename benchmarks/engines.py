@@ -56,7 +56,7 @@ def serve(pipe: Connection, engine: str | None, path: Path, threads: int) -> Non
                 continue
             stats = answer(model, [user(text)], options(TOKENS if kind == "decode" else 1)).complete.stats
             assert stats is not None
-            prefill = stats.prompt_tokens / stats.time_to_first_token
+            prefill = (stats.prompt_tokens - stats.cached_prompt_tokens) / stats.time_to_first_token
             pipe.send(stats.token_per_second if kind == "decode" else prefill)
 
 

@@ -31,7 +31,7 @@ with runner(Path(sys.argv[2]), threads=int(sys.argv[3]), cache=cache) as model:
     messages = [ChatMessage("system", words(1000, seed=99)), user(words(20, seed=int(sys.argv[5])))]
     got = answer(model, messages, options(4))
     stats = got.complete.stats
-    print(stats.time_to_first_token, stats.cached_prompt_tokens / (stats.cached_prompt_tokens + stats.prompt_tokens))
+    print(stats.time_to_first_token, stats.cached_prompt_tokens / stats.prompt_tokens)
 """
 
 

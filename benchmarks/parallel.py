@@ -30,7 +30,7 @@ def all_at_once(model: InProcessRunner, prompts: list[list[ChatMessage]], reply:
     def one(messages: list[ChatMessage]) -> None:
         stats = answer(model, messages, options(reply)).complete.stats
         assert stats is not None
-        computed.append(stats.prompt_tokens)
+        computed.append(stats.prompt_tokens - stats.cached_prompt_tokens)
 
     threads = [threading.Thread(target=one, args=(prompt,)) for prompt in prompts]
     started = time.perf_counter()

@@ -20,7 +20,7 @@ def prefill_speed(model: InProcessRunner, tokens: int) -> float:
     model begins with (a default system prompt) are restored and not counted."""
     stats = answer(model, [user(words(tokens, seed=next(seeds)))], options(1)).complete.stats
     assert stats is not None
-    return stats.prompt_tokens / stats.time_to_first_token
+    return (stats.prompt_tokens - stats.cached_prompt_tokens) / stats.time_to_first_token
 
 
 def history(seed: int) -> list[ChatMessage]:

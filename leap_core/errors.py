@@ -245,7 +245,7 @@ class LeapEndpointError(LeapUnavailableError):
 class GenerationStats:
     """Counts and speed of one generation.
 
-    ``prompt_tokens`` were computed; ``cached_prompt_tokens`` were restored from the cache and are not among them;
+    ``prompt_tokens``: all of the prompt; ``cached_prompt_tokens``: those of them that were restored from the cache.
     ``total_tokens`` = prompt_tokens + completion_tokens. ``token_per_second`` is the speed of decoding alone (0.0 when
     fewer than two tokens were made); ``time_to_first_token`` is in seconds from the request on, queueing included.
     ``reasoning_tokens``: those of completion_tokens that were reasoning; None for none, and where it is not known.

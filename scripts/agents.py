@@ -89,7 +89,7 @@ class Following(PassingRunner):
         stats = read.stats
         assert stats is not None
         text = next((each.text for each in reversed(messages) if each.role.value == "user"), "")
-        SEEN.requests.append((text, stats.prompt_tokens, stats.cached_prompt_tokens))
+        SEEN.requests.append((text, stats.prompt_tokens - stats.cached_prompt_tokens, stats.cached_prompt_tokens))
         shell = next((each.name for each in functions if each.name in SHELLS), None)
         last = messages[-1]
         turn = next((turn for turn in (1, 2, 3) if f"turn-{turn}" in text), 0)

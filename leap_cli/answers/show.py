@@ -212,7 +212,7 @@ def _remark(complete: Complete, output: Output, show_stats: bool) -> None:
 def describe(stats: GenerationStats) -> str:
     """The statistics in one line for people."""
     engine = "" if stats.engine is None else f", engine {stats.engine}"
-    cached = f" ({stats.cached_prompt_tokens} more from the cache)" if stats.cached_prompt_tokens else ""
+    cached = f" ({stats.cached_prompt_tokens} from the cache)" if stats.cached_prompt_tokens else ""
     return (
         f"prompt {stats.prompt_tokens} tokens{cached}, answer {stats.completion_tokens} tokens, "
         f"{stats.token_per_second:.1f} tokens/s, first token after {stats.time_to_first_token:.2f} s"

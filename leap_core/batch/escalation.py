@@ -167,7 +167,7 @@ class EscalatingRunner(PassingRunner):
         with self._guard:
             self.escalated += 1
             if complete.stats is not None:
-                self.prompt_tokens += complete.stats.prompt_tokens + complete.stats.cached_prompt_tokens
+                self.prompt_tokens += complete.stats.prompt_tokens
                 self.completion_tokens += complete.stats.completion_tokens
         was = "did not pass the check" if reason == CHECK else f"was {reason}"
         note = f"answered by {self._far.model_id}: the answer of {self._near.model_id} {was}"

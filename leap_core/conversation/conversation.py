@@ -323,7 +323,7 @@ class Conversation:
                 generation.close()
             if complete and _says_something(complete) and stream.was_read():
                 stats = complete.stats
-                self._tokens = 0 if stats is None else stats.cached_prompt_tokens + stats.total_tokens
+                self._tokens = 0 if stats is None else stats.total_tokens
                 with self._guard:
                     self._history += new
                     reply = complete.full_message

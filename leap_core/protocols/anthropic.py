@@ -445,7 +445,7 @@ def _usage(stats: GenerationStats | None) -> JsonObject:
     """Anthropic counts restored prompt tokens beside the prompt's."""
     stats = stats or GenerationStats(0, 0, 0, 0.0)
     return {
-        "input_tokens": stats.prompt_tokens,
+        "input_tokens": stats.prompt_tokens - stats.cached_prompt_tokens,
         "cache_read_input_tokens": stats.cached_prompt_tokens,
         "cache_creation_input_tokens": 0,
         "output_tokens": stats.completion_tokens,

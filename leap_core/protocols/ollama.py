@@ -286,7 +286,7 @@ class OllamaReply:
             answering = total - loading
             reading = min(stats.time_to_first_token, answering)
             end |= {
-                "prompt_eval_count": stats.prompt_tokens + stats.cached_prompt_tokens,
+                "prompt_eval_count": stats.prompt_tokens,
                 "prompt_eval_duration": int(reading * NANOSECONDS),
                 "eval_count": stats.completion_tokens,
                 "eval_duration": int((answering - reading) * NANOSECONDS),

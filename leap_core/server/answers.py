@@ -281,8 +281,8 @@ class ServedAnswer:
             stats = item.stats or GenerationStats(0, 0, 0, 0.0)
             self._model.throughput.add(stats.completion_tokens - self._counted)  # calls come as no pieces of text
             self._metrics.answered(name, stats, item.finish_reason.value)
-            computed, restored = stats.prompt_tokens, stats.cached_prompt_tokens
-            counts = f"prompt {computed}+{restored}, answer {stats.completion_tokens} tokens"
+            restored = stats.cached_prompt_tokens
+            counts = f"prompt {stats.prompt_tokens - restored}+{restored}, answer {stats.completion_tokens} tokens"
             log.info("%s: %s, %.2f s", name, counts, now - self._begun)
             if self._counts is not None:  # what was not done as asked is told here too: few clients show it
                 self._counts += [counts, *self.request.notes, *item.warnings]

@@ -460,18 +460,19 @@ WRONG = "The input of {} does not follow its grammar. Write the whole input once
 
 
 def _together(parts: Sequence[GenerationStats | None]) -> GenerationStats | None:
-    """The counts of an answer that took several generations."""
+    """The counts of an answer that took several generations. What a later one found in the cache counts once."""
     known = [each for each in parts if each is not None]
     if len(known) < 2:
         return known[0] if known else None
     first, last = known[0], known[-1]
-    prompt, made = sum(each.prompt_tokens for each in known), sum(each.completion_tokens for each in known)
+    cached, made = first.cached_prompt_tokens, sum(each.completion_tokens for each in known)
+    prompt = cached + sum(each.prompt_tokens - each.cached_prompt_tokens for each in known)
     return replace(
         last,
         prompt_tokens=prompt,
         completion_tokens=made,
         total_tokens=prompt + made,
-        cached_prompt_tokens=first.cached_prompt_tokens,
+        cached_prompt_tokens=cached,
         time_to_first_token=first.time_to_first_token,
         reasoning_tokens=sum(each.reasoning_tokens or 0 for each in known) or None,
     )

@@ -37,7 +37,7 @@ def test_the_rendered_prompt_is_what_the_answer_is_made_from(subject, runner):
     prompt = subject.short(runner)
     rendered = runner.render([ChatMessage("user", prompt)])
     *_, end = runner.create_conversation().generate_response(prompt)
-    assert rendered.tokens == end.stats.prompt_tokens + end.stats.cached_prompt_tokens
+    assert rendered.tokens == end.stats.prompt_tokens
 
 
 def test_tool_choice_none_shows_no_functions_and_keeps_the_calls_of_the_history(subject, runner):
@@ -68,7 +68,7 @@ def test_a_text_is_gone_on_from_as_it_stands(subject, runner):
     *pieces, end = runner.start_text(text, GREEDY)
     assert isinstance(end, Complete) and pieces and all(isinstance(piece, Chunk) for piece in pieces)
     assert "Paris" in end.full_message.text
-    assert rendered.tokens == end.stats.prompt_tokens + end.stats.cached_prompt_tokens
+    assert rendered.tokens == end.stats.prompt_tokens
 
 
 def test_a_text_longer_than_the_context_is_rendered_and_refused(subject):

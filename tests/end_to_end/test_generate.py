@@ -293,4 +293,4 @@ def test_a_prompt_cache_spares_the_next_process_the_system_prompt(program):
     first = json.loads(program(*asked, *system, "What is the capital of France?").stdout)
     second = json.loads(program(*asked, *system, "What is the capital of Japan?").stdout)
     assert first["stats"]["cached_prompt_tokens"] == 0
-    assert second["stats"]["cached_prompt_tokens"] > second["stats"]["prompt_tokens"]
+    assert 2 * second["stats"]["cached_prompt_tokens"] > second["stats"]["prompt_tokens"]

@@ -114,7 +114,7 @@ def test_one_system_prompt_is_computed_once(program, host):
     asked = ["generate", "-m", "builtin", "-s", system, "--format", "json"]
     one, other = (json.loads(program(*asked, question).stdout) for question in (QUESTION, "Say hello."))
     assert one["stats"]["cached_prompt_tokens"] == 0
-    assert other["stats"]["cached_prompt_tokens"] > other["stats"]["prompt_tokens"]
+    assert 2 * other["stats"]["cached_prompt_tokens"] > other["stats"]["prompt_tokens"]
 
 
 def test_no_host_leaves_it_alone_and_options_that_differ_too(program, host):

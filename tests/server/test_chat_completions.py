@@ -52,7 +52,7 @@ def test_a_whole_answer(serve):
 
 
 def test_restored_tokens_count_as_the_prompt_s(serve):
-    stats = GenerationStats(5, 2, 7, 10.0, cached_prompt_tokens=30)
+    stats = GenerationStats(35, 2, 37, 10.0, cached_prompt_tokens=30)
     server = serve([Complete(ChatMessage("assistant", "Yes."), GenerationFinishReason.STOP, stats)])
     usage = server.ask().usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (35, 2, 37)

@@ -57,7 +57,7 @@ def test_a_message_and_its_answer(client):
 
 
 def test_restored_tokens_are_counted_apart(client):
-    stats = GenerationStats(5, 2, 7, 10.0, cached_prompt_tokens=30)
+    stats = GenerationStats(35, 2, 37, 10.0, cached_prompt_tokens=30)
     _, made = client([Complete(ChatMessage("assistant", "Yes."), GenerationFinishReason.MAX_TOKENS, stats)])
     message = ask(made)
     assert (message.usage.input_tokens, message.usage.cache_read_input_tokens) == (5, 30)

@@ -395,7 +395,7 @@ class Request:
             self.events.put(SequenceEnd(reason, self._stats(), error))
 
     def _stats(self) -> GenerationStats:
-        prompt = max(0, self.read - self.cached)
+        prompt = max(self.read, self.cached)
         first = self._first_token
         decoding = 0.0 if first is None else self._last_token - first
         speed = (self.generated - 1) / decoding if decoding > 0 and self.generated > 1 else 0.0

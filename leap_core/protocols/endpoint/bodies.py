@@ -292,7 +292,7 @@ class ReplyReader:
         """Counts are the endpoint's (0 where it gives none), times are those of this side."""
         details = self._usage.get("prompt_tokens_details")
         cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-        prompt = max(0, _count(self._usage.get("prompt_tokens")) - cached)
+        prompt = max(_count(self._usage.get("prompt_tokens")), cached)
         made = _count(self._usage.get("completion_tokens"))
         first = self._first or self._last
         speed = (made - 1) / max(self._last - first, 1e-6) if made > 1 else 0.0

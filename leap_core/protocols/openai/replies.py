@@ -190,14 +190,13 @@ def finish_reason(complete: Complete) -> str:
 
 
 def usage(stats: GenerationStats | None) -> JsonObject | None:
-    """Counts of tokens. OpenAI counts restored prompt tokens among the prompt's."""
+    """Counts of tokens."""
     if stats is None:
         return None
-    prompt = stats.prompt_tokens + stats.cached_prompt_tokens
     return {
-        "prompt_tokens": prompt,
+        "prompt_tokens": stats.prompt_tokens,
         "completion_tokens": stats.completion_tokens,
-        "total_tokens": prompt + stats.completion_tokens,
+        "total_tokens": stats.prompt_tokens + stats.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": stats.cached_prompt_tokens},
         **({"completion_tokens_details": {"reasoning_tokens": thought}} if (thought := stats.reasoning_tokens) else {}),
     }
@@ -215,11 +214,11 @@ def _usage_of_all(completes: Sequence[Complete], choices: int | None = None) -> 
     if len(counts) < len(completes):
         return None
     of_prompts = counts[:: choices or len(completes)]
-    computed, cached = (
+    prompt, cached = (
         sum(getattr(each, name) for each in of_prompts) for name in ("prompt_tokens", "cached_prompt_tokens")
     )
     made = sum(each.completion_tokens for each in counts)
-    return usage(GenerationStats(computed, made, computed + made, 0.0, cached))
+    return usage(GenerationStats(prompt, made, prompt + made, 0.0, cached))
 
 
 def with_one_call(complete: Complete) -> Complete:

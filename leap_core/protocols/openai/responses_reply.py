@@ -373,11 +373,10 @@ def _output_text(text: str) -> JsonObject:
 def _usage(stats: GenerationStats | None) -> JsonObject | None:
     if stats is None:
         return None
-    prompt = stats.prompt_tokens + stats.cached_prompt_tokens
     return {
-        "input_tokens": prompt,
+        "input_tokens": stats.prompt_tokens,
         "input_tokens_details": {"cached_tokens": stats.cached_prompt_tokens, "cache_write_tokens": 0},
         "output_tokens": stats.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": stats.reasoning_tokens or 0},
-        "total_tokens": prompt + stats.completion_tokens,
+        "total_tokens": stats.total_tokens,
     }

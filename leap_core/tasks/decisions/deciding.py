@@ -217,7 +217,7 @@ class _Usage:
         if not stats:
             return
         first = stats[0]
-        self.new += first.prompt_tokens + (0 if self.prompt else first.cached_prompt_tokens)
-        self.prompt += first.prompt_tokens + first.cached_prompt_tokens
+        self.new += first.prompt_tokens - (first.cached_prompt_tokens if self.prompt else 0)
+        self.prompt += first.prompt_tokens
         self.cached += first.cached_prompt_tokens
-        self.computed += sum(each.prompt_tokens for each in stats)
+        self.computed += sum(each.prompt_tokens - each.cached_prompt_tokens for each in stats)

@@ -11,7 +11,7 @@ import pytest
 
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
-from leap_core.inference.engine.request import PromptTokens, Request, Tokens
+from leap_core.inference.engine.request import PromptTokens, Request, SequenceEnd, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.model import LlamaModel
 
@@ -26,22 +26,27 @@ def words(count: int, seed: int = 0) -> list[int]:
     return [rng.randrange(300, 1000) for _ in range(count)]
 
 
+def computed(ended: SequenceEnd) -> int:
+    """Prompt tokens that no slot and no snapshot had."""
+    return ended.stats.prompt_tokens - ended.stats.cached_prompt_tokens
+
+
 def run(scheduler: Scheduler, sequence: Request) -> tuple[list[int], int, int]:
     """Tokens, computed and cached prompt tokens of a request that must end well."""
     scheduler.submit(sequence)
     tokens, ended = finish(sequence)
     assert ended.error is None
-    return tokens, ended.stats.prompt_tokens, ended.stats.cached_prompt_tokens
+    return tokens, computed(ended), ended.stats.cached_prompt_tokens
 
 
 def test_a_continued_conversation_costs_its_new_tokens_only(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     first = words(100)
-    reply, computed, cached = run(scheduler, request(first, boundaries=(40, 97)))
-    assert (computed, cached) == (100, 0)
+    reply, fresh, cached = run(scheduler, request(first, boundaries=(40, 97)))
+    assert (fresh, cached) == (100, 0)
     longer = [*first, *reply, *words(20, seed=1)]
-    again, computed, cached = run(scheduler, request(longer, boundaries=(40, 97, 118)))
-    assert computed == 21 and cached == 100 + len(reply) - 1  # the last token was sampled but never decoded
+    again, fresh, cached = run(scheduler, request(longer, boundaries=(40, 97, 118)))
+    assert fresh == 21 and cached == 100 + len(reply) - 1  # the last token was sampled but never decoded
     assert again == run(make_scheduler(), request(longer))[0]
 
 
@@ -51,7 +56,7 @@ def test_an_edited_history_goes_back_to_a_boundary(make_scheduler: Make, model: 
     first = words(100)
     run(scheduler, request(first, boundaries=(40, 97)))
     edited = [*first[:kept], *words(30, seed=2)]
-    tokens, computed, cached = run(scheduler, request(edited, boundaries=(40,)))
+    tokens, fresh, cached = run(scheduler, request(edited, boundaries=(40,)))
     assert cached == (kept if not model.is_hybrid else max(b for b in (40, 97) if b <= kept))
     assert tokens == run(make_scheduler(), request(edited))[0]
 
@@ -60,9 +65,9 @@ def test_regenerating_costs_a_few_tokens(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     prompt = words(200)
     tokens, *_ = run(scheduler, request(prompt, boundaries=(50, 196)))
-    again, computed, cached = run(scheduler, request(prompt, boundaries=(50, 196)))
+    again, fresh, cached = run(scheduler, request(prompt, boundaries=(50, 196)))
     assert again == tokens
-    assert computed <= 4 and cached >= 196
+    assert fresh <= 4 and cached >= 196
 
 
 def test_an_unrelated_prompt_leaves_the_other_conversation_cached(make_scheduler: Make) -> None:
@@ -82,8 +87,7 @@ def test_many_requests_share_one_prefix_computed_once(make_scheduler: Make) -> N
     for sequence in sequences:
         scheduler.submit(sequence)
     ended = [finish(sequence) for sequence in sequences]
-    computed = sum(end.stats.prompt_tokens for _, end in ended)
-    assert computed == 200 + 24 * 10
+    assert sum(computed(end) for _, end in ended) == 200 + 24 * 10
     alone = make_scheduler()
     assert [tokens for tokens, _ in ended] == [run(alone, request(p, max_tokens=4))[0] for p in prompts]
 
@@ -97,7 +101,7 @@ def test_identical_prompts_at_once_are_computed_once(make_scheduler: Make) -> No
     ended = [finish(sequence) for sequence in sequences]
     assert len({tuple(tokens) for tokens, _ in ended}) == 1
     # The first may have begun before the second came, and then two have computed the whole of it.
-    assert sum(end.stats.prompt_tokens for _, end in ended) <= 2 * 150 + 4
+    assert sum(computed(end) for _, end in ended) <= 2 * 150 + 4
 
 
 @pytest.mark.slow
@@ -245,8 +249,8 @@ def test_embeddings_stand_for_their_tokens(make_scheduler: Make, model: LlamaMod
     sequence = request(ids, max_tokens=8)
     mixed = Request(PromptTokens(segments, boundaries=(35,)), sequence.sampler, max_tokens=8)
     scheduler = make_scheduler()
-    tokens, computed, cached = run(scheduler, mixed)
-    assert computed == 60
+    tokens, fresh, cached = run(scheduler, mixed)
+    assert fresh == 60
     assert tokens == run(make_scheduler(), request(ids, max_tokens=8))[0]
     again = Request(PromptTokens(segments, boundaries=(35,)), request(ids).sampler, max_tokens=8)
     assert run(scheduler, again)[0] == tokens and again.cached >= 35
@@ -335,6 +339,17 @@ def test_a_short_request_is_answered_while_the_cells_are_full(make_scheduler: Ma
     run(scheduler, request(words(20, seed=2), max_tokens=2))
     assert not running.ended
     assert finish(running)[1].error is finish(too_much)[1].error is None
+
+
+def test_the_same_prompt_counts_the_same_tokens_again(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    counts = []
+    for _ in range(2):
+        scheduler.submit(sequence := request(words(100), max_tokens=5, boundaries=(90,)))
+        stats = finish(sequence)[1].stats
+        counts.append((stats.prompt_tokens, stats.total_tokens))
+        assert stats.total_tokens == stats.prompt_tokens + stats.completion_tokens
+    assert counts[0] == counts[1] and counts[0][0] == 100 > stats.cached_prompt_tokens >= 90
 
 
 def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:

@@ -50,7 +50,7 @@ def test_chats_are_tried_once_and_responses_from_then_on(fake, runner):
     fake.always = only_responses(streams({"type": "response.created"}, HALF, REST, DONE))
     complete = ask(runner, max_tokens=5)
     assert complete.full_message.text == "Paris." and complete.finish_reason is GenerationFinishReason.STOP
-    assert (complete.stats.cached_prompt_tokens, complete.stats.total_tokens) == (4, 7)
+    assert (complete.stats.cached_prompt_tokens, complete.stats.total_tokens) == (4, 11)
     assert ask(runner).full_message.text == "Paris."
     paths = [path for path, _, _ in fake.requests]
     assert paths == ["/v1/chat/completions", "/v1/responses", "/v1/responses"]
