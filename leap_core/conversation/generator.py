@@ -41,6 +41,31 @@ class PromptProgress:
     seconds: float
 
 
+STALLED_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a model's engine does: requests that wait and that have one of the ``slots``; the ``step`` that runs (None
+    for none) and for how many seconds; ``still_seconds`` since a step was completed or the first of the requests came;
+    whether decodes are being aborted."""
+
+    waiting: int
+    running: int
+    slots: int
+    step: str | None
+    step_seconds: float
+    still_seconds: float
+    aborting: bool
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether requests are there and nothing is computed, or again and again without a result. One long step is
+        none of that."""
+        has_work = bool(self.waiting or self.running)
+        return has_work and self.still_seconds - self.step_seconds >= STALLED_SECONDS
+
+
 class Generation(ABC):
     """One running generation: an iterator of responses that ends with Complete. Not shared between threads, except
     for ``stop``."""
@@ -132,6 +157,10 @@ class Generator(ABC):
     def decision_model(self) -> DecisionModel:
         """What the model is for decisions."""
         return DecisionModel()
+
+    def activity(self) -> Activity | None:
+        """What the model's engine does at the moment. From any thread. None where the runner does not know."""
+        return None
 
     @abstractmethod
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:

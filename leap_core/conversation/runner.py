@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapGenerationError
 from .conversation import Conversation
-from .generator import DecisionModel, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
+from .generator import Activity, DecisionModel, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
 from .generator import Generation as Generation
 from .generator import RenderedPrompt as RenderedPrompt
 from .loading_options import LoraAdapter
@@ -121,6 +121,9 @@ class PassingRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._runner.speaks
+
+    def activity(self) -> Activity | None:
+        return self._runner.activity()
 
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return self._runner.start(messages, functions, options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..conversation.conversation import messages_of
 from ..conversation.generator import (
+    Activity,
     DecisionModel,
     Functions,
     Generation,
@@ -248,6 +249,9 @@ class InProcessRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._voice is not None
+
+    def activity(self) -> Activity:
+        return self.scheduler.activity()
 
     @cached_property
     def _adapters(self) -> ModelAdapters:

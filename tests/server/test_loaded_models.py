@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import threading
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from starlette.applications import Starlette
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError
+from leap_core.conversation.generator import Activity
 from leap_core.models.builtin import model_path
+from leap_core.server.application import build_app
 from leap_core.server.endpoints.generation import GenerationEndpoints
 from leap_core.server.endpoints.management import ManagementEndpoints
 from leap_core.server.http import Refused
@@ -61,6 +64,33 @@ def test_two_who_want_it_at_once_get_the_same(loader):
             models.to_answer("gpt-4")
 
     asyncio.run(main())
+
+
+def test_a_model_that_makes_no_progress_is_in_the_log_once_and_in_health(loader, caplog):
+    async def main():
+        models = LoadedModels(loader)
+        await models.load(LoadRequest("builtin"))
+        transport = httpx.ASGITransport(build_app(models, GenerationEndpoints(models), []))
+
+        async def health(activity: Activity) -> httpx.Response:
+            loader.made[0].activity = lambda: activity
+            for _ in range(2):
+                await models.expire()
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                return await client.get("/health")
+
+        long_step = Activity(2, 1, 4, "decode of 512 positions", 90.0, 90.5, aborting=False)
+        answer = await health(long_step)
+        assert (answer.status_code, answer.json()["status"]) == (200, "ok") and not caplog.records
+        assert answer.json()["activity"]["builtin"]["step"] == "decode of 512 positions"
+        assert (await health(Activity(0, 0, 4, None, 0.0, 900.0, aborting=False))).status_code == 200
+        answer = await health(Activity(2, 1, 4, "decode of 3 positions", 0.1, 31.0, aborting=True))
+        assert (answer.status_code, answer.json()["status"]) == (503, "stalled")
+        (record,) = caplog.records
+        assert "no progress" in record.getMessage() and "aborting=True" in record.getMessage()
+
+    with caplog.at_level(logging.WARNING, "leap.host"):
+        asyncio.run(main())
 
 
 def test_it_is_found_by_every_name(loader):

@@ -20,6 +20,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
@@ -40,7 +41,8 @@ CROWD = 8
 """Answers at once from which on tokens are delivered several at a time."""
 DELIVERY_SECONDS = 0.02
 """Between two deliveries then: each wakes the thread of each reader."""
-
+ENCODED_SECONDS = 0.1
+"""A step of the encoder that took longer has encoded something."""
 MOST_VOICE_THREADS = 4
 """The voice's matrices are small: more threads would wait for each other more than they compute."""
 
@@ -63,6 +65,9 @@ class Scheduler:
         self._closing = ""
         self._interruption = Interruption(context)
         self._unasked_aborts = 0
+        self._step_begun: tuple[int, float] | None = None
+        """The positions of the decode that runs (0 for an encoding), and since when."""
+        self._progressed = time.perf_counter()
         self._admissions_held = False
         self._ticks = count(1)
         compute_loop.add(self)
@@ -78,6 +83,8 @@ class Scheduler:
         with compute_loop.changed:
             if self._closing:
                 raise compute_loop.closed_error(self._closing)
+            if not self.has_work():
+                self._progressed = time.perf_counter()
             self._waiting.append(request)
             compute_loop.changed.notify_all()
 
@@ -106,6 +113,20 @@ class Scheduler:
         """Whether anything waits or runs."""
         return bool(self._waiting) or any(slot.request is not None for slot in self._memory.slots)
 
+    def activity(self) -> Activity:
+        """What is done at the moment. From any thread."""
+        begun, progressed, now = self._step_begun, self._progressed, time.perf_counter()
+        step = None if begun is None else f"decode of {begun[0]} positions" if begun[0] else "encoding"
+        return Activity(
+            waiting=len(self._waiting),
+            running=len(self._running()),
+            slots=len(self._memory.slots),
+            step=step,
+            step_seconds=0.0 if begun is None else now - begun[1],
+            still_seconds=now - progressed,
+            aborting=self._context.is_aborting,
+        )
+
     def interrupt(self) -> None:
         """End the running decode at once. From any thread."""
         self._interruption.close()
@@ -121,6 +142,8 @@ class Scheduler:
                     self._fail(slot, failure)
                 else:
                     self._memory.clear(slot)
+        finally:
+            self._step_begun = None
 
     def _step(self) -> None:
         self._drop_cancelled()
@@ -129,15 +152,21 @@ class Scheduler:
             self._admission.admit(self._waiting, self._ticks, room)
         ready = self._running()
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
+            begun = time.perf_counter()
+            self._step_begun = 0, begun
             ready = self._encoder.encode_next(ready, self._fail)
+            if time.perf_counter() - begun > ENCODED_SECONDS:
+                self._progressed = time.perf_counter()
         for parts in plan_step(ready, self._context.batch_size, self._pace, apart=self._context.exact):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             started, computed = time.perf_counter(), time.process_time()
+            size = sum(part.count + len(part.draft) for part in parts)
+            self._step_begun = size, started
             if not self._decode(parts):
                 return  # the other decodes were planned for a memory that is different now
-            size = sum(part.count + len(part.draft) for part in parts)
-            seconds = time.perf_counter() - started
+            self._progressed = time.perf_counter()
+            seconds = self._progressed - started
             hidden = parts[0].output is StepOutput.HIDDEN  # then all of them: see ``plan_step``
             if size > LONG_STEP:
                 self._pace.observe(size, seconds)

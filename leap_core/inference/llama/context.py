@@ -449,6 +449,11 @@ class LlamaContext:
         """From any thread: make the running decode end at once (on a CPU), until called with False."""
         self._abort.set(abort)
 
+    @property
+    def is_aborting(self) -> bool:
+        """Whether decodes are ended. From any thread."""
+        return self._abort.is_set
+
     # The state of sequences.
 
     def truncate(self, sequence: int, position: int) -> bool:
@@ -590,9 +595,11 @@ class AbortFlag:
     def __init__(self) -> None:
         libc = ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
         self._flag = ctypes.create_string_buffer(b"\0\0", 2)
+        self.is_set = False
         self.callback = ctypes.cast(libc.strlen, AbortCallback)
         self.data = ctypes.cast(self._flag, ctypes.c_void_p)
 
     def set(self, abort: bool) -> None:
         """From any thread."""
+        self.is_set = abort
         self._flag[0] = b"\1" if abort else b"\0"

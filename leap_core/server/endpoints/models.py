@@ -6,6 +6,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -79,12 +80,16 @@ class ModelEndpoints:
         return AsciiJSON(await asyncio.to_thread(_described, model, name))
 
     async def health(self, _request: Request) -> Response:
-        """Whether requests are answered."""
+        """Whether requests are answered, and what the engine of each model does."""
         served = self._models.served
         loading = any(model.state == "loading" for model in served)
         loading = loading or not (served or self._models.offer)
-        state = {"status": "loading" if loading else "ok", "models": [model.name for model in self._models]}
-        return AsciiJSON(state, 503 if loading else 200)
+        doing = {model.name: each for model in self._models if (each := model.activity) is not None}
+        stalled = any(each.is_stalled for each in doing.values())
+        status = "loading" if loading else "stalled" if stalled else "ok"
+        activity = {name: asdict(each) for name, each in doing.items()}
+        state = {"status": status, "models": [model.name for model in self._models], "activity": activity}
+        return AsciiJSON(state, 503 if loading or stalled else 200)
 
     async def metrics(self, _request: Request) -> Response:
         """Measurements in Prometheus' format."""

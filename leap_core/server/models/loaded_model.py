@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...conversation.embedding import EmbeddingRunner
+from ...conversation.generator import Activity
 from ...conversation.loading_options import LoraAdapter
 from ...conversation.options import CacheOptions, ModelLoadingOptions
 from ...conversation.runner import ModelRunner
@@ -141,6 +142,7 @@ class LoadedModel:
         self.fold_tools = load_request.fold_tools
         self.keep_alive = DEFAULT_KEEP_ALIVE if load_request.keep_alive is None else load_request.keep_alive
         self.runner: Runner | None = None
+        self.is_stalled = False
         self.loading: asyncio.Task[None] | None = None
         self.unloading: asyncio.Task[None] | None = None
         self.throughput = Throughput()
@@ -168,6 +170,11 @@ class LoadedModel:
         if self.runner is not None and self.unloading is None:
             return "ready"
         return "loading" if self.loading is not None and not self.loading.done() else "unloading"
+
+    @property
+    def activity(self) -> Activity | None:
+        """What its engine does; None where there is none."""
+        return self.runner.activity() if isinstance(self.runner, ModelRunner) else None
 
     @property
     def expires_in(self) -> float | None:

@@ -353,8 +353,12 @@ class LoadedModels:
         self._forget(model)
 
     async def expire(self) -> None:
-        """Let go of the models whose time is over."""
+        """Let go of the models whose time is over, and note in the log which make no progress."""
         for model in self:
+            stalled = model.activity is not None and model.activity.is_stalled
+            if stalled and not model.is_stalled:
+                log.warning("%s makes no progress: %s", model.name, model.activity)
+            model.is_stalled = stalled
             if model.expires_in == 0.0 and model.leaving is None:
                 log.info("%s was not used for %g s", model.name, model.keep_alive)
                 await self.unload(model)

@@ -352,6 +352,32 @@ def test_the_same_prompt_counts_the_same_tokens_again(make_scheduler: Make) -> N
     assert counts[0] == counts[1] and counts[0][0] == 100 > stats.cached_prompt_tokens >= 90
 
 
+def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leap_core.conversation.generator.STALLED_SECONDS", 0.3)
+    scheduler = make_scheduler()
+    assert not scheduler.activity().is_stalled
+    decode = scheduler._context.decode
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler._context, "decode", lambda **given: time.sleep(0.8) or decode(**given))
+        scheduler.submit(sequence := request(words(10), max_tokens=1))
+        time.sleep(0.5)
+        activity = scheduler.activity()
+        assert (activity.step, activity.running, activity.slots) == ("decode of 10 positions", 1, 4)
+        assert activity.step_seconds > 0.3 and not activity.is_stalled
+        finish(sequence)
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler, "_decode", lambda parts: time.sleep(0.01))
+        scheduler.submit(sequence := request(words(10), max_tokens=1))
+        deadline = time.monotonic() + 20
+        while not scheduler.activity().is_stalled:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finish(sequence)
+    assert not scheduler.activity().is_stalled
+
+
 def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
     long = request(words(1500), max_tokens=1)
