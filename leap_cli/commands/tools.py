@@ -180,6 +180,8 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
         raise click.UsageError(f"the arguments are not JSON ({error}), as in: {form}") from None
     if not isinstance(values, dict):
         raise click.UsageError(f"the arguments are no JSON object, as in: {_example(function, values)}")
+    if not values and function.arguments_schema.get("required"):
+        raise click.UsageError(f"{name} needs arguments, as in: {_example(function, '...')}")
     made = LeapFunctionCall(name, values)
     policy = read_policy(env, [function]).of(name)
     if policy.decision == DENY:
@@ -197,11 +199,15 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
     return ExitCode.DONE
 
 
+LONGEST_EXAMPLE = 60
+
+
 def _example(function: LeapFunction, given: Any) -> str:
     """A call of the tool with what was given as its arguments."""
     schema = function.arguments_schema
     names = schema.get("required") or list(schema.get("properties", {}))[:1]
-    values = json.dumps(dict.fromkeys(names, given), ensure_ascii=False)
+    shown = given if len(str(given)) <= LONGEST_EXAMPLE else "..."
+    values = json.dumps(dict.fromkeys(names, shown), ensure_ascii=False)
     return f"leap tools call {function.name} {shlex.quote(values)}"
 
 
