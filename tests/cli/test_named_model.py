@@ -29,6 +29,7 @@ LINES = {
     "eval run": [["c.jsonl"], ["c.jsonl", "--background"]],
     "improve": [["c.jsonl", "--budget", "1"], ["c.jsonl", "--background"]],
     "train": [["c.jsonl"]],
+    "serve": [["--api-key-file", "nosuch"]],
     "launch": [[], ["pi", "--dry-run"], ["pi", "--print-env", "--dry-run"]],
     "sessions log replay": [["last"]],
 }
@@ -70,7 +71,14 @@ def test_a_model_that_is_named_is_not_asked_for(three, path, line):
     assert REFUSED not in done.stderr
 
 
-@pytest.mark.parametrize("line", [["batch", "b.jsonl"], ["classify", "--labels", "a,b", "hi", "--background"]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["batch", "b.jsonl"],
+        ["serve", "--api-key-file", "nosuch"],
+        ["classify", "--labels", "a,b", "hi", "--background"],
+    ],
+)
 def test_one_is_asked_for_where_none_is_named(three, line):
     done = three(*line)
     assert done.code == 2 and REFUSED in done.stderr
