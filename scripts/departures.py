@@ -114,8 +114,15 @@ def served(path: Path, slots: int, _: Path) -> Iterator[tuple[Ask, Leave]]:
             assert process.stdout is not None
             port = int(process.stdout.readline().decode().strip().rpartition(":")[2].partition("/")[0])
 
+            while True:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    break
+                time.sleep(0.05)
+
             def begin(prompt: str, seed: int) -> http.client.HTTPConnection:
-                body = {"model": "any", "messages": [{"role": "user", "content": prompt}], "stream": True}
+                body = {"messages": [{"role": "user", "content": prompt}], "stream": True}
                 body |= {"temperature": 1.0, "seed": seed, "max_tokens": TOKENS, "logprobs": True}
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
                 connection.request(
@@ -132,6 +139,8 @@ def served(path: Path, slots: int, _: Path) -> Iterator[tuple[Ask, Leave]]:
                             content = (choice.get("logprobs") or {}).get("content") or ()
                             scores += [score["logprob"] for score in content]
                 connection.close()
+                if not scores:
+                    raise RuntimeError("the server gave no answer")
                 return scores
 
             def leave(prompt: str, seconds: float) -> None:
