@@ -6,6 +6,7 @@ import base64
 import ctypes
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -22,11 +23,16 @@ LARGEST_SCALE = 8
 HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
 RANGE = re.compile(r"(?<=\d-)\n(?=\d)")
+TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 PRIVATE = re.compile("[\ue000-\uf8ff]")
 BULLETS = "\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf06e\uf06c"
 """Of Word's symbol fonts."""
 MOST_ANNOTATIONS = 5000
+COLUMN_LINES = 6
+COLUMN_WIDTH = 0.22
+"""Of a page's width, what lines of prose in a column have at least on average."""
+MOST_PIECES = 2000
 
 
 def read(file: BinaryIO, out: Output) -> None:
@@ -69,7 +75,8 @@ def _opened(file: BinaryIO) -> Any:
 
 def _write_page(page: Any, out: Output) -> None:
     words = page.get_textpage()
-    text = words.get_text_bounded().replace("\r\n", "\n").replace("\r", "\n").replace("\ufffe", "\x02")
+    text = (_columns(words, *page.get_size()) or words.get_text_bounded()).replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\ufffe", "\x02")
     is_scan = False
     if CONTROL.search(text.replace("\x02", "")) or "\x02" in text or PRIVATE.search(text):
         text = text.translate(dict.fromkeys(map(ord, BULLETS), "•"))
@@ -89,6 +96,31 @@ def _write_page(page: Any, out: Output) -> None:
     words.close()
 
 
+def _columns(words: Any, width: float, height: float) -> str:
+    """The text of a page that is drawn row by row over two columns of prose, one column after the other; empty for
+    any other page. Lines over both columns divide the page."""
+    count = words.count_rects()
+    if not 2 * COLUMN_LINES <= count <= MOST_PIECES:
+        return ""
+    pieces = [words.get_rect(n) for n in range(count)]
+    starts = Counter(round(piece[0]) for piece in pieces if piece[0] > 0.4 * width)
+    gutter = (starts.most_common(1)[0][0] if starts else 0) - 3
+    sides = [(piece[0] > gutter) - (piece[2] < gutter) for piece in pieces]  # -1, 1, and 0 for what is over both
+    turns = sum(sides[n] * sides[n + 1] < 0 for n in range(count - 1))
+    for side in (-1, 1):
+        widths = [piece[2] - piece[0] for piece, each in zip(pieces, sides, strict=True) if each == side]
+        is_prose = len(widths) >= COLUMN_LINES and sum(widths) > len(widths) * COLUMN_WIDTH * width
+        if not is_prose or turns < 1.5 * len(widths):
+            return ""
+    found, top = [], height
+    wide = sorted((piece for piece, side in zip(pieces, sides, strict=True) if not side), key=lambda piece: -piece[3])
+    for _, bottom, _, above in [*wide, (0, 0, 0, 0)]:
+        found += [words.get_text_bounded(left, above, right, top) for left, right in ((0, gutter), (gutter, width))]
+        found.append(words.get_text_bounded(0, bottom, width, above) if above else "")
+        top = bottom
+    return "\n".join(filter(None, map(str.strip, found)))
+
+
 def _joined(text: str) -> str:
     """The text with the words whole that a hyphen divides at the end of a line; one that is written with a hyphen
     elsewhere on the page keeps it."""
@@ -97,7 +129,7 @@ def _joined(text: str) -> str:
         with_hyphen = f"{match[1]}-{match[2]}"
         return with_hyphen if with_hyphen in text else match[1] + match[2]
 
-    return RANGE.sub("", HYPHEN.sub(whole, text))
+    return TRAILING.sub("", RANGE.sub("", HYPHEN.sub(whole, text)))
 
 
 def _unmapped(words: Any) -> int:

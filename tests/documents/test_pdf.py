@@ -109,3 +109,21 @@ def test_pages_are_bounded_and_it_is_said_where(monkeypatch):
     document = read_here("pdf", pdf_bytes(["one"], ["two"], ["three"]))
     assert document.text == "one\n\ftwo\n\f"
     assert document.notes == ("page 2 of 3: the rest is cut off at 2 pages",)
+
+
+def test_two_columns_are_read_one_after_the_other_and_tables_by_rows():
+    def draw(page) -> None:
+        page.setFont("Helvetica", 9)
+        page.drawString(120, 270, "A title over both columns")
+        for n in range(8):
+            page.drawString(30, 250 - 12 * n, f"Left line {n} of the first one.")
+            page.drawString(220, 250 - 12 * n, f"Right line {n} of the second.")
+        page.showPage()
+        for n in range(8):
+            page.drawString(30, 250 - 12 * n, f"Part {n}")
+            page.drawString(220, 250 - 12 * n, f"{n}.50")
+
+    columns, table = (section.text.split("\n") for section in read_here("pdf", pdf(draw)).sections)
+    assert columns[0] == "A title over both columns" and columns[8].startswith("Left line 7")
+    assert columns[9].startswith("Right line 0") and columns[-1].startswith("Right line 7")
+    assert [line.split() for line in table][:2] == [["Part", "0", "0.50"], ["Part", "1", "1.50"]]
