@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -380,3 +380,20 @@ def _refuse(name: str) -> Any:
 
 def _shortened(message: str) -> str:
     return message if len(message) <= 300 else message[:299] + "…"
+
+
+def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema that a reference into the document leads to; of several, the first that is more than null."""
+    for _ in range(8):
+        options = [part for key in ("anyOf", "oneOf") for part in schema.get(key, ()) if part != {"type": "null"}]
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            target: Any = root
+            for part in reference[2:].split("/"):
+                target = target.get(part, {}) if isinstance(target, Mapping) else {}
+            schema = target if isinstance(target, Mapping) else {}
+        elif len(options) == 1 and isinstance(options[0], Mapping):
+            schema = options[0]
+        else:
+            break
+    return schema

@@ -26,6 +26,16 @@ MOST_DIGITS = 3000
 """Digits of a number, with which it stays below Python's limit when it is written in decimals."""
 
 
+class WrittenText(str):
+    """Digits with zeros before them: a text unless the schema wants a number."""
+
+
+class WrittenInt(int):
+    """An integer with a sign or in another base, which its value loses: a number unless the schema wants a text."""
+
+    written = ""
+
+
 def read_number(text: str, position: int) -> tuple[int | float | str, int]:
     """The number at ``position``, and the position after it. Raises ValueError with the reason."""
     run = RUN.match(text, position)
@@ -33,7 +43,12 @@ def read_number(text: str, position: int) -> tuple[int | float | str, int]:
         raise ValueError("expected a number")
     if len(run[0]) > 2 * MOST_DIGITS:
         raise ValueError("the number is too long")
-    return _value("".join(run[0].split())), run.end()
+    written = "".join(run[0].split())
+    value = _value(written)
+    if isinstance(value, int) and str(value) != written:
+        value = WrittenInt(value)
+        value.written = written
+    return value, run.end()
 
 
 def _value(written: str) -> int | float | str:
@@ -50,7 +65,7 @@ def _value(written: str) -> int | float | str:
     if not body[:1].isdigit() and not (body.startswith(".") and body[1:2].isdigit()) or not DIGITS.fullmatch(body):
         raise ValueError("expected a number")
     if digits.isdecimal() and digits.startswith("0") and len(digits) > 1:
-        return written  # a postal code, or the like: as a number it would lose its zeros
+        return WrittenText(written)  # a postal code, or the like: as a number it would lose its zeros
     if digits.isdecimal():
         return sign * int(digits)
     value = sign * float(digits)

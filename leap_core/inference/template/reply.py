@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from ...conversation.calls.fitting import fitted
 from ...conversation.calls.parsers import (
     CallEvent,
     CallsFound,
@@ -250,6 +251,7 @@ class ReplyBuilder:
         self._decoder = utf8_decoder()
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
+        self._functions = functions
         self._calls = CallStream(parser, [function.name for function in functions], marks)
         self._inline_tag_open = False
         self._text: list[str] = []
@@ -401,8 +403,9 @@ class ReplyBuilder:
                 responses += self._text_of(self._stop.feed(event.text))
             elif isinstance(event, CallsFound):
                 responses += self._text_of(self._stop.finish())
-                self._function_calls += event.calls
-                responses.append(FunctionCalls(event.calls))
+                calls = tuple(fitted(call, self._functions) for call in event.calls)
+                self._function_calls += calls
+                responses.append(FunctionCalls(calls))
             else:
                 self._warnings.append(event.message)
         return responses

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...schemas.json_schema import pointer
+from ...schemas.json_schema import pointer, resolved_schema
 from ...system.dataclass import dataclass
 from .values import EXACT, NO_PLACE, NOT_IN_TEXT, Candidate, TextSource, candidates, folded
 
@@ -74,23 +74,6 @@ def leaves(value: Any, schema: Any, path: ValuePath = (), root: Mapping[str, Any
             yield from leaves(part, schema.get("items"), (*path, number), root)
     else:
         yield Leaf(path, value, schema)
-
-
-def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema that a reference into the document leads to; of several, the first that is more than null."""
-    for _ in range(8):
-        options = [part for key in ("anyOf", "oneOf") for part in schema.get(key, ()) if part != {"type": "null"}]
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#/"):
-            target: Any = root
-            for part in reference[2:].split("/"):
-                target = target.get(part, {}) if isinstance(target, Mapping) else {}
-            schema = target if isinstance(target, Mapping) else {}
-        elif len(options) == 1 and isinstance(options[0], Mapping):
-            schema = options[0]
-        else:
-            break
-    return schema
 
 
 def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:

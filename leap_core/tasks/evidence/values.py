@@ -7,7 +7,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import cache, cached_property
 from typing import Any
@@ -51,12 +51,20 @@ YEAR_LAST = re.compile(r"(?<![\d.])(\d{1,2})\s?([-/.])\s?(\d{1,2})\s?\2\s?(\d{4}
 DAY_MONTH = re.compile(
     r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|er|\.)?(?:\s+(?:of|de))?\s+([^\W\d_]{3,12})\.?,?(?:\s+de)?\s+(\d{4})(?!\d)"
 )
+TIME = re.compile(
+    r"(?<![\d:.,])(\d{1,2})(?:[:h](\d\d)(?::(\d\d)(?:[.,]\d+)?)?)?(?:\s?(?:([ap])\.?m\b\.?|(uhr|h|o'clock)\b))?"
+    r"(?:\s?(z|utc|gmt)\b|(?:(?<=:\d\d:\d\d)|(?<=t\d\d:\d\d))([+-]\d\d):?(\d\d))?(?![\w:])",
+    re.IGNORECASE,
+)
+NEAR_TIME = 32
+"""Characters between a date and its time, at most."""
 MONTH_DAY = re.compile(r"([^\W\d_]{3,12})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})(?!\d)")
 
 
 @dataclass(frozen=True)
 class Spelled:
-    """A number or a date from ``start`` to ``end``; ``values``: what it may mean, the likeliest first."""
+    """A number, a date or a time from ``start`` to ``end``. ``values``: what it may mean, the likeliest first; of a time
+    its seconds and zone."""
 
     start: int
     end: int
@@ -115,13 +123,26 @@ def dates_in(text: str) -> Iterator[Spelled]:
         yield from _spelled(match, (match[3], str(_month(match[1])), match[2]))
 
 
-def date_of(text: str) -> date | None:
-    """The date that a whole text is, or begins with before a time."""
+def times_in(text: str) -> Iterator[Spelled]:
+    """The times of day in a text: seconds since midnight, and those that the zone is ahead of UTC or None."""
+    for match in TIME.finditer(text):
+        hour, minute, second, half, word, utc, ahead, more = match.groups()
+        if (minute or half or word) and int(hour) < 24 and int(minute or 0) < 60 and int(second or 0) < 60:
+            hours = int(hour) % 12 + 12 * (half in "pP") if half else int(hour)
+            offset = 0 if utc else None if ahead is None else int(ahead) * 60 + int(f"{ahead[0]}{more}")
+            yield Spelled(*match.span(), (hours * 3600 + int(minute or 0) * 60 + int(second or 0), offset))
+
+
+def moment_of(text: str) -> tuple[date, Spelled | None] | None:
+    """The date that a whole text is, and the time of day behind it."""
     text = text.strip()
-    found = [each for each in dates_in(text[:40]) if each.start == 0]
-    whole = [each for each in found if each.end == len(text) or text[each.end] in "T "]
-    value = whole[0].values[0] if whole else None
-    return value if isinstance(value, date) else None
+    for day in dates_in(text[:40]):
+        value, rest = day.values[0], text[day.end :]
+        time = next(times_in(rest), None)
+        left = rest if time is None else rest[: time.start] + rest[time.end :]
+        if day.start == 0 and isinstance(value, date) and left.strip(" ,Tt") in ("", "at", "um"):
+            return value, time
+    return None
 
 
 def number_of(text: str) -> float | None:
@@ -260,21 +281,43 @@ class TextSource(SourceText):
         return list(dates_in(self.text))
 
     @cached_property
-    def numbers(self) -> list[Spelled]:
-        """Those that are no part of a date."""
-        days = [(each.start, each.end) for each in self.dates]
-        return [each for each in numbers_in(self.text) if not any(s <= each.start < e for s, e in days)]
+    def _date_edges(self) -> tuple[list[int], list[int]]:
+        return sorted(each.start for each in self.dates), sorted(each.end for each in self.dates)
+
+    def times_beside(self, day: Spelled) -> list[tuple[int, int, tuple[object, ...]]]:
+        """The times of day behind a date, or else before it, on its line and up to the next date."""
+        starts, ends = self._date_edges
+        last = min([day.end + NEAR_TIME, *starts[(n := bisect_left(starts, day.end)) : n + 1]])
+        first = max([day.start - NEAR_TIME, 0, *ends[(n := bisect_right(ends, day.start)) - 1 : n]])
+        behind = self.text[day.end : last].partition("\n")[0]
+        before = self.text[first : day.start].rpartition("\n")[2]
+        for start, part in ((day.end, behind), (day.start - len(before), before)):
+            if times := [(start + each.start, start + each.end, each.values) for each in times_in(part)]:
+                return times
+        return []
 
     @cached_property
-    def _numerals(self) -> list[tuple[int, int]]:
+    def numbers(self) -> list[Spelled]:
+        """Those that are no part of a date."""
+        within = self._marked((each.start, each.end) for each in self.dates)
+        return [each for each in numbers_in(self.text) if not within[each.start]]
+
+    @cached_property
+    def _within_numerals(self) -> bytearray:
         spelled = [*self.dates, *self.numbers]
-        return sorted(
-            (each.start, each.end) for each in spelled if self.text[each.start : each.end].strip("+-")[0].isdigit()
-        )
+        numerals = (each for each in spelled if self.text[each.start : each.end].strip("+-")[0].isdigit())
+        return self._marked((each.start + 1, each.end) for each in numerals)
+
+    def _marked(self, spans: Iterable[tuple[int, int]]) -> bytearray:
+        """A 1 for each offset that is within one of the spans."""
+        marks = bytearray(len(self.text) + 1)
+        for start, end in spans:
+            marks[start:end] = b"\1" * (end - start)
+        return marks
 
     def cuts_numeral(self, start: int, end: int) -> bool:
         """Whether a place begins or ends within a number or a date."""
-        return any(s < start < e or s < end < e for s, e in self._numerals)
+        return bool(self._within_numerals[start] or self._within_numerals[end])
 
     @cached_property
     def looks(self) -> str:
@@ -293,9 +336,11 @@ def candidates(source: TextSource, value: Any) -> list[Candidate]:
     whole = [each for each in found if not source.cuts_numeral(each.start, each.end)]
     if whole:
         return whole
-    day, number = date_of(value), number_of(value)
-    by_value = _dates(source, day) if day is not None else _numbers(source, number) if number is not None else []
-    if by_value or number is not None or day is not None:
+    moment, number = moment_of(value), number_of(value)
+    by_value = _dates(source, *moment) if moment is not None else []
+    if moment is None and number is not None:
+        by_value = _numbers(source, number)
+    if by_value or number is not None or moment is not None:
         return by_value or _lookalikes(source, value)
     return found or _lookalikes(source, value) or _nearly(source, value) or _parts(source, words)
 
@@ -314,9 +359,27 @@ def _numbers(source: TextSource, value: float) -> list[Candidate]:
     return [Candidate(start, end, EXACT) for start, end in source.runs(digits)] or _lookalikes(source, "".join(digits))
 
 
-def _dates(source: TextSource, day: date) -> list[Candidate]:
+def _dates(source: TextSource, day: date, time: Spelled | None) -> list[Candidate]:
+    """Where a date is, with this time of day beside it. A date without a time is a part of the value, and all of it for
+    midnight, which formats demand; a date with other times is another value."""
     ranked = [[each for each in source.dates if each.values[n : n + 1] == (day,)] for n in (0, 1)]
-    return [Candidate(each.start, each.end, EXACT) for each in ranked[0] or ranked[1]]
+    days = ranked[0] or ranked[1]
+    if time is None:
+        return [Candidate(each.start, each.end, EXACT) for each in days]
+    beside = [(each, source.times_beside(each)) for each in days]
+    found = [
+        Candidate(min(each.start, start), max(each.end, end), EXACT)
+        for each, times in beside
+        for start, end, spelled in times
+        if _is_same_time(time.values, spelled)
+    ]
+    how = EXACT if time.values[0] == 0 else PARTIAL
+    return found or [Candidate(each.start, each.end, how) for each, times in beside if not times]
+
+
+def _is_same_time(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether the seconds are equal, and the zones where both have one."""
+    return one[0] == other[0] and (one[1] == other[1] or None in (one[1], other[1]))
 
 
 def _lookalikes(source: TextSource, value: str) -> list[Candidate]:

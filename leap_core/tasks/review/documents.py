@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
-from ...schemas.json_schema import parse_json, pointer, read_schema
+from ...schemas.json_schema import parse_json, pointer, read_schema, resolved_schema
 from ...schemas.json_values import JsonObject, list_at, number_at, object_at, text_at
 from ...schemas.transforms import all_optional
 from ...system.dataclass import dataclass
 from ...system.files import replace_text
 from ...system.locks import Busy, locked
 from ..evidence.evidence import without
-from ..evidence.places import leaves, resolved_schema
+from ..evidence.places import leaves
 from ..evidence.values import EXACT, FUZZY, NO_PLACE, NOT_IN_TEXT, PARTIAL
 
 ABSENT = "absent"

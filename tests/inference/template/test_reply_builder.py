@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.conversation.calls import LFMFunctionCallParser
+from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, ReasoningChunk
 from leap_core.errors import GenerationStats
@@ -33,10 +33,10 @@ class Spelling:
         return text if isinstance(text, bytes) else text.encode()
 
 
-def responses(*texts, parser=True, special=True, reason=GenerationFinishReason.STOP, **options):
+def responses(*texts, parser=True, special=True, reason=GenerationFinishReason.STOP, functions=(), **options):
     vocabulary = Spelling(special=special)
     known = LFMFunctionCallParser() if parser else None
-    reply = ReplyBuilder(vocabulary, GenerationOptions(**options), known, functions=[])
+    reply = ReplyBuilder(vocabulary, GenerationOptions(**options), known, functions=functions)
     found = []
     for text in texts:
         found += reply.feed(vocabulary.token(text))
@@ -54,6 +54,14 @@ def test_a_stop_string_is_looked_for_in_the_text_alone(stop):
     found = responses(*CALL, "done", stop=[stop])
     assert [type(r) for r in found] == [FunctionCalls, Chunk, Complete]
     assert found[0].function_calls[0].arguments == {"a": "x"} and found[1].text == "done"
+
+
+def test_numbers_of_a_call_are_of_the_declared_types():
+    month = {"type": "object", "properties": {"month": {"type": "integer"}, "zip": {"type": "string"}}}
+    functions = [LeapFunction.from_openai({"name": "f", "parameters": month})]
+    found = responses(CALL[0], "[f(month=07, zip=01234)]", CALL[-1], functions=functions)
+    assert found[0].function_calls[0].arguments == {"month": 7, "zip": "01234"}
+    assert found[-1].full_message.function_calls == found[0].function_calls
 
 
 def test_a_stop_string_after_a_call_ends_the_reply():

@@ -1,0 +1,37 @@
+"""Numbers of a call as the function's schema declares them: 07 for an integer is 7, and +49 for a text is "+49"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...schemas.json_schema import resolved_schema
+from ..messages import LeapFunctionCall
+from .declaration import LeapFunction
+from .pythonic import WrittenInt, WrittenText
+
+
+def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
+    """The call with numbers of its function's types, where a spelling may mean several."""
+    schema = next((each.arguments_schema for each in functions if each.name == call.name), {})
+    return LeapFunctionCall(call.name, _fitted(dict(call.arguments), schema, schema), call.id)
+
+
+def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+    schema = resolved_schema(schema, root) if isinstance(schema, Mapping) else {}
+    if isinstance(value, dict):
+        parts = schema.get("properties")
+        named = parts if isinstance(parts, Mapping) else {}
+        return {key: _fitted(each, named.get(key), root) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_fitted(each, schema.get("items"), root) for each in value]
+    kinds, listed = schema.get("type"), schema.get("enum")
+    names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
+    types = {str(each) for each in names} or {type(each).__name__ for each in listed or ()}
+    is_text, is_number = types & {"string", "str"}, types & {"integer", "number", "int", "float"}
+    if isinstance(value, WrittenText):
+        return int(value) if is_number and not is_text else str(value)
+    if isinstance(value, WrittenInt):
+        return value.written if is_text and not is_number else int(value)
+    is_whole = isinstance(value, float) and "integer" in types and "number" not in types and value.is_integer()
+    return int(value) if is_whole else value

@@ -1,0 +1,68 @@
+"""Numbers of calls against the declared types: what a spelling means is decided by the schema, and nothing is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leap_core.conversation.calls import LeapFunction, parser_named
+from leap_core.conversation.calls.fitting import fitted
+
+INTEGER, NUMBER, TEXT = ({"type": kind} for kind in ("integer", "number", "string"))
+
+
+def read(written: str, schema: Any, **root: Any) -> Any:
+    """The argument ``a`` of a call of ``f`` that is written so."""
+    parameters = {"type": "object", "properties": {"a": schema}, **root}
+    (call,) = parser_named("lfm").parse(f"[f(a={written})]")
+    return fitted(call, [LeapFunction.from_openai({"name": "f", "parameters": parameters})]).arguments["a"]
+
+
+@pytest.mark.parametrize(
+    ("written", "schema", "value"),
+    [
+        ("07", INTEGER, 7),
+        ("-007", NUMBER, -7),
+        ("00", INTEGER, 0),
+        ("08", {"type": ["integer", "null"]}, 8),
+        ("08", {"anyOf": [INTEGER, {"type": "null"}]}, 8),
+        ("08", {"enum": [7, 8, 9]}, 8),
+        ("08", {"enum": ["07", "08"]}, "08"),
+        ("01234", TEXT, "01234"),
+        ("01234", {"type": ["integer", "string"]}, "01234"),
+        ("01234", {}, "01234"),
+        ("+4915112345678", TEXT, "+4915112345678"),
+        ("+5", INTEGER, 5),
+        ("+5", {}, 5),
+        ("1_000", INTEGER, 1000),
+        ("1_000", TEXT, "1_000"),
+        ("0x1F", INTEGER, 31),
+        ("0x1F", TEXT, "0x1F"),
+        ("5.", INTEGER, 5),
+        ("1e3", INTEGER, 1000),
+        ("1e3", NUMBER, 1000.0),
+        (".5", INTEGER, 0.5),
+        ("True", {"type": "boolean"}, True),
+        ("null", {"type": ["integer", "null"]}, None),
+        ("'07'", INTEGER, "07"),
+        ("[01, 2.0, 'x']", {"type": "array", "items": INTEGER}, [1, 2, "x"]),
+        ("{'b': 03, 'c': 03}", {"type": "object", "properties": {"b": INTEGER}}, {"b": 3, "c": "03"}),
+        ("07", {"type": [{}, 1], "enum": None, "properties": 3}, "07"),
+    ],
+)
+def test_a_number_is_what_its_schema_declares(written, schema, value):
+    found = read(written, schema)
+    assert found == value and type(found) is type(value), (found, type(found))
+
+
+def test_a_reference_is_followed():
+    assert read(
+        "{'month': 07}", {"$ref": "#/$defs/Date"}, **{"$defs": {"Date": {"properties": {"month": INTEGER}}}}
+    ) == {"month": 7}
+
+
+def test_a_function_that_is_not_declared_gets_plain_values():
+    (call,) = parser_named("lfm").parse("[g(a=07, b=+5)]")
+    found = fitted(call, []).arguments
+    assert found == {"a": "07", "b": 5} and [type(each) for each in found.values()] == [str, int]
