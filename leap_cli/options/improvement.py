@@ -33,6 +33,9 @@ class Improvement:
     template: str | None
 
 
+SHARE, CHECKPOINT = click.FloatRange(0, 1, min_open=True), click.Path(file_okay=False)
+
+
 class Budget(click.ParamType[str]):
     """Requests (``5000``), or a length of time (``2h``)."""
 
@@ -53,21 +56,10 @@ def _build(arguments: Arguments) -> Improvement:
         raise click.UsageError(f"--checkpoint {arguments['checkpoint']} is no checkpoint: it has no config.json")
     return Improvement(
         model=arguments["name"],
-        goal=_share(arguments["goal"]),
         checkpoint=checkpoint,
         template=arguments["saved"],
-        **arguments.of("directory", "system", "budget", "seed", "max_tokens", "reflect_with", "escalate_to"),
+        **arguments.of("goal", "directory", "system", "budget", "seed", "max_tokens", "reflect_with", "escalate_to"),
     )
-
-
-def _share(text: str) -> float:
-    try:
-        goal = float(text)
-    except ValueError:
-        goal = -1.0
-    if not 0.0 < goal <= 1.0:
-        raise click.UsageError(f"--to {text}: expected a share of the cases above 0 and up to 1, such as 0.95")
-    return goal
 
 
 IMPROVEMENT = OptionGroup(
@@ -77,7 +69,15 @@ IMPROVEMENT = OptionGroup(
         option("-m", "--model", "name", type=ModelName(), metavar="MODEL", help="Ask this model, better and better."),
         option("-o", "--output", "directory", metavar="DIR", help="Write answers and the report here: CASES.improve."),
         option("-s", "--system", metavar="TEXT", help="Begin with this system prompt."),
-        option("--to", "goal", default="0.95", show_default=True, metavar="RATE", help="Stop where this share passes."),
+        option(
+            "--to",
+            "goal",
+            type=SHARE,
+            default=0.95,
+            show_default=True,
+            metavar="RATE",
+            help="Stop where this share passes.",
+        ),
         option("--budget", type=Budget(), metavar="N|TIME", help="Try no more after N requests, or so long (2h)."),
         option("--seed", type=int, default=1, show_default=True, help="Split and draw with this seed."),
         option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
@@ -85,26 +85,11 @@ IMPROVEMENT = OptionGroup(
             "--reflect-with",
             type=ModelName(),
             metavar="MODEL",
-            help="Let this model rewrite prompts; by default the same.",
+            help="Let this model rewrite prompts; default: the same.",
         ),
-        option(
-            "--escalate-to",
-            type=ModelName(),
-            metavar="MODEL",
-            help="Let this model answer what fails, as last resort.",
-        ),
-        option(
-            "--checkpoint",
-            type=click.Path(file_okay=False),
-            metavar="DIR",
-            help="Train an adapter over this checkpoint of it.",
-        ),
-        option(
-            "--save-template",
-            "saved",
-            metavar="NAME",
-            help="Save the way that is kept as a template, for leap -t.",
-        ),
+        option("--escalate-to", type=ModelName(), metavar="MODEL", help="Let this model answer what still fails."),
+        option("--checkpoint", type=CHECKPOINT, metavar="DIR", help="Train an adapter over this checkpoint of it."),
+        option("--save-template", "saved", metavar="NAME", help="Save what is kept as a template, for leap -t."),
     ),
     _build,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -90,15 +91,8 @@ class Trained:
 def forecast(checkpoint: Path) -> int:
     """Bytes of memory that training will take, about. Raises LeapModelLoadingError for a directory that is none."""
     read_family(checkpoint)
-    weights = sum(_count(tensor.shape) for tensor in read_checkpoint(checkpoint).values())
+    weights = sum(math.prod(tensor.shape) for tensor in read_checkpoint(checkpoint).values())
     return int(weights * BYTES_A_WEIGHT * OVERHEAD) + 512 * 1024**2
-
-
-def _count(shape: Sequence[int]) -> int:
-    count = 1
-    for each in shape:
-        count *= each
-    return count
 
 
 def check(wish: TrainingWish, available: int | None) -> int:

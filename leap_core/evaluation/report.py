@@ -109,22 +109,18 @@ def report_of(
 
 def hints_on_equals(cases: Sequence[Case], results: Sequence[CaseResult]) -> list[str]:
     """A hint for each column in which no answer equals the expected text and all contain it."""
-    texts = {
-        case.id: each.value
-        for case in cases
-        for each in case.expectations
-        if each.kind == "equals" and not each.negated
-    }
-    hints = []
-    for name, answers in columns_of(results).items():
-        asked = [each for each in answers if each.case in texts]
-        contained = [
-            any(text.casefold() in each.answer.casefold() for text in texts[each.case] if text) for each in asked
-        ]
-        if asked and all(contained) and not any(each.passed for each in asked):
-            hints.append(f"{name}: all answers contain what `equals` expects, and the whole answer must equal it: "
-                         "`contains` looks for a text within the answer")  # fmt: skip
-    return hints
+    texts = {case.id: each.value for case in cases for each in case.expectations if each.name == "equals"}
+    found = {name: [each for each in answers if each.case in texts] for name, answers in columns_of(results).items()}
+    hint = (
+        "all answers contain what `equals` expects, but the whole answer must equal it: `contains` finds a text within"
+    )
+    return [
+        f"{name}: {hint}"
+        for name, asked in found.items()
+        if asked
+        and not any(each.passed for each in asked)
+        and all(any(text and text.casefold() in each.answer.casefold() for text in texts[each.case]) for each in asked)
+    ]
 
 
 def selected(

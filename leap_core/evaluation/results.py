@@ -203,8 +203,20 @@ def bootstrap_mean(
     values: Sequence[float], weights: Sequence[float] | None = None, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
     """The 95 % percentile interval of a weighted mean; one value a case. The same seed gives the same interval."""
-    means = _resampled_means(values, weights, resamples, seed)
-    return _quantile(means, 0.025), _quantile(means, 0.975)
+    import numpy
+
+    if not values:
+        return 0.0, 0.0
+    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(seed).getrandbits(64)))
+    numbers = numpy.asarray(values, dtype=float)
+    shares = numpy.ones(len(values)) if weights is None else numpy.asarray(weights, dtype=float)
+    means: list[float] = []
+    while len(means) < resamples:  # in pieces, so that a million draws are not held at once
+        rows = min(resamples - len(means), max(1, 1_000_000 // len(values)))
+        drawn = generator.integers(0, len(values), size=(rows, len(values)))
+        means += ((numbers * shares)[drawn].sum(axis=1) / shares[drawn].sum(axis=1)).tolist()
+    low, high = numpy.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def sign_flip(
@@ -234,31 +246,6 @@ def sign_flip(
         above += int((sums >= observed - rounding).sum())
         below += int((sums <= observed + rounding).sum())
     return min(1.0, 2 * min(above, below) / (total if is_exact else total + 1))
-
-
-def _resampled_means(
-    values: Sequence[float], weights: Sequence[float] | None, resamples: int, seed: int
-) -> list[float]:
-    import numpy
-
-    if not values:
-        return [0.0]
-    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(seed).getrandbits(64)))
-    numbers = numpy.asarray(values, dtype=float)
-    shares = numpy.ones(len(values)) if weights is None else numpy.asarray(weights, dtype=float)
-    means: list[float] = []
-    while len(means) < resamples:  # in pieces, so that a million draws are not held at once
-        rows = min(resamples - len(means), max(1, 1_000_000 // len(values)))
-        drawn = generator.integers(0, len(values), size=(rows, len(values)))
-        means += ((numbers * shares)[drawn].sum(axis=1) / shares[drawn].sum(axis=1)).tolist()
-    return sorted(means)
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 ALPHA = 0.05

@@ -230,7 +230,7 @@ def test_cases_are_no_results(evaluate, leap, tmp_path):
 def test_equals_within_the_answer_is_pointed_to_contains(evaluate):
     cases = [{"prompt": text, "expect": text.upper()} for text in ("one", "two")]
     done, _ = evaluate(cases)
-    assert done.stderr.count("`contains` looks for a text within the answer") == 1 and done.code == 0
+    assert done.stderr.count("`contains` finds a text within") == 1 and done.code == 0
     for hintless in ([*cases, {"prompt": "x", "expect": "y"}], [*cases, {"prompt": "x", "expect": "<x>"}]):
         assert "`contains`" not in evaluate(hintless)[0].stderr
     assert "`contains`" not in evaluate(cases, "-q")[0].stderr
