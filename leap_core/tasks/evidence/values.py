@@ -63,8 +63,8 @@ MONTH_DAY = re.compile(r"([^\W\d_]{3,12})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d
 
 @dataclass(frozen=True)
 class Spelled:
-    """A number, a date or a time from ``start`` to ``end``. ``values``: what it may mean, the likeliest first; of a time
-    its seconds and zone."""
+    """A number, a date or a time from ``start`` to ``end``. ``values``: what it may mean, the likeliest first; of a
+    time its seconds and zone."""
 
     start: int
     end: int
