@@ -119,7 +119,7 @@ def install(env: Environment, /, tag: str | None, backend: str, name: str | None
     It comes from llama.cpp's own releases, is checked against their SHA-256, and tried as by `leap engine add`. What
     was interrupted goes on where it stopped.
     """
-    from leap_core.models.engines import install_engine
+    from leap_core.models.engine_releases import install_engine
 
     stop = threading.Event()
     output = Output(env, format)
@@ -144,6 +144,9 @@ def _added(output: Output, engine: Engine | Exception) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(engine, Exception):
         raise engine
+    for backend, missing in engine.record.get("unusable", {}).items():
+        lacks = f": it lacks {', '.join(missing)}" if missing else ""
+        output.warning(f"{backend} of {engine.name} sees no device here, so models run on the CPU{lacks}")
     if output.format in (Format.TEXT, Format.QUIET):
         output.text(f"{engine.name}\n")
         output.note(f"`leap engine use {engine.name}` runs models with it, `--engine {engine.name}` one command")

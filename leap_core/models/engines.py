@@ -1,8 +1,7 @@
-"""Engines added and fetched: builds of llama.cpp from a folder, an archive, or llama.cpp's releases.
+"""Engines that are added: builds of llama.cpp from a folder or an archive.
 
-The list of releases is GitHub's: ``/repos/ggml-org/llama.cpp/releases/tags/bNNNNN`` or ``/releases/latest`` with
-``assets[].name, size, digest ("sha256:…"), browser_download_url``. What comes is tried in a child process before it
-gets its name: its libraries are loaded, its structures recognised, and the built-in model answers with it.
+A build is tried in a child process before it gets its name: its libraries are loaded, its structures recognised, and
+the built-in model answers with it.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ import tarfile
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from ..errors import LeapModelDownloadError, LeapModelLoadingError, LeapOptionsError
+from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..inference.llama.engines import (
     DEFAULT,
     RECORD,
@@ -37,19 +36,12 @@ from ..inference.llama.engines import (
 from ..inference.trial.child import assertion
 from ..system.child import child_for, killed_when
 from ..system.configuration import read_engine
-from ..system.dataclass import dataclass
 from ..system.directories import Directories, make_directory
 from ..system.files import replacing
 from ..system.locks import locked
 from .builtin import model_path
-from .download.plan import disk_error
-from .download.transfer import PartFile, RemoteChanged, Transfer, discard_part
-from .http import DownloadStopped, RetryPolicy, Web
-from .hub import RemoteFile
-from .hub_settings import HubSettings
+from .http import DownloadStopped
 
-RELEASES = "https://api.github.com/repos/ggml-org/llama.cpp/releases"
-RELEASES_VARIABLE = "LEAP_ENGINE_RELEASES"
 TASK = "leap_core.inference.trial.trials:try_engine"
 TRIAL_SECONDS = 180
 MOST_MEMBERS, MOST_BYTES = 20_000, 8 * 1024**3
@@ -59,21 +51,28 @@ BACKENDS = ("cpu", "vulkan", "cuda", "metal", "hip")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 LIBRARY_FILE = re.compile(r".+\.(?:so(?:\.[\d.]+)?|dylib|dll|metal|metallib)")
 BUILD = re.compile(r"b\d{3,6}")
+GPU_BACKEND = re.compile(r"(?:lib)?ggml-(cuda|vulkan|hip|metal|sycl|opencl|musa)\.(?:so|dll|dylib)")
+DEVICE_NAMES = {"hip": "rocm", "metal": "mtl"}
+"""What a backend's devices are called, where its library has another name."""
+LONGEST_LINK = 4096
 
 
 def add_engine(
     source: Path,
     name: str | None = None,
     *,
+    beside: Sequence[Path] = (),
     variables: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
     origin: str | None = None,
 ) -> Engine:
     """Keep the build of llama.cpp in a folder or archive as an engine. ``name``: by default what the file is called.
-    ``origin``: where it came from. Raises LeapError for what is no build that runs here; nothing is kept then."""
+    ``beside``: archives whose libraries belong in the same folder. ``origin``: where it came from. The record's
+    ``unusable`` names backends that see no device here, and the libraries that each lacks. Raises LeapError for what is
+    no build that runs here; nothing is kept then."""
     directories = Directories.from_environment(variables)
     root = engines_directory(directories)
-    name = _checked_name(name if name is not None else _default_name(source))
+    name = checked_name(name if name is not None else _default_name(source))
     if not source.exists():
         raise LeapModelLoadingError(f"there is no {source}")
     try:
@@ -82,9 +81,11 @@ def add_engine(
             for left in (*root.glob(".adding-*"), *root.glob(".removed-*")):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
         with locked(root / ".lock"), tempfile.TemporaryDirectory(prefix=".adding-", dir=root) as staging:
-            _refuse_known(name, variables)
+            refuse_known(name, variables)
             folder = Path(staging) / name
             _collect(source, folder, Path(staging))
+            for archive in beside:
+                _add_libraries(archive, folder, Path(staging))
             facts = _tried(folder, variables, stop)
             hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
             record = {
@@ -95,6 +96,7 @@ def add_engine(
                 "devices": [device["name"] for device in facts["devices"]],
                 "gpu_offload": facts["gpu_offload"],
                 "projectors": facts["projectors"],
+                "unusable": _unusable_backends(folder, facts),
                 "files": hashes,
             }
             with replacing(folder / RECORD) as file:
@@ -124,12 +126,12 @@ def _directories(variables: Mapping[str, str] | None) -> Directories:
     return Directories.from_environment(variables)
 
 
-def _refuse_known(name: str, variables: Mapping[str, str] | None) -> None:
+def refuse_known(name: str, variables: Mapping[str, str] | None) -> None:
     if any(each.name == name for each in installed_engines(_directories(variables))):
         raise LeapOptionsError("name", f"there is an engine {name!r} already (leap engine remove {name})")
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
     if not NAME.fullmatch(name) or name == DEFAULT:
         raise LeapOptionsError("name", f"{name!r} cannot be an engine's name: letters, digits and .+-_ only (--name)")
     return name
@@ -166,6 +168,38 @@ def _collect(source: Path, folder: Path, staging: Path) -> None:
     for library in libraries_in(folder).values():
         with library.open("rb") as file:
             _check_kind(library.name, file.read(20))
+
+
+def _add_libraries(archive: Path, folder: Path, staging: Path) -> None:
+    """Copy the libraries in an archive into a folder that has others. Raises LeapModelLoadingError."""
+    unpacked = staging / f".unpacked-{archive.name}"
+    unpacked.mkdir()
+    _unpack(archive, unpacked)
+    for path in sorted(unpacked.rglob("*")):
+        if LIBRARY_FILE.fullmatch(path.name) and path.is_file():
+            shutil.copyfile(path, folder / path.name)
+
+
+def _unusable_backends(folder: Path, facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Backends for GPUs that are among the libraries and show no device here, with the libraries that each lacks."""
+    seen = " ".join(device["name"] for device in facts["devices"]).lower()
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.iterdir()):
+        match = GPU_BACKEND.match(path.name)
+        if match is not None and match[1] not in found and DEVICE_NAMES.get(match[1], match[1]) not in seen:
+            found[match[1]] = _missing_libraries(path)
+    return found
+
+
+def _missing_libraries(library: Path) -> list[str]:
+    """The libraries that one needs and the system does not find, where ``ldd`` says so."""
+    try:
+        done = subprocess.run(
+            ["ldd", f"./{library.name}"], cwd=library.parent, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return re.findall(r"^\s*(\S+) => not found", done.stdout, re.MULTILINE)
 
 
 def _folder_with_library(root: Path) -> Path:
@@ -238,6 +272,8 @@ def _members(archive: Path) -> Iterator[tuple[str, int, str | None, IO[bytes] | 
             for each in packed.infolist():
                 if not each.is_dir():
                     is_link = (each.external_attr >> 28) == 0xA
+                    if is_link and each.file_size > LONGEST_LINK:
+                        raise LeapModelLoadingError(f"{archive.name} holds {each.filename!r}, a link that is too long")
                     link = packed.read(each).decode("utf-8", "replace") if is_link else None
                     yield each.filename, each.file_size, link, None if is_link else packed.open(each)
         return
@@ -287,119 +323,3 @@ def _sha256(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
         return digest.hexdigest()
-
-
-# llama.cpp's releases.
-
-
-@dataclass(frozen=True)
-class Release:
-    """A build that can be fetched: ``tag`` of its release, and the archive for this system and a backend."""
-
-    tag: str
-    backend: str
-    file: RemoteFile
-
-
-SYSTEM = {"darwin": ("macos",), "win32": ("win",)}.get(sys.platform, ("ubuntu", "linux"))
-MACHINE = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x64"
-OTHERS = ("vulkan", "cuda", "cudart", "hip", "rocm", "sycl", "opencl", "openvino", "cann", "kleidiai", "s390x", "310p")
-
-
-def find_release(
-    web: Web, tag: str | None, backend: str, variables: Mapping[str, str], stop: threading.Event
-) -> Release:
-    """The archive of a release (the latest for None) for this system. Raises LeapModelDownloadError."""
-    base = (variables.get(RELEASES_VARIABLE) or RELEASES).rstrip("/")
-    url = f"{base}/latest" if tag is None else f"{base}/tags/{tag}"
-    what = "release of llama.cpp" if tag is None else f"release {tag} of llama.cpp"
-    answer, _ = RetryPolicy(stop).run(lambda: web.json(url, what, {"Accept": "application/vnd.github+json"}))
-    assets = answer.get("assets") if isinstance(answer, dict) else None
-    found_tag = answer.get("tag_name") if isinstance(answer, dict) else None
-    if not isinstance(assets, list) or not isinstance(found_tag, str) or not NAME.fullmatch(found_tag):
-        raise LeapModelDownloadError(f"the answer about the {what} is no release")
-    for asset in sorted((each for each in assets if isinstance(each, dict)), key=lambda each: str(each.get("name"))):
-        name = asset.get("name")
-        if isinstance(name, str) and _is_for(name, backend):
-            return Release(found_tag, backend, _remote(asset, name))
-    offered = sorted({each for each in BACKENDS if any(_is_for(str(a.get("name")), each) for a in assets)})
-    raise LeapModelDownloadError(
-        f"the release {found_tag} has no {backend} build for {SYSTEM[0]} {MACHINE}",
-        hint=f"it has {', '.join(offered)}" if offered else None,
-    )
-
-
-def _is_for(name: str, backend: str) -> bool:
-    ending = next((each for each in ARCHIVES if name.endswith(each)), None)
-    if ending is None or not name.startswith("llama-"):
-        return False
-    words = name[: -len(ending)].split("-")
-    if MACHINE not in words or not set(SYSTEM) & set(words):
-        return False
-    kinds = [word for word in words if word in OTHERS]
-    if backend in ("cpu", "metal"):
-        return not kinds and (backend == "cpu" or sys.platform == "darwin")
-    return kinds == [backend] or (backend == "hip" and kinds in (["rocm"], ["hip", "radeon"]))
-
-
-def _remote(asset: Mapping[str, Any], name: str) -> RemoteFile:
-    url, size, digest = asset.get("browser_download_url"), asset.get("size"), asset.get("digest")
-    sha256 = digest.partition(":")[2] if isinstance(digest, str) and digest.startswith("sha256:") else ""
-    if not isinstance(url, str) or not url.startswith(("https://", "http://")) or not isinstance(size, int) or size < 1:
-        raise LeapModelDownloadError(f"the release does not say where {name} is, or how large")
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise LeapModelDownloadError(f"the release gives no SHA-256 of {name}, so it cannot be checked")
-    return RemoteFile(name, url, size, sha256)
-
-
-def install_engine(
-    tag: str | None,
-    backend: str = "cpu",
-    name: str | None = None,
-    *,
-    variables: Mapping[str, str] | None = None,
-    stop: threading.Event | None = None,
-    on_progress: Callable[[str, int, int], object] = lambda file, done, total: None,
-) -> Engine:
-    """Fetch a release of llama.cpp (the latest for None), checked and resumed, and keep it as an engine.
-    ``on_progress`` hears of the file, and how many of its bytes are here. Raises LeapError; DownloadStopped once
-    ``stop`` is set, and what has arrived is kept."""
-    variables = os.environ if variables is None else variables
-    stop = stop or threading.Event()
-    settings = HubSettings.from_environment(variables)
-    if settings.offline:
-        raise LeapModelDownloadError(
-            "HF_HUB_OFFLINE is set, so nothing is fetched", hint="leap engine add takes a file"
-        )
-    cache = Directories.from_environment(variables).cache / "engines"
-    with Web(settings, stop) as web:
-        release = find_release(web, tag, backend, variables, stop)
-        name = _checked_name(name or f"{release.tag}-{backend}")
-        _refuse_known(name, variables)
-        target = cache / release.file.name
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            with locked(cache / ".lock"), PartFile(target, release.file) as part:
-                transfer = Transfer(
-                    web,
-                    part,
-                    stop=stop,
-                    on_progress=lambda count: on_progress(release.file.name, count, release.file.size),
-                )
-                sha256 = transfer.run()
-                if sha256 != release.file.sha256:
-                    part.discard()
-                    raise LeapModelDownloadError(
-                        f"{release.file.name} arrived with SHA-256 {sha256} instead of {release.file.sha256}",
-                        hint="the server or something on the way is broken",
-                    )
-                part.finish()
-        except RemoteChanged as changed:
-            raise LeapModelDownloadError(f"the server does not send the file it announced: {changed}") from None
-        except OSError as error:
-            raise disk_error(error, cache) from None
-    try:
-        return add_engine(target, name, variables=variables, stop=stop, origin=release.file.url)
-    finally:
-        target.unlink(missing_ok=True)
-        discard_part(target)

@@ -15,6 +15,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 
 from leap_core.errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapNotFoundError
@@ -25,7 +26,9 @@ from leap_core.inference.llama.engines import (
     installed_engines,
     libraries_in,
 )
-from leap_core.models.engines import RELEASES_VARIABLE, add_engine, install_engine, remove_engine
+from leap_core.models import engine_releases
+from leap_core.models.engine_releases import RELEASES_VARIABLE, install_engine
+from leap_core.models.engines import add_engine, remove_engine
 from leap_core.system.directories import Directories
 from leap_core.testing.hub import FakeHub
 
@@ -382,6 +385,87 @@ def test_a_release_that_is_not_there(releases, leap):
     leap.variables |= {name: value for name, value in os.environ.items() if name.startswith(("LEAP_", "HF_"))}
     done = leap("engine", "install", "b1")
     assert done.code == 4 and "has no release b1 of llama.cpp (404)" in done.stderr, done.stderr
+
+
+def point(releases, tag: str = "v1.0.0", text: str = "b12359", name: str = "nightly-tag.txt") -> None:
+    """The latest release is a pointer."""
+    hub = releases.hub
+    url = hub.add_plain(f"d/{name}", text.encode())
+    asset = {"name": name, "size": len(text), "browser_download_url": url}
+    listed = json.dumps({"tag_name": tag, "assets": [asset]}).encode()
+    for path in (f"releases/tags/{tag}", "releases/latest"):
+        hub.add_plain(path, listed)
+
+
+def test_a_release_that_points_to_a_build_is_followed(releases):
+    releases()
+    point(releases)
+    assert install_engine(None).name == "b12359-cpu"
+    assert install_engine("v1.0.0", "vulkan").name == "b12359-vulkan"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "says"),
+    [
+        ({"text": "v1.0.0"}, "points to 'v1.0.0', which is no build"),
+        ({"text": "b12359/../../x"}, "no build of llama.cpp"),
+        ({"text": "b1" * 5000}, "no build of llama.cpp"),
+        ({"text": "b99999"}, "b99999"),
+        ({"name": "other.txt"}, "has no cpu build"),
+    ],
+)
+def test_a_pointer_that_leads_nowhere_is_refused(releases, pointer, says):
+    point(releases, **pointer)
+    with pytest.raises(LeapError, match=says):
+        install_engine("v1.0.0")
+    assert names() == []
+
+
+def test_the_newest_build_is_taken_where_the_latest_release_has_none(releases):
+    releases("b12400")
+    hub = releases.hub
+    listed = json.loads(httpx.get(f"{hub.storage_url}/plain/releases/tags/b12400").content)
+    hub.add_plain("releases", json.dumps([{"tag_name": "v2.0.0", "assets": []}, listed]).encode())
+    hub.add_plain("releases/latest", json.dumps({"tag_name": "v2.0.0", "assets": []}).encode())
+    assert install_engine(None).name == "b12400-cpu"
+
+
+def test_names_of_assets_are_not_trusted(releases):
+    releases(name=f"llama-ubuntu-{MACHINE}-/../../../../escaped.tar.gz")
+    with pytest.raises(LeapError, match="has no cpu build"):
+        install_engine("b12359")
+
+
+def assets_of(*found: str) -> list[dict[str, object]]:
+    return [
+        {"name": name, "size": 1, "digest": "sha256:" + "0" * 64, "browser_download_url": "https://x/y"}
+        for name in found
+    ]
+
+
+@pytest.mark.parametrize(("driver", "cuda"), [(590, "13.4"), (580, "13.4"), (550, "12.8"), (None, "12.8")])
+def test_the_cuda_build_fits_the_driver_and_brings_its_runtime(monkeypatch, driver, cuda):
+    monkeypatch.setattr(engine_releases, "nvidia_driver", lambda: driver)
+    stems = [f"b12359-bin-ubuntu-cuda-{version}-{MACHINE}.tar.gz" for version in ("12.8", "13.4")]
+    found = engine_releases._files_for(
+        assets_of(
+            *(f"{kind}-{stem}" for stem in stems for kind in ("llama", "cudart-llama")),
+            f"llama-b12359-bin-ubuntu-{MACHINE}.tar.gz",
+        ),
+        "cuda",
+    )
+    assert [file.name for file in found] == [
+        f"{kind}-b12359-bin-ubuntu-cuda-{cuda}-{MACHINE}.tar.gz" for kind in ("llama", "cudart-llama")
+    ]
+
+
+def test_a_gpu_backend_that_cannot_load_is_said(build, leap):
+    compiled(build, "libneeded.so", "int needed(void) { return 1; }", "-Wl,-soname,libneeded.so.7")
+    source = "int needed(void); int ggml_backend_init(void) { return needed(); }"
+    compiled(build, "libggml-cuda.so", source, f"-L{build}", "-lneeded", "-Wl,--no-as-needed")
+    (build / "libneeded.so").unlink()
+    done = leap("engine", "add", str(build), "--name", "half")
+    assert done.code == 0 and "cuda of half sees no device here" in done.stderr and "libneeded.so.7" in done.stderr
 
 
 def test_a_fetch_that_stops_half_way_goes_on(releases):

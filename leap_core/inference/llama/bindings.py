@@ -93,6 +93,11 @@ _CONTEXT = _fields(
     "cb_eval_user_data; i type_k type_v; z moe_cache_size; a abort_callback; p abort_callback_data; b embeddings "
     "offload_kqv no_perf op_offload swa_full kv_unified; p samplers; z n_samplers; p ctx_other"
 )
+_CONTEXT_OF_1_0 = tuple(
+    field
+    for each in _without(_CONTEXT, "defrag_thold")
+    for field in ((each, ("moe_cache_cpu_share", _Float)) if each[0] == "moe_cache_size" else (each,))
+)
 _CONTEXT_OF_0_5 = _without(_CONTEXT, "moe_cache_size")
 _CONTEXT_OF_B9500 = _without(_CONTEXT_OF_0_5, "n_outputs_max_per_seq")
 _CONTEXT_OF_B8500 = _without(_CONTEXT_OF_B9500, "n_outputs_max", "ctx_other")
@@ -113,7 +118,7 @@ _MTMD_OF_B8000 = _without(_MTMD_OF_B9500, "batch_max_tokens")
 LAYOUTS: Mapping[str, tuple[Fields, ...]] = {
     "llama_model_default_params": (_MODEL, _MODEL_OF_2025),
     "llama_context_default_params": (
-        *(_CONTEXT, _CONTEXT_OF_0_5, _CONTEXT_OF_B9500),
+        *(_CONTEXT_OF_1_0, _CONTEXT, _CONTEXT_OF_0_5, _CONTEXT_OF_B9500),
         *(_CONTEXT_OF_B8500, _CONTEXT_OF_B8000),
     ),
     "llama_model_quantize_default_params": (_QUANTIZE, _without(_QUANTIZE, "max_buf_size")),

@@ -109,3 +109,27 @@ def test_the_log_stays_silent_when_the_package_comes_later() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("row", range(len(LAYOUTS["llama_context_default_params"])))
+def test_each_layout_of_a_context_is_recognized_by_its_defaults(row):
+    name = "llama_context_default_params"
+    kind = type(name, (ctypes.Structure,), {"_fields_": list(LAYOUTS[name][row])})
+    written = kind()
+    for field, value in bindings.DEFAULTS[name].items():
+        if hasattr(written, field) and value is not None:
+            setattr(written, field, value)
+
+    def write(address: int) -> None:
+        for field, _ in kind._fields_:  # padding is not written
+            place = getattr(kind, field)
+            ctypes.memmove(address + place.offset, bytes(written)[place.offset :][: place.size], place.size)
+
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(write)
+
+    class Function:
+        def __call__(self, buffer):
+            prototype(ctypes.addressof(buffer))
+
+    found = bindings.layout_of(Function(), name)
+    assert [each for each, _ in found._fields_] == [each for each, _ in kind._fields_]
