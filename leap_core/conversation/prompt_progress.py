@@ -5,15 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ..system.dataclass import dataclass
-from .generator import Functions, Generation, MaybeOptions, Messages
+from .generator import Functions, Generation, MaybeOptions, Messages, PromptProgress
 from .responses import MessageResponse
 from .runner import ModelRunner, PassingRunner
-
-if TYPE_CHECKING:
-    from .generator import PromptProgress
 
 FIRST_SECONDS, SECONDS = 2.0, 0.2
 """A prompt is reported when its first response is awaited for so long, and then so often."""
@@ -31,6 +28,12 @@ class PromptReading:
     total: int
     speed: float
     since: float
+
+    @staticmethod
+    def of(now: PromptProgress, step: PromptProgress) -> PromptReading:
+        """The reading ``now``; ``step``: as it was when the last step had ended."""
+        speed = (step.processed - step.cached) / step.seconds if step.seconds else 0.0
+        return PromptReading(now.processed, now.total, speed, now.seconds - step.seconds)
 
 
 def seconds_left(prompts: Collection[PromptReading]) -> float | None:
@@ -60,14 +63,6 @@ class ReportingGeneration(Generation):
         self._generation, self._report = generation, report
         self._begun = False
 
-    @property
-    def prompt_tokens(self) -> int | None:  # type: ignore[override]
-        return self._generation.prompt_tokens
-
-    @property
-    def progress(self) -> PromptProgress | None:
-        return self._generation.progress
-
     def __next__(self) -> MessageResponse:
         if self._begun:
             return self._generation.__next__()
@@ -82,20 +77,15 @@ class ReportingGeneration(Generation):
             watching.join()
 
     def _watch(self, done: threading.Event) -> None:
-        began, told, step = time.monotonic(), False, None
+        began, told, step = time.monotonic(), False, PromptProgress(0, 0, 0, 0.0)
         while not done.wait(SECONDS):
             now = self._generation.progress
             is_read = now is None or now.processed >= now.total
-            if now is not None and (step is None or step.processed != now.processed):
+            if now is not None and now.processed != step.processed:
                 step = now
-            if time.monotonic() - began < FIRST_SECONDS:
-                continue
-            if now is not None and step is not None and not is_read:
-                speed = (step.processed - step.cached) / step.seconds if step.seconds else 0.0
-                self._report(self, PromptReading(now.processed, now.total, speed, now.seconds - step.seconds))
-            elif told:
-                self._report(self, None)
-            told = not is_read
+            if time.monotonic() - began >= FIRST_SECONDS and (told or not is_read):
+                told = True
+                self._report(self, None if now is None or is_read else PromptReading.of(now, step))
         if told:
             self._report(self, None)
 

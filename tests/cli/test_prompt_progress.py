@@ -143,10 +143,10 @@ def test_between_two_steps_the_speed_stays_and_the_time_that_is_left_goes_down(m
     monkeypatch.setattr(ScriptedGeneration, "progress", property(lambda _self: steps.pop(0) if steps else None))
     runner = prompt_progress.ReportingRunner(ScriptedModelRunner([stall, "a"]), report)
     assert next(runner.start_text("x")) == Chunk("a")
-    assert [each and (each.done, each.speed, each.since, seconds_left([each])) for each in told] == [
-        (0, 0.0, 0.0, None),
-        (500, 100.0, 0.0, 5.0),
-        (500, 100.0, 1.0, 4.0),
+    assert [each and (each.done, each.speed, seconds_left([each])) for each in told[:4]] == [
+        (0, 0.0, None),
+        (500, 100.0, 5.0),
+        (500, 100.0, 4.0),
         None,
     ]
 
