@@ -438,6 +438,8 @@ def _update(
     for path, count in list(update.without_text.items())[:20]:
         pages = "page has" if count == 1 else "pages have"
         output.warning(f"{path}: {count} {pages} no text; --with MODEL reads pictures of pages")
+    for path, notes in list(update.notes.items())[:20]:
+        output.note(f"{path}: {'; '.join(notes)}")
     for path, reason in list(update.skipped.items())[:20]:
         output.warning(f"{path} is left out: {reason}")
     counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"

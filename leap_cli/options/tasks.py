@@ -218,9 +218,11 @@ def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskIn
         elif found.document is not None and found.document.rows:
             lines = found.document.rows
         texts = [(f"{name}:{place}", line) for place, line in lines if line.strip()]
-    about = {"is_extracted": found.is_extracted, "problem": found.problem, "scan": found.scan}
     notes = () if found.document is None else found.document.notes
-    return [TaskInput(part, ChatMessage("user", text), **about, notes=notes) for part, text in texts]
+    return [
+        TaskInput(part, ChatMessage("user", text), None, found.is_extracted, found.problem, found.scan, notes)
+        for part, text in texts
+    ]
 
 
 TABLES = (".csv", ".tsv")

@@ -209,6 +209,6 @@ def clean(text: str) -> str:
     """Text without what is none: control characters, halves of characters, form feeds."""
     text = text.replace("\xad", "")  # a soft hyphen
     if BROKEN.search(text):
-        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", "\n")
+        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", "\n").replace("\x0c", " ")
         text = BROKEN.sub("", text)
     return text

@@ -56,6 +56,14 @@ def test_what_could_not_be_read_is_said_once_and_in_json(leap, tmp_path):
     assert done.stderr.count(f"a.epub: {note}") == 1 and json.loads(done.stdout)["notes"] == [note]
 
 
+def test_an_index_says_what_could_not_be_read(leap, tmp_path, server):
+    (tmp_path / "a.txt").write_bytes("Die größeren Änderungen kosten 20 €.\n".encode("cp1252"))
+    done = leap("index", "make", "notes", "a.txt", f"{server}/plan.html", "--words-only")
+    assert done.code == 0 and done.stderr.count("no charset is declared: cp1252 is a guess") == 1
+    assert "größeren" in leap("search", "notes", "größeren").stdout
+    assert "a | b" in leap("search", "notes", "Plan").stdout
+
+
 def test_lines_of_a_table_are_its_rows(leap, tmp_path):
     (tmp_path / "orders.csv").write_text('Item;Note\nTea;"two\nlines"\nCups;\n')
     runner = leap.script('{"item": "Tea"}', '{"item": "Cups"}')

@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], object]
 @dataclass
 class Update:
     """What an update did. ``skipped``: files that cannot be indexed, with the reason. ``without_text``: how many pages
-    of a file are pictures, which nobody has read."""
+    of a file are pictures, which nobody has read. ``notes``: what of a file could not be read."""
 
     added: int = 0
     changed: int = 0
@@ -53,6 +53,7 @@ class Update:
     embedded: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     without_text: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class IndexBusyError(LeapError):
@@ -137,7 +138,11 @@ def _update_files(
             if before is not None and modified and (before.size, before.modified) == (size, modified):
                 update.unchanged += 1
                 continue
-            document = read_address(name, stop=stop) if is_address(name) else read_document(Path(name), stop=stop)
+            if is_address(name):
+                document = read_address(name, allow_private=True, stop=stop)
+            else:
+                document = read_document(Path(name), stop=stop)
+            update.notes |= {name: document.notes} if document.notes else {}
             if document.blank and scans is not None:
                 document = scans(document)
             if blank := len(document.blank):
