@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
+
+from leap_core.documents.kinds import KINDS, LIBRARIES, MOST_MEMBERS, UNITS
+from leap_core.documents.output import CELLS, CHARACTERS, LINES, SECTIONS
+from leap_core.documents.reading import LARGEST_DOCUMENT, LARGEST_TEXT, SECONDS
 
 from ..documents.test_books import book, chapter
 
@@ -98,3 +103,18 @@ def test_an_address_that_was_typed_may_be_private_and_an_error_says_why(leap, se
     done = leap("generate", "-m", "some", "-f", f"{server}/none.html", "Go.")
     assert done.code == 2 and f"cannot fetch {server}/none.html: the server answers 404" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_page_on_documents_lists_each_kind_and_the_limits():
+    page = (Path(__file__).parents[2] / "docs" / "documents.md").read_text("utf-8")
+    table = page.partition("| kind |")[2].partition("\n\n")[0].splitlines()[2:]
+    listed = {kind: line for line in table for kind in line.split("|")[1].strip().split(", ")}
+    assert set(listed) == set(KINDS)
+    for kind, line in listed.items():
+        *_, pages, needs, _ = (cell.strip() for cell in line.split("|"))
+        assert UNITS.get(kind, "") in pages, kind
+        assert bool(needs) == (kind in LIBRARIES), kind
+    for limit in (CHARACTERS, CELLS, LINES, SECTIONS, MOST_MEMBERS):
+        assert f"{limit:,} " in page
+    for size in (f"{LARGEST_DOCUMENT // 1024**2} MiB;", f"{LARGEST_TEXT // 1024**2} MiB |", f"{SECONDS:.0f} seconds"):
+        assert size in page
