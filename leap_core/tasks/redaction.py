@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -134,27 +134,89 @@ def found_by_pattern(text: str, categories: tuple[str, ...] = PATTERN_CATEGORIES
     return {category: items for category, items in found.items() if items}
 
 
+LABEL = re.compile(
+    r"(?i)(?:(?:full|first|last|credit|debit|bank|postal|home|work|phone)\s+)?"
+    r"(?:name|card|iban|account|phone|telephone|tel|mobile|cell|fax|e-?mail|mail|website|url|address|contact)s?"
+    r"(?:\s+(?:number|no|nr))?\b[.:#\s]*"
+)
+"""What is written before a value, such as ``Phone:`` and ``Card``."""
+POSSESSIVE = re.compile(r"['’]s(?:\s+[^\W\d_]+)*\W*$")
+AROUND = " \t\r\n.,;:!?\"“”'‘’<>"
+NAME_PARTICLES = re.compile(r"al|bin|da|das|d[eiu]|del|della|den|der|dos|el|ibn|l[ae]|te[nr]|van|von|zum?")
+NAMES = ("human_name", "company_name")
+PHONE_DIGITS = re.compile(r"[+(]{0,2}\d(?:[\d\s()./\u2010-\u2013-]*\d)?")
+
+
+def trimmed(category: str, item: str) -> str:
+    """What a model listed without the words around it: a name without ``'s phone:``, a telephone number from its first
+    digit to its last. Empty where nothing of its kind is left."""
+    if category == "phone_number":
+        found = max(PHONE_DIGITS.findall(item), key=len, default="")
+        return found if sum(map(str.isdigit, found)) > 2 else ""
+    if category == "email_address":
+        words = [word.strip(AROUND) for word in item.split() if "@" in word or "\uff20" in word]
+        return words[0] if words else "" if LABEL.search(item) else item.strip(AROUND)
+    if category in NAMES:
+        item = POSSESSIVE.sub("", item)
+    item = item.lstrip(AROUND)
+    label = LABEL.match(item)
+    item = (item[label.end() :] if label else item).strip(AROUND)
+    words = item.split()
+    if category in (*NAMES, "address") and item != item.lower():  # else the whole text may be in small letters
+        while words and words[0].isalpha() and words[0].islower() and not NAME_PARTICLES.fullmatch(words[0]):
+            item = item[len(words.pop(0)) :].lstrip()
+        while category in NAMES and words and words[-1].isalpha() and words[-1].islower():
+            item = item[: -len(words.pop())].rstrip()
+    return item.strip(AROUND)
+
+
+def refined(text: str, category: str, item: str, certain: Collection[str]) -> Iterator[str]:
+    """What is left of what a model listed, wherever it is in the text, without what is ``certain``."""
+    taken, place = [], 0
+    for piece, is_certain in _cut(text, certain):
+        taken += [(place, place + len(piece))] if is_certain else []
+        place += len(piece)
+    for match in re.finditer(re.escape(item), text):
+        start, end = match.span()
+        for low, high in (*taken, (end, end)):
+            if low < end and high > start or low == end:
+                yield trimmed(category, text[start : max(start, low)])
+                start = max(start, high)
+
+
 UNUSED = [chr(code) for code in range(0xE000, 0xF8FF)]
 """Private characters: masks of the last resort, where words would do harm."""
 
 
-def mask(text: str, entities: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
-    """The text with every occurrence of every entity masked, and what each mask stands for. ``entities`` by category.
+def mask(text: str, entities: Mapping[str, Sequence[str]], certain: Collection[str] = ()) -> tuple[str, dict[str, str]]:
+    """The text with every occurrence of every entity masked, and what each mask stands for. ``entities`` by category;
+    those that are ``certain`` go before the others, and longer ones before shorter ones.
 
-    Masks look like ``[HUMAN_NAME_1]``, with numbers that the text has none of yet. Where an entity would be found in
-    one, they are made of characters that occur in neither.
+    Masks look like ``[HUMAN_NAME_1]``, numbered as they appear, with numbers that the text has none of yet. Where an
+    entity would be found in one, they are made of characters that occur in neither.
     """
     listed = {item: category for category, items in entities.items() for item in items if item}
-    categories = {item: category for item, category in listed.items() if item in text}
-    if not categories:
-        return text, {}
-    masks = _named(categories, text)
-    masked = _replaced(text, masks)
+    pieces = _cut(text, certain, [item for item in listed if item not in certain])
+    found = {piece: listed[piece] for piece, is_item in pieces if is_item}
+    masks = _named(found, text)
+    masked = "".join(masks[piece] if is_item else piece for piece, is_item in pieces)
     if any(item in masked for item in listed):
-        masks = _unnamed(text + "".join(listed), categories)
-        masked = _replaced(text, masks)
-    used = {each: item for item, each in masks.items() if each in masked}
-    return masked, used
+        masks = _unnamed(text + "".join(listed), found)
+        masked = "".join(masks[piece] if is_item else piece for piece, is_item in pieces)
+    return masked, {each: item for item, each in masks.items()}
+
+
+def _cut(text: str, *groups: Collection[str]) -> list[tuple[str, bool]]:
+    """The text in pieces, and whether each is one of the items; those of the first group are looked for first."""
+    pieces = [(text, False)]
+    for items in groups:
+        pattern = "|".join(map(re.escape, sorted(items, key=len, reverse=True)))
+        pieces = [
+            (part, is_item or n % 2 == 1)
+            for piece, is_item in pieces
+            for n, part in enumerate([piece] if is_item or not items else re.split(f"({pattern})", piece))
+        ]
+    return pieces
 
 
 def count_masks(masked: str, masks: Mapping[str, str], entities: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -243,12 +305,12 @@ class Redact(Task):
             model.tell(f"piece {number} of {len(pieces)}" if len(pieces) > 1 else "asking the model what to mask")
             try:
                 for category, items in self._entities(model, piece):
-                    known = certain.union(entities[category])
-                    entities[category] += [item for item in items if item in text and item not in known]
+                    parts = [part for item in items for part in refined(text, category, item, certain)]
+                    entities[category] += dict.fromkeys(part for part in parts if any(map(str.isalnum, part)))
             except (LeapConstraintError, LeapGenerationError) as error:  # what expressions found is masked all the same
                 unasked.append(number)
                 model.tell(f"piece {number} was masked by expressions only: {error.message}")
-        masked, masks = mask(text, entities)
+        masked, masks = mask(text, {name: [*dict.fromkeys(items)] for name, items in entities.items()}, certain)
         report = {"map": masks, "masked": count_masks(masked, masks, entities)}
         return TaskAnswer(masked, {**report, "unasked": unasked} if unasked else report)
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leap_core.errors import LeapConstraintError
-from leap_core.tasks.redaction import mask, unmask
+from leap_core.tasks.redaction import mask, trimmed, unmask
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do
@@ -33,6 +33,59 @@ def test_masks_are_readable_where_they_can_be():
     masked, masks = mask("Ann met Bob. Ann left.", {"human_name": ["Ann", "Bob", "Zoe"]})
     assert masked == "[HUMAN_NAME_1] met [HUMAN_NAME_2]. [HUMAN_NAME_1] left."
     assert masks == {"[HUMAN_NAME_1]": "Ann", "[HUMAN_NAME_2]": "Bob"}
+
+
+def test_what_is_checked_wins_over_the_model_in_kind_and_extent():
+    text = (
+        "Please ring Paul Meier at +49 30 1234567. Card 4111 1111 1111 1111, "
+        "IBAN FR14 2004 1010 0505 0001 3M02 606, mail paul@example.org. Paul's phone: 030 7654321."
+    )
+    listed = {
+        "address": ["Card 4111 1111 1111 1111", "Card 4111", "IBAN FR14 2004 1010 0505 0001 3M02 606", "1111, IBAN"],
+        "company_name": [],
+        "email_address": ["mail paul@example.org", "Paul's phone:"],
+        "human_name": ["ring Paul Meier", "Paul's phone:", "Paul Meier at +49 30 12"],
+        "phone_number": ["Meier at +49 30 1234567", "Paul's phone: 030 7654321", "Paul's phone:"],
+    }
+    complete = do(ScriptedModelRunner(json.dumps(listed)), text, task="redact")
+    assert complete.full_message.text == (
+        "Please ring [HUMAN_NAME_1] at [PHONE_NUMBER_1]. Card [CARD_NUMBER_1], "
+        "IBAN [IBAN_1], mail [EMAIL_ADDRESS_1]. [HUMAN_NAME_2]'s phone: [PHONE_NUMBER_2]."
+    )
+    assert unmask(complete.full_message.text, complete.details["map"]) == text
+
+
+def test_masks_are_numbered_as_they_appear():
+    names = ["Zoe", "Ann Lee", "Ann", "Bob Ray", "Bob"]
+    masked, masks = mask("Bob Ray met Ann Lee and Zoe. Ann Lee left.", {"human_name": names})
+    assert masked == "[HUMAN_NAME_1] met [HUMAN_NAME_2] and [HUMAN_NAME_3]. [HUMAN_NAME_2] left."
+    assert list(masks.values()) == ["Bob Ray", "Ann Lee", "Zoe"]
+
+
+@pytest.mark.parametrize(
+    ("category", "listed", "left"),
+    [
+        ("human_name", "ring Paul", "Paul"),
+        ("human_name", "Paul's phone:", "Paul"),
+        ("human_name", "Name: Ann Lee", "Ann Lee"),
+        ("human_name", "Ann Lee called", "Ann Lee"),
+        ("human_name", "von Braun", "von Braun"),
+        ("human_name", "Ann Lee: hello", "Ann Lee"),
+        ("human_name", "山田太郎", "山田太郎"),
+        ("human_name", "paul meier", "paul meier"),
+        ("address", "Card", ""),
+        ("address", "at 5 Main Street", "5 Main Street"),
+        ("address", "12 main street", "12 main street"),
+        ("address", "Rue de la paix 5", "Rue de la paix 5"),
+        ("phone_number", "Tel. +49 30 12345 today", "+49 30 12345"),
+        ("phone_number", "Paul's phone:", ""),
+        ("email_address", "write to a@b.org.", "a@b.org"),
+        ("email_address", "ann at example dot org", "ann at example dot org"),
+        ("diagnosis", "type 2 diabetes", "type 2 diabetes"),
+    ],
+)
+def test_a_span_of_the_model_has_no_words_around_it(category, listed, left):
+    assert trimmed(category, listed) == left
 
 
 def test_a_broken_list_is_asked_for_again():
