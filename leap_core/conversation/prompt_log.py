@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapOptionsError, LeapSchemaError
 from ..schemas.shorthand import list_of
-from ..schemas.transforms import all_optional
+from ..schemas.transforms import all_optional, closed
 from ..system import __version__
 from ..system import sqlite as database
 from ..system.dataclass import dataclass
@@ -318,13 +318,13 @@ FINISHED = ("stop", "constraint")
 
 
 def forms_of(schema: Any) -> list[str]:
-    """The canonical texts of a schema and of what leap makes of it: a list of its documents, and all of its fields
-    optional, as ``leap extract`` asks for them."""
+    """The canonical texts of a schema and of what leap makes of it: a list of its documents, and the closed one that
+    ``leap extract`` asks for, with all of its fields optional in earlier versions."""
     forms = [schema]
     with suppress(LeapSchemaError):
         forms.append(list_of(schema))
     if isinstance(schema, dict):
-        forms.append(all_optional(schema))
+        forms += [closed(schema), all_optional(schema)]
     return list(dict.fromkeys(canonical(form) for form in forms))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from itertools import chain, count
 from typing import Any
 from urllib.parse import unquote
@@ -284,23 +284,36 @@ COMBINED = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties")
 """Keywords of an object whose fields are not all among its properties."""
 
 
+MUST = ("required", "minProperties", "dependentRequired")
+"""Keywords that say what an object must have."""
+
+
 def all_optional(schema: Mapping[str, Any]) -> JsonObject:
     """The same schema, in which missing data may stay out and nothing that it does not name may come in."""
-    plain = {
-        key: value for key, value in schema.items() if key not in ("required", "minProperties", "dependentRequired")
-    }
+    return _closed(schema, MUST)
+
+
+def closed(schema: Mapping[str, Any]) -> JsonObject:
+    """The same schema, in which nothing that it does not name may come in."""
+    return _closed(schema, ())
+
+
+def _closed(schema: Mapping[str, Any], without: Collection[str]) -> JsonObject:
+    plain = {key: value for key, value in schema.items() if key not in without}
     if isinstance(schema.get("properties"), dict):
-        plain["properties"] = _each_optional(schema["properties"])
+        plain["properties"] = _each_closed(schema["properties"], without)
         plain.setdefault("type", "object")  # else anything that is no object would do as well
         if not any(key in schema for key in COMBINED):
             plain.setdefault("additionalProperties", False)
+        if plain.get("additionalProperties") is False and isinstance(plain.get("required"), list):
+            plain["required"] = [name for name in plain["required"] if name in plain["properties"]]
     if isinstance(schema.get("items"), dict):
-        plain["items"] = all_optional(schema["items"])
+        plain["items"] = _closed(schema["items"], without)
     for key in ("$defs", "definitions"):
         if isinstance(schema.get(key), dict):
-            plain[key] = _each_optional(schema[key])
+            plain[key] = _each_closed(schema[key], without)
     return plain
 
 
-def _each_optional(schemas: Mapping[str, Any]) -> JsonObject:
-    return {name: all_optional(part) if isinstance(part, dict) else part for name, part in schemas.items()}
+def _each_closed(schemas: Mapping[str, Any], without: Collection[str]) -> JsonObject:
+    return {name: _closed(part, without) if isinstance(part, dict) else part for name, part in schemas.items()}

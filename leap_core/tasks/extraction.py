@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..conversation.messages import ChatMessage, Image
-from ..conversation.responses import TokenLogprob
+from ..conversation.responses import Complete, TokenLogprob
 from ..errors import LeapConstraintError, LeapError, LeapOptionsError, LeapSerializationError
-from ..inference.constraints.shape_prompts import field_lines
+from ..inference.constraints.shape_prompts import field_lines, typed_lines
 from ..schemas.json_schema import check_schema, parse_json
 from ..schemas.json_values import JsonObject, object_at, text_at
-from ..schemas.transforms import all_optional
+from ..schemas.transforms import MUST, all_optional, closed
 from ..system.dataclass import dataclass
 from .evidence.evidence import invented_last, with_missed
 from .evidence.places import find_places
@@ -156,7 +156,7 @@ class Extract(Task):
     examples: tuple[Example, ...] = ()
 
     name = "extract"
-    places = frozenset({"text", "fields", "lines", "schema"})
+    places = frozenset({"text", "fields", "lines", "typed", "omit", "schema"})
 
     def to_json(self) -> JsonObject:
         more = {**({"evidence": True} if self.evidence else {}), **({"strict": self.strict} if self.strict else {})}
@@ -174,7 +174,9 @@ class Extract(Task):
         return self._prompts(model, message, self._pieces(model, message))
 
     def _prompts(self, model: TaskModel, message: ChatMessage, pieces: Sequence[str]) -> Iterator[Prompt]:
-        shape = all_optional(self.schema)
+        shape = closed(self.schema)
+        if len(pieces) > 1:  # each has its part of the fields
+            shape = {key: value for key, value in shape.items() if key not in MUST}
         scored = {"logprobs": True, "forced_logprobs": False} if self.has_evidence else {}
         options = model.options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False, **scored)
         for piece in pieces:
@@ -189,10 +191,13 @@ class Extract(Task):
 
     def _messages(self, model: TaskModel, text: str, pictures: Sequence[Image] = ()) -> list[ChatMessage]:
         """The wording, with a turn for each example before the text."""
+        optional = set(self.schema.get("properties", {})).difference(self.schema.get("required", ()))
         values = {
+            "omit": " Missing data should be omitted." if optional else "",
             "fields": fields_of_schema(self.schema),
             "lines": "\n".join(field_lines(self.schema)),
-            "schema": json.dumps(all_optional(self.schema)),
+            "typed": "\n".join(typed_lines(self.schema)),
+            "schema": json.dumps(closed(self.schema)),
         }
         *opening, asked = model.wording.messages({**values, "text": text}, pictures)
         for example in self.examples:
@@ -220,25 +225,30 @@ class Extract(Task):
             )
 
     def answer(self, model: TaskModel, message: ChatMessage, name: str) -> TaskAnswer:
-        documents: list[JsonObject] = []
         answers: list[tuple[JsonObject, Sequence[TokenLogprob]]] = []
         pieces = self._pieces(model, message)
         prompts = list(self._prompts(model, message, pieces))
         for number, (messages, options) in enumerate(prompts, 1):
             if len(prompts) > 1:
                 model.tell(f"piece {number} of {len(prompts)}")
-            complete = model.complete(messages, options)
-            documents.append(_document_of(complete.full_message.text))
-            answers.append((documents[-1], complete.logprobs))
+            answers.append(_answer_of(model.complete(messages, options)))
+        documents = [document for document, _ in answers]
         if len(documents) > 1 and self.has_evidence:
             documents = invented_last(documents, pieces, self.schema)
         whole = merged(documents)
+        if len(pieces) > 1 and (lacking := self._lacking(whole)):
+            model.tell(f"asking again for {', '.join(lacking['required'])}")
+            asked_again = [
+                (each, replace(options, json_schema_constraint=json.dumps(lacking))) for each, options in prompts
+            ]
+            answers += [_answer_of(model.complete(*prompt)) for prompt in asked_again]
+            found = [document for document, _ in answers[-len(prompts) :]]
+            whole = merged([whole, *invented_last(found, pieces, self.schema)])
         for again in range(1, self.passes):
             model.tell(f"pass {again + 1} of {self.passes}")
             for messages, options in prompts:
                 other = replace(options, temperature=PASS_TEMPERATURE, rng_seed=again)
-                complete = model.complete(messages, other)
-                answers.append((_document_of(complete.full_message.text), complete.logprobs))
+                answers.append(_answer_of(model.complete(messages, other)))
                 whole = with_missed(whole, answers[-1][0], text_of(message))
         text = json.dumps(whole, ensure_ascii=False)
         problems = check_schema(all_optional(self.schema)).problems_of(whole) if len(answers) > 1 else []
@@ -249,6 +259,15 @@ class Extract(Task):
         if not self.has_evidence:
             return TaskAnswer(self.row(whole) if self.format == CSV else text)
         return self._with_evidence(whole, answers, text_of(message), name)
+
+    def _lacking(self, document: JsonObject) -> JsonObject:
+        """A schema of the required fields that a document of several pieces lacks; empty where it has all."""
+        shape = closed(self.schema)
+        known = shape.get("properties", {})
+        missing = [name for name in shape.get("required", ()) if name in known and name not in document]
+        if not missing:
+            return {}
+        return {**shape, "properties": {name: known[name] for name in missing}, "required": missing}
 
     def _with_evidence(
         self, document: JsonObject, answers: Sequence[tuple[JsonObject, Any]], text: str, name: str
@@ -294,15 +313,16 @@ class Extract(Task):
         return table_row(cells)
 
 
-def _document_of(text: str) -> JsonObject:
+def _answer_of(complete: Complete) -> tuple[JsonObject, Sequence[TokenLogprob]]:
     """The document that a model answered with; one of an endpoint may be none. Raises LeapConstraintError."""
+    text = complete.full_message.text
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     if not isinstance(document, dict):
         raise LeapConstraintError("the answer is no JSON object", text=text, problems=[])
-    return document
+    return document, complete.logprobs
 
 
 def fields_of_schema(schema: Mapping[str, Any], indent: str = "") -> str:

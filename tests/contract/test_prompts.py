@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from leap_core import (
@@ -55,6 +57,18 @@ def test_tool_choice_none_shows_no_functions_and_keeps_the_calls_of_the_history(
     hidden = runner.render(asked, [look], GenerationOptions(tool_choice="none")).text
     assert "Looks at a place." not in hidden
     assert "the moon" in hidden and "It is round." in hidden
+
+
+def test_a_schema_that_the_messages_have_is_not_sent_twice(subject, runner):
+    if not subject.shows_prompts:
+        pytest.skip("it makes the prompt elsewhere")
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    options = GenerationOptions(json_schema_constraint=json.dumps(schema))
+    once = runner.render(ASKED, (), options).text
+    if '"city"' not in once:
+        pytest.skip("it shows no schema")
+    own = [ChatMessage("system", f"Answer with JSON of this schema:\n{json.dumps(schema, indent=2)}"), ASKED[1]]
+    assert runner.render(own, (), options).text.count('"city"') == once.count('"city"')
 
 
 def test_a_text_is_gone_on_from_as_it_stands(subject, runner):

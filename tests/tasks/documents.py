@@ -22,7 +22,7 @@ from leap_core.conversation.options import GenerationOptions, ModelLoadingOption
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapError
 from leap_core.schemas.json_schema import check_schema
-from leap_core.schemas.transforms import all_optional
+from leap_core.schemas.transforms import closed
 from leap_core.tasks.extraction import Extract
 from leap_core.tasks.reading import read_task
 
@@ -113,7 +113,7 @@ def extract(runner: ModelRunner, text: str, schema: object) -> Outcome:
         return Outcome(type(error).__name__, time.monotonic() - started, None if error.message else "no message")
     seconds = time.monotonic() - started
     try:
-        problems = check_schema(all_optional(task.task.schema)).problems_of(json.loads(reply.full_message.text))
+        problems = check_schema(closed(task.task.schema)).problems_of(json.loads(reply.full_message.text))
     except ValueError as error:
         problems = [f"not JSON: {error}"]
     return Outcome("JSON", seconds, "; ".join(problems) or None)

@@ -48,6 +48,50 @@ def test_a_text_that_is_far_too_long_is_not_measured():
     assert pieces_that_fit("word " * 2000, lambda _piece: False) == ["word " * 2000], "nothing fits: left to the model"
 
 
+ORDER = {
+    "type": "object",
+    "properties": {
+        "client": {"type": "string", "description": "who ordered"},
+        "status": {"enum": ["none", "open", "paid"]},
+        "count": {"type": ["integer", "null"]},
+        "note": {"type": "string"},
+    },
+    "required": ["client", "status", "count"],
+}
+
+
+@pytest.mark.parametrize("text", ["Client Tom ordered nothing yet.", "It rains.", "Ann paid for 3 chairs."])
+def test_a_required_field_is_always_there(builtin, text):
+    document = json.loads(do(builtin, text, task="extract", schema=ORDER).full_message.text)
+    assert set(document) >= {"client", "status", "count"} and document["status"] in ("none", "open", "paid")
+
+
+def test_the_prompt_has_types_and_values_and_asks_to_omit_only_what_is_optional():
+    whole = '{"client": "Tom", "status": "none", "count": null}'
+    runner = ScriptedModelRunner(whole)
+    do(runner, "Client Tom ordered nothing yet.", task="extract", schema=ORDER)
+    system = runner.requests[0].messages[0].text
+    assert "- client (string): who ordered" in system and '- status (one of "none", "open", "paid")' in system
+    assert "- note (string, optional)" in system and "omit" not in system
+    runner = ScriptedModelRunner(f'{whole[:-1]}, "note": ""}}', model_id="LFM2.5-1.2B-Instruct")
+    do(runner, "Tom.", task="extract", schema={**ORDER, "required": [*ORDER["properties"]]})
+    assert "omit" not in runner.requests[0].messages[0].text
+
+
+def test_a_required_field_that_no_piece_had_is_asked_for_again():
+    text = "Ann went there. " * 60
+    optional = ScriptedModelRunner(*["{}"] * 50, context_size=200)
+    do(optional, text, task="extract", schema={**ORDER, "required": []})
+    pieces = len(optional.requests)
+    replies = ['{"client": "Ann"}', *["{}"] * (pieces - 1), *['{"status": "open"}'] * pieces]
+    runner = ScriptedModelRunner(*replies, context_size=200)
+    complete = do(runner, text, task="extract", schema={**ORDER, "required": ["client", "status"]})
+    assert json.loads(complete.full_message.text) == {"client": "Ann", "status": "open"}
+    assert pieces > 1
+    first, again = (json.loads(runner.requests[n].options.json_schema_constraint) for n in (0, pieces))
+    assert "required" not in first and (list(again["properties"]), again["required"]) == (["status"], ["status"])
+
+
 def test_extraction_joins_the_pieces():
     schema = {"type": "object", "properties": {"names": {"type": "array"}, "city": {"type": "string"}}}
     runner = ScriptedModelRunner(

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...conversation.messages import ChatMessage, ChatMessageRole, Image, Text
 from ...errors import LeapSchemaError
+from ...schemas.json_values import JsonObject
 
 SYSTEM = (
     "Extract the following from the image:\n\n{fields}\n\n"
@@ -68,14 +69,62 @@ def _description(field: Any) -> str:
     text = field.get("description") or field.get("title")
     if isinstance(text, str) and text.strip():
         return " ".join(text.split())
+    return _kind(field)
+
+
+def _kind(field: Any) -> str:
+    """The values of a property, or its type; empty for an object."""
+    if not isinstance(field, dict):
+        return "any value"
     if isinstance(field.get("enum"), list):
         return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in field["enum"])
     kind = field.get("type")
     if kind == "object":
         return ""
     if kind == "array":
-        return f"list of {_description(field.get('items')) or 'objects'}"
-    return str(kind) if isinstance(kind, str) else "any value"
+        return f"list of {_kind(field.get('items')) or 'objects'}"
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    either = field.get("anyOf") or field.get("oneOf")
+    if isinstance(either, list):
+        return " or ".join(dict.fromkeys(_kind(each) or "object" for each in either))
+    return " ".join(filter(None, (kind, field.get("format")))) if isinstance(kind, str) else "any value"
+
+
+def typed_lines(schema: JsonObject) -> list[str]:
+    """A line for each property: its name, its type or values, whether it may be left out, and its description. Those of
+    an object, or of the objects of a list, follow it, set in; those of a definition where it is first referred to."""
+    seen: set[str] = set()
+
+    def resolved(field: Any) -> JsonObject:
+        target = field.get("$ref") if isinstance(field, dict) else None
+        if not isinstance(target, str) or not target.startswith("#/"):
+            return field if isinstance(field, dict) else {}
+        found: Any = schema
+        for part in target[2:].split("/"):
+            found = found.get(part) if isinstance(found, dict) else None
+        found = found if isinstance(found, dict) else {}
+        if target in seen:
+            found = {key: value for key, value in found.items() if key != "properties"}
+        seen.add(target)
+        return {**found, **{key: value for key, value in field.items() if key != "$ref"}}
+
+    def lines_of(part: JsonObject, depth: int) -> list[str]:
+        properties = part.get("properties")
+        if not isinstance(properties, dict) or depth > DEEPEST:
+            return []
+        lines = []
+        for name, field in properties.items():
+            field = resolved(field)
+            items = resolved(field.get("items"))
+            inner = lines_of(field, depth + 1) or lines_of(items, depth + 1)
+            kind = _kind({**field, "items": items} if items else field) or "object"
+            about = kind if name in (part.get("required") or ()) else f"{kind}, optional"
+            text = " ".join(str(field.get("description") or "").split())
+            lines += ["  " * depth + f"- {name} ({about})" + (f": {text}" if text else ""), *inner]
+        return lines
+
+    return lines_of(schema, 0)
 
 
 SENTENCE = "Respond only with JSON that matches this JSON schema:\n"
@@ -84,12 +133,15 @@ SENTENCE = "Respond only with JSON that matches this JSON schema:\n"
 
 def inject_schema(messages: Sequence[ChatMessage], schema: str | dict[str, Any] | bool) -> list[ChatMessage]:
     """The messages with the schema (JSON text or value) appended to the system message, which is made if there is
-    none. Raises LeapSchemaError for a text that is not JSON."""
+    none; as they are where one has the schema already. Raises LeapSchemaError for a text that is not JSON."""
     try:
         value = json.loads(schema) if isinstance(schema, str) else schema
     except (ValueError, RecursionError) as error:
         raise LeapSchemaError(f"the schema is not JSON: {error}") from None
-    return append_to_system(messages, SENTENCE + json.dumps(value))
+    written = json.dumps(value)
+    if isinstance(value, dict) and any("".join(written.split()) in "".join(each.text.split()) for each in messages):
+        return list(messages)
+    return append_to_system(messages, SENTENCE + written)
 
 
 def append_to_system(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
