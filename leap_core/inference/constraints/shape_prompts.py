@@ -82,7 +82,7 @@ def _kind(field: Any) -> str:
     if kind == "object":
         return ""
     if kind == "array":
-        return f"list of {_kind(field.get('items')) or 'objects'}"
+        return f"list of {_description(field.get('items')) or 'objects'}"
     if isinstance(kind, list):
         return " or ".join(map(str, kind))
     either = field.get("anyOf") or field.get("oneOf")
