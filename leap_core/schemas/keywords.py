@@ -1,7 +1,8 @@
 """Keywords and formats of JSON Schema that leap checks itself.
 
-Sources: RFC 3339 (dates and times), RFC 5321 (mail), RFC 1123 (host names), RFC 3986 and 3987 (URIs and IRIs), RFC 6570
-(URI templates), RFC 6901 (JSON pointers), ISO 8601 as in RFC 3339's appendix A (durations).
+Sources: RFC 3339 (dates and times), RFC 5321 (mail), RFC 1123 (host names), RFC 5891 (internationalized ones), RFC 3986
+and 3987 (URIs and IRIs), RFC 6570 (URI templates), RFC 6901 (JSON pointers), ISO 8601 as in RFC 3339's appendix A
+(durations).
 
 Sources: RFC 5321, 4.5.3.1 (a local part of 64 octets, a path of 256 with its brackets), RFC 1035 (host names of 253
 characters), RFC 3339 (times, here with up to nine digits of a second), RFC 3339's appendix A (durations). RFC 3986 sets
@@ -93,9 +94,9 @@ def _is_hostname(text: str) -> bool:
 
 
 def _is_idn_hostname(text: str) -> bool:
-    if not text or any(char.isspace() for char in text):
-        return False
-    return _is_hostname(text.replace("\u3002", ".").encode("idna").decode("ascii"))
+    import idna  # which httpx brings: Python's own codec knows IDNA 2003 alone
+
+    return _is_hostname(idna.encode(text.lower()).decode("ascii"))
 
 
 def _is_email(text: str, hostname: Callable[[str], bool] = _is_hostname, local: re.Pattern[str] = LOCAL_PART) -> bool:
