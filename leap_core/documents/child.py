@@ -27,11 +27,9 @@ def read(request: Mapping[str, Any], answer: Answer) -> None:
         return
     except (UnreadableDocumentError, OSError, MemoryError):
         raise
-    except RecursionError:
-        raise UnreadableDocumentError(f"{{name}} cannot be read as {kind}: its parts are nested too deeply") from None
     except BaseException as error:  # of damaged files libraries raise nearly anything; a panic of Rust is no Exception
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UnreadableDocumentError(f"{{name}} cannot be read as {kind}: {why}") from None
+        raise UnreadableDocumentError(f"{{name}} cannot be read as {kind.upper()}: {why}") from None
 
 
 def draw(request: Mapping[str, Any], answer: Answer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import zipfile
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from xml.etree import ElementTree
 
 from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block
@@ -50,7 +50,7 @@ class Package:
         return part.lower() in self._names
 
     def open(self, part: str) -> BinaryIO:
-        return self.archive.open(self._names[part.lower()])  # type: ignore[return-value]
+        return cast(BinaryIO, self.archive.open(self._names[part.lower()]))
 
     def tree(self, part: str) -> Iterator[Any]:
         """The elements of a small part; none where it is missing or too large."""

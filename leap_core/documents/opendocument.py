@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
 from .builder import Builder, walk_xml
@@ -25,7 +25,7 @@ def read(file: BinaryIO, out: Output) -> None:
             if not place or part in archive.namelist():
                 walker = _Sheets(out) if out.kind == ODS else _Text(out, place)
                 with archive.open(part) as content:
-                    walk_xml(content, walker.start, walker.end, walker.text)
+                    walk_xml(cast(BinaryIO, content), walker.start, walker.end, walker.text)
                 walker.finish()
 
 

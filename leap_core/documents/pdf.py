@@ -150,7 +150,7 @@ def _is_picture(page: Any, has_text: bool) -> bool:
     for each in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3):
         left, bottom, right, top = each.get_bounds()
         covered += max(0.0, right - left) * max(0.0, top - bottom)
-    return covered > FULL_PAGE * width * height
+    return bool(covered > FULL_PAGE * width * height)
 
 
 def _annotations(page: Any) -> Iterator[tuple[str, str]]:

@@ -96,8 +96,8 @@ class _Workbook:
 
     def write(self) -> None:
         """Write each sheet that is shown, and say which are not."""
-        hidden = []
-        sheets = []
+        hidden: list[tuple[str, str]] = []
+        sheets: list[tuple[str, str]] = []
         for each in self._tree(self.root):
             tag = each.tag.rpartition("}")[2]
             if tag == "workbookPr" and each.get("date1904") in ("1", "true"):

@@ -80,7 +80,7 @@ class _Numbering:
                 self._levels[own.get("abstractNumId", "")] = dict(filter(None, map(_level, each)))
             elif tag_of(each) == "num":
                 abstract = next((value_of(one.attrib) for one in each if tag_of(one) == "abstractNumId"), "")
-                starts = {}
+                starts: dict[int, int] = {}
                 for one in each:
                     if tag_of(one) == "lvlOverride":
                         start = next((value_of(x.attrib) for x in one if tag_of(x) == "startOverride"), "")
