@@ -90,7 +90,15 @@ SERVED_MODELS = OptionGroup(
     "Models on demand",
     (
         click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName()),
-        option("-m", "--model", "named", type=ModelName(), multiple=True, metavar="MODEL", help="The same as MODEL."),
+        option(
+            "-m",
+            "--model",
+            "named",
+            type=ModelName(),
+            multiple=True,
+            metavar="MODEL",
+            help="Serve this model, as MODEL does.",
+        ),
         option(
             "--models",
             "offered",

@@ -14,7 +14,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import leaving_on_termination
 from ..framework.output import Output
 from ..options.conversation import TALK, SessionChoice, TalkOptions, session_group, session_model
-from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
+from ..options.loading import MODEL_BESIDE_SOUND, ModelChoice, load_model, note_builtin
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @TALK
 @SPOKEN_SAMPLING
 @session_group(saves=True)
-@MODEL
+@MODEL_BESIDE_SOUND
 @click.pass_obj
 def command(
     env: Environment, /, talking: TalkOptions, sampling: Sampling, session: SessionChoice, model: ModelChoice

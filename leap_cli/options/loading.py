@@ -34,7 +34,7 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
 PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine", "devices", "tensor_split"),
+    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine", "tensor_split"),
 )
 """Options that are fields of ModelLoadingOptions unchanged."""
 
@@ -99,18 +99,19 @@ _SIZES = (
         help="Compute this many layers on a GPU; -1 is all, auto (default) as many as fit.",
     ),
 )
+GPU_DEVICES = option(
+    "--device",
+    "gpu_devices",
+    type=CommaList(str),
+    metavar="NAME[,NAME...]",
+    help="Use these GPUs, by their names in `leap doctor`; none for none.",
+)
 _PLACEMENT = (
-    option(
-        "--device",
-        "devices",
-        type=CommaList(str),
-        metavar="NAME,…",
-        help="Use these GPUs, by their names in `leap doctor`; none for none.",
-    ),
+    GPU_DEVICES,
     option(
         "--tensor-split",
         type=CommaList(float),
-        metavar="N,…",
+        metavar="N[,N...]",
         help="Split the model over the GPUs in this proportion, such as 3,1.",
     ),
     option("--cpu-moe", is_flag=True, default=None, help="Keep the experts of all layers (MoE) on the CPU."),
@@ -214,6 +215,9 @@ _OF_EACH = (
     *_DETAILS,
 )
 MODEL = OptionGroup("model", "Model", (MODEL_OPTION, *_OF_EACH), _model_choice)
+_BESIDE_SOUND = tuple(each for each in _OF_EACH if each is not GPU_DEVICES)
+MODEL_BESIDE_SOUND = OptionGroup("model", "Model", (MODEL_OPTION, *_BESIDE_SOUND), _model_choice)
+"""For a command whose --device is a microphone or loudspeaker."""
 EACH_MODEL = OptionGroup("model", "Model", _OF_EACH, _model_choice)
 """How each of several models is loaded, which another group names."""
 HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, *_DETAILS, *_SHARES), _host_loading)
@@ -237,6 +241,8 @@ def prompt_cache_directory(env: Environment) -> Path:
 
 def _fields(arguments: Arguments) -> dict[str, Any]:
     fields = {name: value for name in PLAIN if (value := arguments.get(name)) is not None}
+    if (devices := arguments.get("gpu_devices")) is not None:
+        fields["devices"] = devices
     if arguments["cpu_moe"] or arguments["n_cpu_moe"]:
         fields["cpu_moe"] = -1 if arguments["cpu_moe"] else arguments["n_cpu_moe"]
     directory = arguments.env.cwd

@@ -117,6 +117,7 @@ NOT_MEANT = {
 """Pairs that share words and mean different things."""
 
 OTHER_KINDS = {"--file", "--tools-file", "--output", "--system", "--schema", "-f", "-o", "--chat-template", "--from"}
+OTHER_KINDS |= {"--checkpoint", "--device", "--to"}
 """Names whose values are paths, texts or choices that click types differently; what they mean is the same."""
 
 
