@@ -1,7 +1,7 @@
 """The text of bytes in any charset: by a byte order mark, as declared, as UTF-8, else by a guess.
 
 The guess reads a sample in each charset of ``LETTERS`` and takes the one whose letters are those of a language, and are
-placed as letters are in words. On 139 short texts of 18 charsets it is right in 126; chardet 7 is in 108, and
+placed as letters are in words. On 139 short texts of 18 charsets it is right in 127; chardet 7 is in 108, and
 charset-normalizer, which is made for long texts, in 61.
 """
 
