@@ -13,6 +13,7 @@ from ..system.dataclass import dataclass
 from .decisions.answers import Answer, answer_object, how_sure, names_of
 from .decisions.deciding import Settings, decide, prompts_of
 from .decisions.questions import Decision, Question
+from .decisions.readouts import LABELS
 from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, table_row, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"
@@ -88,7 +89,8 @@ class Choose(Deciding):
             values = {"labels": ", ".join(texts), "text": text_of(message), **self._values()}
             return model.wording.messages(values, pictures_of(message))
 
-        return Settings(self.readout, self.orders, put, GenerationOptions(temperature=0.0))
+        turned = self.readout == LABELS and self.orders == 1
+        return Settings(self.readout, self.orders, put, GenerationOptions(temperature=0.0), turned)
 
     def _values(self) -> dict[str, str]:
         return {}

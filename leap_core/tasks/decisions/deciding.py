@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -22,6 +23,10 @@ from .wording import label_question, labels_of, message_of, text_question, varia
 D1 = ("lfm2-d1", "lfm3-d1", "d1")
 """Kinds of GGUFs that are asked by their own template; ``d1`` in the first files of d1-3B."""
 MOST_ORDERS = 24
+MOST_TURNS = 8
+"""Orders of a choice that a model which was not made for labels is asked in, at most."""
+NO_TEXT = "N/A"
+"""A state that says nothing: what a model prefers then is its prior."""
 RECIPE = "recipe"
 Put = Callable[[Question, Sequence[str]], list[ChatMessage]]
 
@@ -30,12 +35,14 @@ Put = Callable[[Question, Sequence[str]], list[ChatMessage]]
 class Settings:
     """How to ask. ``readout``: text or labels; None for what the model is made for, else text. ``orders``: in how many
     orders the options of a choice are asked. ``put``: the messages of a question and its texts in their order, in
-    the place of leap's own wording, for the readout text. ``options`` of each generation."""
+    the place of leap's own wording, for the readout text. ``options`` of each generation. ``turned``: ask models that
+    were not made for labels so that each option of a choice gets each label, in the place of ``orders``."""
 
     readout: str | None = None
     orders: int = 1
     put: Put | None = None
     options: GenerationOptions = field(default_factory=GenerationOptions)
+    turned: bool = False
 
     def __post_init__(self) -> None:
         if self.readout not in (None, *READOUTS):
@@ -59,13 +66,13 @@ def decide(
     if temperatures is None:
         temperatures = temperatures_for(runner, way_of_asking(settings, readout))
     asked = [_asked(runner, decision, question, settings, readout) for question in decision.questions]
-    prompts = [prompt for orders in asked for each in orders for prompt in each.reading.prompts]
+    prompts = [prompt for orders in asked for each in orders for prompt in each.prompts]
     if readout == LABELS and not runner.decision_model.kind:
         _refuse_reasoning(runner, prompts[0])
     completes = iter((ask or side_by_side(runner))(prompts))
     answers, usage = [], _Usage()
     for question, orders in zip(decision.questions, asked, strict=True):
-        read = [(each, list(islice(completes, len(each.reading.prompts)))) for each in orders]
+        read = [(each, list(islice(completes, len(each.prompts)))) for each in orders]
         for _, answered in read:
             usage.count(answered)
         answers.append(_answer(question, read, readout, temperatures))
@@ -115,13 +122,39 @@ def temperatures_for(runner: Generator, way: str) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question with its options in one order, by their numbers."""
+    """A question with its options in one order, by their numbers. ``prior``: the reading of it where the state says
+    nothing, which is taken from the other one."""
 
     order: tuple[int, ...]
     reading: Reading
+    prior: Reading | None = None
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        return [*self.reading.prompts, *(self.prior.prompts if self.prior else ())]
+
+    def logprobs(self, completes: Sequence[Complete]) -> list[float]:
+        """Of the options, less what the model prefers without a state (Zhao et al. 2021, Calibrate Before Use)."""
+        count = len(self.reading.prompts)
+        found = self.reading.logprobs(completes[:count])
+        prior = self.prior.logprobs(completes[count:]) if self.prior else [0.0] * len(found)
+        return [each - before if before > -math.inf else each for each, before in zip(found, prior, strict=True)]
+
+    def mass(self, completes: Sequence[Complete]) -> float:
+        return self.reading.mass(completes[: len(self.reading.prompts)])
 
 
 def _asked(runner: Generator, decision: Decision, question: Question, settings: Settings, readout: str) -> list[_Asked]:
+    if (
+        readout == LABELS and question.kind == CHOICE and not runner.decision_model.kind
+    ):  # it prefers some of the letters
+        free, own = Decision(NO_TEXT, decision.questions), tuple(range(len(question.options)))
+        orders = orders_of(question, settings.orders)
+        if settings.turned:
+            orders = [own[n:] + own[:n] for n in range(min(len(own), MOST_TURNS))]
+        turned = [_turned(question, each) for each in orders]
+        readings = [[_reading(runner, each, q, settings, readout) for each in (decision, free)] for q in turned]
+        return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
     orders = orders_of(question, settings.orders)
     return [_Asked(each, _reading(runner, decision, _turned(question, each), settings, readout)) for each in orders]
 
@@ -183,7 +216,7 @@ def _answer(
     fitted = temperature_of(question.kind, count, temperatures)
     by_order, logprobs = [], [0.0] * count
     for asked, completes in read:
-        found = asked.reading.logprobs(completes)
+        found = asked.logprobs(completes)
         turned = shares(found, fitted or 1.0)
         row = [0.0] * count
         for place, number in enumerate(asked.order):
@@ -196,7 +229,7 @@ def _answer(
         question,
         tuple(mean),
         readout,
-        sum(asked.reading.mass(completes) for asked, completes in read) / len(read),
+        sum(asked.mass(completes) for asked, completes in read) / len(read),
         fitted or 1.0,
         fitted is not None,
         len(read),

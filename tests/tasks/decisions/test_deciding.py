@@ -23,6 +23,8 @@ from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prom
 from leap_core.tasks.decisions.questions import Decision, Option, Question
 from leap_core.testing import ScriptedModelRunner
 
+from ..conftest import do
+
 pytestmark = pytest.mark.slow
 
 STATE = "The parcel came late and the box was wet. " * 100
@@ -73,6 +75,22 @@ def test_orders_are_averaged_and_their_agreement_is_counted(builtin):
     by_hand = [sum(each[topic] for each in by_topic) / 4 for topic in TOPICS]
     assert answer.probabilities == pytest.approx(by_hand, abs=2e-3)
     assert (answer.orders, answer.agreeing) == (4, sum(each.text == answer.text for each in alone))
+
+
+def test_labels_are_read_without_what_the_model_prefers_anyway(builtin):
+    question = Question.choice("Which topic?", TOPICS)
+    nothing, text = Decision("N/A", (question,)), Decision("The parcel is late.", (question,))
+    (free,) = decide(builtin, nothing, Settings("labels")).answers
+    assert free.probabilities == pytest.approx([1 / 3] * 3, abs=2e-3)
+    (answer,) = decide(builtin, text, Settings("labels", turned=True)).answers
+    assert answer.orders == len(TOPICS) and sum(answer.probabilities) == pytest.approx(1)
+
+
+def test_classify_gives_each_label_of_a_readout_to_each_answer(builtin):
+    reply = do(builtin, "The parcel is late.", task="classify", labels=["mail", "sport"], readout="labels")
+    shares = reply.details["probabilities"]
+    turned = do(builtin, "The parcel is late.", task="classify", labels=["sport", "mail"], readout="labels")
+    assert turned.details["probabilities"] == pytest.approx(shares, abs=2e-3)
 
 
 def test_orders_differ_and_only_choices_have_several():
