@@ -81,7 +81,8 @@ def read_document(
     """
     shown = str(source) if name is None and isinstance(source, Path) else name or "the document"
     named = kind_of(Path(name or (source if isinstance(source, Path) else "")))
-    budget = ReadingBudget() if budget is None else budget
+    budget, stop = budget or ReadingBudget(), stop or threading.Event()
+    _check_not_stopped(stop, shown)
     head, size = _head(source, shown)
     kind = kind_by_content(head, named, source, shown)
     most = LARGEST_TEXT if kind in (*TEXTS, HTML, EML, IPYNB) else LARGEST_DOCUMENT
@@ -177,7 +178,7 @@ def _block(fields: Sequence[Any]) -> Block:
 
 @contextmanager
 def _asking(
-    request: Mapping[str, Any], source: Path | bytes, name: str, seconds: float, stop: threading.Event | None
+    request: Mapping[str, Any], source: Path | bytes, name: str, seconds: float, stop: threading.Event
 ) -> Iterator[Iterator[dict[str, Any]]]:
     """The answers of a child to a request for a document. Raises UnreadableDocumentError for what the child refuses,
     and where it dies, takes too long, or is stopped."""
@@ -185,7 +186,6 @@ def _asking(
     place = {} if isinstance(source, bytes) else {"path": str(source.absolute())}
     limits = {"cpu_seconds": int(seconds) + 1, "memory_bytes": MEMORY_BYTES}
     asked = {**request, **place, **limits, "task": f"leap_core.documents.child:{request['task']}"}
-    stop = stop or threading.Event()
     while not _children.acquire(timeout=0.1):
         _check_not_stopped(stop, name)
     try:
@@ -233,7 +233,7 @@ def pictures_of(
     """Pages of a PDF as JPEG pictures, by their numbers. Raises UnreadableDocumentError."""
     request = {"task": "draw", "pages": list(numbers), "side": PICTURE_SIDE}
     name = document.source.name if isinstance(document.source, Path) else "the document"
-    with _asking(request, document.source, name, SECONDS, stop) as answers:
+    with _asking(request, document.source, name, SECONDS, stop or threading.Event()) as answers:
         for answer in answers:
             yield answer["page"], base64.b64decode(answer["jpeg"])
 

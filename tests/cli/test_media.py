@@ -12,7 +12,7 @@ import soundfile
 from PIL import Image as pillow
 
 from leap_core.conversation.messages import Audio, Image, Text
-from tests.tasks.test_reading_documents import scan
+from tests.documents.test_reading import scan
 
 RATE = 16_000
 

@@ -15,8 +15,8 @@ import pytest
 from leap_core.tasks.review.documents import ReviewedDocument, corrected_document, read_reviews, write_reviews
 from leap_core.tasks.review.page import page, page_data
 
+from ..documents.test_reading import scan
 from ..tasks.review.reviews import HOSTILE, a_review, plain, strange
-from ..tasks.test_reading_documents import scan
 from .browser import BROWSER, DRIVER, Browser, open_browser
 
 pytestmark = pytest.mark.skipif(not (DRIVER and BROWSER), reason="needs chromium and chromedriver (apt install both)")

@@ -7,8 +7,8 @@ import base64
 import openai
 import pytest
 
+from tests.documents.test_reading import docx_bytes
 from tests.pdf_bytes import pdf_bytes
-from tests.tasks.test_reading_documents import docx_bytes
 
 
 def test_file_parts_of_three_protocols(serve):
@@ -39,3 +39,16 @@ def test_file_parts_of_three_protocols(serve):
     for part in (broken, {"type": "file", "file": {"file_id": "file-1"}}):
         with pytest.raises(openai.BadRequestError):
             client.chat.completions.create(model="builtin", messages=[{"role": "user", "content": [part]}])
+
+
+def test_what_could_not_be_read_is_said_in_the_answer(serve):
+    """And the documents of one request have one budget."""
+    from tests.documents.office_files import xlsx
+
+    server = serve("Two.")
+    data = base64.b64encode(xlsx('<row r="1"><c r="A1"><f>1+1</f></c></row>')).decode()
+    file = {"type": "file", "file": {"filename": "sum.xlsx", "file_data": data}}
+    answer = server.client().chat.completions.create(model="builtin", messages=[{"role": "user", "content": [file]}])
+    assert "=1+1" in server.runner.requests[0].messages[0].text
+    note = "sum.xlsx: sheet Sheet: 1 formulas without a stored result are shown as formulas"
+    assert note in answer.model_dump()["leap"]["warnings"]
