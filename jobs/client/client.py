@@ -40,7 +40,7 @@ from ..submission.new_jobs import (
 from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
 from ..table.claims import WorkerRow, WorkerRows
 from ..table.job import FINAL, KINDS, SCHEDULE, Job, NewJob, State
-from ..table.schedules import PAUSED, RUN, SKIP, Every, repeated
+from ..table.schedules import PAUSED, RUN, SKIP, Every, repeated, resume
 from ..table.table import Table
 from .results import NO_WORKER, lines_of, waiting_reason, write_lines
 from .watching import JobWatcher
@@ -62,7 +62,8 @@ class Policy:
     before the first attempt. ``after``: ids of jobs, or their beginnings, that must have ended well before it begins,
     ``after_any``: in any way. ``then``: what is done when it has ended. ``every``: when it is due again and again;
     ``missed``: ``run`` or ``skip`` what was due while no worker ran; ``overlap``: ``skip`` or ``queue`` what is due
-    while the one before goes on. ``client``: the program that asks, in letters and digits, for ``list``."""
+    while the one before goes on. ``client``: the program that asks, in letters and digits, for ``list``. ``command``:
+    the command line that asked for the job, for people."""
 
     priority: int = 0
     retries: int = 2
@@ -74,6 +75,7 @@ class Policy:
     missed: str = RUN
     overlap: str = SKIP
     client: str | None = None
+    command: Sequence[str] = ()
 
 
 class JobsClient(JobWatcher):
@@ -156,18 +158,37 @@ class JobsClient(JobWatcher):
         return self.submit([self._with(quantize_job(work, self._submitter), policy)])[0]
 
     def watch_folder(
-        self, directory: Path, arguments: Sequence[str], *, patterns: Sequence[str] = (), cwd: Path | None = None
+        self,
+        directory: Path,
+        arguments: Sequence[str],
+        *,
+        patterns: Sequence[str] = (),
+        cwd: Path | None = None,
+        outputs: Sequence[int] = (),
     ) -> str:
         """Run leap with these arguments for each file that comes into a directory and fits a pattern; the id of the
-        job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last."""
-        return self.submit([folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter)])[0]
+        job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last.
+        ``outputs``: which of the arguments name a file that is written, as ``--output=NAME``; no two files get one."""
+        job = folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter, outputs)
+        return self.submit([job])[0]
 
     def command(
-        self, arguments: Sequence[str], *, label: str, cwd: Path | None = None, policy: Policy | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        label: str,
+        cwd: Path | None = None,
+        policy: Policy | None = None,
+        **request: Any,
     ) -> str:
-        """Run leap with these arguments in the background; the job's id. What it prints is in the job's log. Raises
-        LeapJobError on a server."""
-        return self.submit([self._with(command_job(arguments, label, cwd or Path.cwd(), self._submitter), policy)])[0]
+        """Run leap with these arguments in the background; the job's id. What it prints is the job's output.
+        ``request``: ``outputs`` and ``standard_input`` of ``command_job``. Raises LeapJobError on a server."""
+        job = command_job(arguments, label, cwd or Path.cwd(), self._submitter, **request)
+        try:
+            return self.submit([self._with(job, policy)])[0]
+        except BaseException:
+            discard_input(job.parameters, self.configuration)
+            raise
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
@@ -206,9 +227,10 @@ class JobsClient(JobWatcher):
         if self.configuration.webhook is not None and not self.configuration.is_shared:
             usual = Following(webhook=self.configuration.webhook)
         then = policy.then or usual
+        marks = {"client": policy.client, "command": list(policy.command)}
         made = replace(
             job,
-            parameters={**job.parameters, **({"client": policy.client} if policy.client else {})},
+            parameters={**job.parameters, **{name: value for name, value in marks.items() if value}},
             priority=policy.priority,
             retries=policy.retries,
             run_after=time.time() + policy.delay if policy.delay > 0 else 0.0,
@@ -229,6 +251,12 @@ class JobsClient(JobWatcher):
         ids = self.table.add(jobs)
         now = time.time()
         due = [job.run_after <= now and not job.after and not job.after_any for job in jobs]
+        for id, job in zip(ids, jobs, strict=True):
+            if job.run_after > now:
+                begin = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.run_after))
+                self._on_warning(
+                    f"{id}: the first run begins at {begin}" if job.kind == SCHEDULE else f"{id} begins at {begin}"
+                )
         self._wake([(id, 1, job.kind, job.priority) for id, job, is_due in zip(ids, jobs, due, strict=True) if is_due])
         if self.configuration.is_shared:
             different = {(job.model, job.machine): id for id, job in zip(ids, jobs, strict=True)}
@@ -271,8 +299,11 @@ class JobsClient(JobWatcher):
         return self.wait(job.id) if wait else self.get(job.id)
 
     def retry(self, id: str) -> Job:
-        """Queue a failed or cancelled job again; a download and a batch go on where they were."""
+        """Queue a failed or cancelled job again; a download and a batch go on where they were, a schedule with its next
+        time."""
         job = self.table.retry(self.get(id).id)
+        if job.kind == SCHEDULE:
+            resume(self.table, job)
         self._wake([(job.id, job.attempt, job.kind, job.priority)])
         return job
 
@@ -338,6 +369,10 @@ class JobsClient(JobWatcher):
         """Write the lines of a job's output to a file, or go on where an earlier call ended; how many were written."""
         job = self.table.find(id)
         return write_lines(lines_of(job, self.table.database), path, job)
+
+    def is_due(self, schedule: Job) -> bool:
+        """Whether a schedule has a next run: it has not ended, and is not paused."""
+        return not schedule.state.is_final and schedule.run_after < PAUSED
 
     def waiting_reason(self, job: Job) -> str | None:
         """What a job waits for: other jobs, its time, or on a server a worker, such as one that has its model; None

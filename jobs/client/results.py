@@ -13,18 +13,22 @@ from leap_core.system.files import cannot_write
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
 from ..table.contract import Database
-from ..table.job import BATCH, COMMAND, DOWNLOAD, GENERATE, QUANTIZE, Job, State
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, SCHEDULE, WEBHOOK, Job, State
+from ..table.reading import TableReader
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:
     """The lines of the job's output, without line ends, in the order of its input, as far as there is no gap; all that
-    there are for a batch whose results need no order. Raises LeapJobError for a download, which has none."""
+    there are for a batch whose results need no order. Raises LeapJobError for a job that has none."""
     if job.kind == DOWNLOAD:
         raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
     if job.kind == QUANTIZE:
         return iter([json.dumps(made, ensure_ascii=False) for made in (job.result or {}).get("models", [])])
+    if job.kind in NO_RESULTS or job.parameters.get("do", "leap") != "leap":
+        what, hint = NO_RESULTS.get(job.kind, ("runs when another job has ended", "leap jobs logs {} shows its output"))
+        raise LeapJobError(f"the job {job.id} {what}, and has no results of its own", hint=hint.format(job.id))
     if job.kind == COMMAND:
-        raise LeapJobError(f"the job {job.id} tells of another", hint=f"leap jobs logs {job.id} shows its output")
+        return _printed(job, TableReader(database))
     if job.kind == GENERATE:
         text = text_of_result(job)
         return iter(text.split("\n") if text is not None else ())
@@ -34,6 +38,21 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
     if output.suffix.lower() == ".npy":
         raise LeapJobError(f"the results of the job {job.id} are an array, no lines", hint=f"numpy.load reads {output}")
     return _lines_in_file(output)
+
+
+NO_RESULTS = {
+    WEBHOOK: ("sends a message about another job", "leap jobs logs {} tells of its tries"),
+    SCHEDULE: ("is a schedule", "leap jobs list --schedule {} lists its runs"),
+    FOLDER: ("watches a folder", "leap jobs logs {} lists the jobs of its files"),
+}
+
+
+def _printed(job: Job, table: TableReader) -> Iterator[str]:
+    """What the newest attempt of a command has printed."""
+    attempt = table.last_attempt_with_output(job.id)
+    events = () if attempt is None else table.events(job.id, attempt)
+    text = "".join(each.value["text"] for each in events if each.value.get("type") == "chunk")
+    return iter(text.removesuffix("\n").split("\n") if text else ())
 
 
 def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:

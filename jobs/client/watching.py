@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from ..table.job import GENERATE, Event, Job, State
+from ..table.job import FOLDER, GENERATE, Event, Job, State
 from ..table.reading import ID_CHARACTERS
 from ..table.table import Table
 from .results import text_of_result
@@ -42,6 +42,16 @@ class JobWatcher:
         schedule = None if schedule is None else self.get(schedule).id
         jobs = self.table.jobs(states=states, kinds=kinds, limit=limit, schedule=schedule, client=client)
         return [self.table.with_progress(job) for job in jobs]
+
+    def count(self, *, states: Collection[State] = (), kinds: Collection[str] = (), schedule: str | None = None) -> int:
+        """How many jobs ``list`` would give without a limit."""
+        if schedule is not None:
+            return len(self.list(states=states, kinds=kinds, schedule=schedule))
+        found = [
+            (State.RUNNING if (kind, state) == (FOLDER, State.QUEUED) else state, kind, count)
+            for (kind, state), count in self.table.counts().items()
+        ]
+        return sum(n for state, kind, n in found if (not states or state in states) and (not kinds or kind in kinds))
 
     def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
         """What a job has put out: in this attempt, or in the newest one that put anything out. Of an answer whose

@@ -6,8 +6,9 @@ A job is checked before it is queued, and means the same in any directory: its p
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, NewJob
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, WEBHOOK, NewJob
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
@@ -128,8 +129,21 @@ COMMAND_VARIABLES = (
     *("LEAP_HOME", "HOME"),
 )
 """What commands after a job find as its submitter had it."""
-MESSAGE_RETRIES = 4
-"""A message is sent at most five times, with growing pauses."""
+MESSAGE_PAUSES = tuple(map(float, (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)))
+"""Seconds between the ten times that a message is sent: the table of the Standard Webhooks specification."""
+SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+"""How the names of variables end that are never written down."""
+
+
+def _variables_among(submitter: Submitter, names: Container[str]) -> dict[str, str]:
+    return {name: value for name, value in submitter.variables.items() if name in names}
+
+
+def variables_of_command(submitter: Submitter) -> dict[str, str]:
+    """What leap finds as its submitter had it when a job runs it: leap's own variables, too, but no secrets."""
+    own = {name for name in submitter.variables if name.startswith("LEAP_") and not name.endswith(SECRETS)}
+    submitted = submitted_variables(submitter.variables, MODEL_VARIABLES)
+    return {**_variables_among(submitter, {*COMMAND_VARIABLES, *own}), **submitted}
 
 
 def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
@@ -137,7 +151,7 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
     this machine, and LeapSerializationError for an address that is none."""
     if submitter.configuration.is_shared:
         raise LeapJobError("nothing follows a job on a server", hint="leap jobs wait JOB && COMMAND does the same here")
-    variables = {name: submitter.variables[name] for name in COMMAND_VARIABLES if name in submitter.variables}
+    variables = _variables_among(submitter, COMMAND_VARIABLES)
     where: JsonObject = {"cwd": str(following.cwd.absolute()), "variables": variables}
     jobs = []
     if following.command is not None:
@@ -146,35 +160,55 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
     if following.notify:
         jobs.append(NewJob(COMMAND, {"label": "notify", "do": "notify", **where}, retries=0))
     if following.webhook is not None:
-        address = urlsplit(following.webhook)
-        if address.scheme not in ("http", "https") or not address.hostname:
+        try:
+            address = urlsplit(following.webhook)
+            is_address = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+        except ValueError:  # of a wrong IPv6 address, or a port that is no number
+            is_address = False
+        if not is_address:
             raise LeapSerializationError(f"{shown(following.webhook)} is no http or https address", path="webhook")
         message: JsonObject = {"label": _label(f"webhook: {address.hostname}"), "do": "webhook"}
         message |= {"url": following.webhook, "with_data": following.webhook_data}
-        jobs.append(NewJob(COMMAND, message, retries=MESSAGE_RETRIES))
+        jobs.append(NewJob(WEBHOOK, message, retries=len(MESSAGE_PAUSES)))
     return tuple(jobs)
 
 
 def folder_job(
-    directory: Path, patterns: Sequence[str], arguments: Sequence[str], cwd: Path, submitter: Submitter
+    directory: Path,
+    patterns: Sequence[str],
+    arguments: Sequence[str],
+    cwd: Path,
+    submitter: Submitter,
+    outputs: Sequence[int] = (),
 ) -> NewJob:
     """A job that has leap run with these arguments for each new file of a directory whose name fits one of the
-    patterns, or all without any. Raises LeapJobError on a server, and where there is no such directory."""
+    patterns, or all without any. ``outputs``: which of the arguments name a file that is written, as ``--output=NAME``.
+    Raises LeapJobError on a server, where there is no such directory, and for an output that all files would share."""
     if submitter.configuration.is_shared:
         raise LeapJobError("a job on a server watches no folder of this machine")
     place = (cwd / directory).absolute()
     if not place.is_dir():
         raise LeapJobError(f"there is no directory {place}")
-    taken = {*COMMAND_VARIABLES, *MODEL_VARIABLES}
+    for each in (arguments[n] for n in outputs):
+        if PLACE.search(each) is None:
+            raise LeapJobError(
+                f"all files would be written to {each.partition('=')[2]}",
+                hint="{name} or {stem} in its name makes it one for each file",
+            )
     parameters: JsonObject = {
         "label": _label(f"{place.name}: {' '.join(arguments)}"),
         "directory": str(place),
         "patterns": list(patterns) or ["*"],
         "arguments": list(arguments),
+        "outputs": list(outputs),
         "cwd": str(cwd.absolute()),
-        "variables": {name: value for name, value in submitter.variables.items() if name in taken},
+        "variables": variables_of_command(submitter),
     }
     return NewJob(FOLDER, parameters)
+
+
+PLACE = re.compile(r"\{(?:|name|stem)\}")
+"""What stands for a file of a folder: its path, its name, or its name without the ending."""
 
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")
@@ -184,14 +218,23 @@ DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
 """A token is never written down, nor a password in an address."""
 
 
-def command_job(arguments: Sequence[str], label: str, cwd: Path, submitter: Submitter) -> NewJob:
-    """A job that runs leap with these arguments. Raises LeapJobError on a server."""
+def command_job(
+    arguments: Sequence[str],
+    label: str,
+    cwd: Path,
+    submitter: Submitter,
+    outputs: Sequence[int] = (),
+    standard_input: bytes | None = None,
+) -> NewJob:
+    """A job that runs leap with these arguments. ``outputs``: which of them name a file that is written. Raises
+    LeapJobError on a server."""
     if submitter.configuration.is_shared:
         raise LeapJobError("a job on a server runs no command of this machine")
-    taken = {*COMMAND_VARIABLES, *MODEL_VARIABLES}
-    variables = {name: value for name, value in submitter.variables.items() if name in taken}
-    values: JsonObject = {"label": _label(label), "do": "leap", "arguments": list(arguments)}
-    return NewJob(COMMAND, {**values, "cwd": str(cwd.absolute()), "variables": variables}, retries=0)
+    values: JsonObject = {"label": _label(label), "do": "leap", "arguments": list(arguments), "outputs": list(outputs)}
+    values |= {"cwd": str(cwd.absolute()), "variables": variables_of_command(submitter)}
+    if standard_input is not None:
+        values["kept"] = _keep([standard_input], submitter.configuration.inputs, ".in")
+    return NewJob(COMMAND, values, retries=0)
 
 
 def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
@@ -219,7 +262,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-LABEL_CHARACTERS = 48
+LABEL_CHARACTERS = 500
 KEPT_FILES = ("kept", "kept_output")
 """Parameters that name files which live as long as their job."""
 

@@ -29,13 +29,15 @@ from leap_core.system.dataclass import dataclass
 DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND = "download", "generate", "batch", "quantize", "command"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
+WEBHOOK = "webhook"
+"""A message about another job, which is sent until its receiver has taken it."""
 SCHEDULE = "schedule"
 """A job that is never run: it queues others, see ``schedules``."""
 FOLDER = "folder"
 """Another one: it queues a job for each new file."""
 STANDING = (SCHEDULE, FOLDER)
 """Kinds of jobs that have no end of their own."""
-KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, SCHEDULE, FOLDER)
+KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, WEBHOOK, SCHEDULE, FOLDER)
 LATER = 253_402_300_800.0
 """The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
 VERSION, SHARD_VERSION = 2, 2
@@ -122,6 +124,11 @@ class Job:
         return str(self.parameters.get("label", self.kind))
 
     @property
+    def shown_state(self) -> State:
+        """The state for people and programs: a folder that is watched runs, though no worker has claimed its row."""
+        return State.RUNNING if self.kind == FOLDER and self.state is State.QUEUED else self.state
+
+    @property
     def comes_after(self) -> tuple[str, ...]:
         """Jobs that it waits for, as long as it does."""
         if self.state is not State.QUEUED or self.run_after < LATER or self.kind == SCHEDULE:
@@ -143,7 +150,7 @@ class Job:
         value: JsonObject = {
             "id": self.id,
             "kind": self.kind,
-            "state": self.state.value,
+            "state": self.shown_state.value,
             "label": self.label,
             "percent": self.percent,
             "attempt": self.attempt,
@@ -196,11 +203,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended."""
+    """How an attempt ended. QUEUED: it failed, and another one is due in ``delay`` seconds."""
 
     state: State
     result: JsonObject | None = None
     error: JsonObject | None = None
+    delay: float = 0.0
 
 
 def error_of(error: LeapError) -> JsonObject:

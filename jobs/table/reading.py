@@ -21,13 +21,14 @@ from .claims import (
     waiting_kinds,
 )
 from .contract import Database, Row
-from .job import BATCH, FINAL, KINDS, SHARD, VERSION, Claimant, Event, Job, State
+from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Claimant, Event, Job, State
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these: no letter looks like a digit."""
 ID_CHARACTERS = 8
-DUE = "(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0))"
-"""A failed job that is to wait longer than the longest back-off waits because the clock was set back."""
+DUE = f"(run_after<=leap_now() OR (run_after>leap_now()+:patience AND failures+interruptions>0 AND kind<>'{WEBHOOK}'))"
+"""A failed job that is to wait longer than the longest back-off waits because the clock was set back; a message that
+was not taken may wait for a day."""
 WITH_MODEL = "(model IS NULL OR :any_model=1 OR :models LIKE '%' || model || '%')"
 CLAIMABLE_BUT_MODEL = (
     f"state='queued' AND cancel_requested=0 AND version<=:version AND {DUE} AND (machine IS NULL OR machine=:machine) "
@@ -79,6 +80,9 @@ class TableReader:
         """Jobs, newest first; all states and kinds unless some are given. ``marks``: those alone whose parameters have
         these values: ``schedule``, of which they are runs; ``client``, which submitted them."""
         where, values = among("state", [State(state).value for state in states])
+        if (State.QUEUED in states) != (State.RUNNING in states) and not self.database.is_shared:
+            watched = f"kind='{FOLDER}' AND state='queued'"  # which runs, though no worker has claimed it
+            where = f"{where} AND NOT ({watched})" if State.QUEUED in states else f"({where} OR ({watched}))"
         more, others = among("kind", list(kinds))
         order = f"created DESC, {self.database.sequence} DESC"
         end = "" if limit is None else f"LIMIT {int(limit)}"

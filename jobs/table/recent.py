@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 0.2
 SERVER_SECONDS = 0.8
 """How long a server may take to answer."""
 LABEL = re.compile(r'"label": ?("(?:[^"\\]|\\.)*")')
-LABEL_CHARACTERS = 400
+LABEL_CHARACTERS = 1200
 """So much of the parameters is read, which begin with the label: pictures may be among the rest."""
 
 

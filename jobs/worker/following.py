@@ -1,11 +1,8 @@
-"""Commands as jobs: what is done when another job has ended (a command, a note on the desktop, a message), and with a
-file of a folder. So it survives the worker, and says in its log what went wrong."""
+"""Commands as jobs: leap's own, as they were typed or for a file of a folder, and what is done when another job has
+ended (a command, a note on the desktop). So they survive the worker, and say in their logs what went wrong."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 import os
 import shutil
@@ -13,106 +10,185 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime, timezone
-from urllib.parse import urlsplit
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from leap_core.errors import LeapJobError, LeapUnavailableError
-from leap_core.schemas.json_values import JsonObject
-from leap_core.system.processes import CREATION_FLAGS, OF_A_SESSION, child_environment, module_command
+from leap_core.system.files import replace_text
+from leap_core.system.processes import (
+    CREATION_FLAGS,
+    OF_A_SESSION,
+    child_environment,
+    kill_group,
+    module_command,
+    start_time,
+)
 
 from ..configuration import JobsConfiguration
-from ..table.job import Ending, Job, State
+from ..submission.new_jobs import SECRETS
+from ..table.job import Ending, Fenced, Job, State
 from ..table.table import Table
 from .attempt import Attempt
 
 COMMAND_SECONDS = 600.0
-"""What a command may take."""
-ANSWER_SECONDS = 10.0
-"""What the receiver of a message may take."""
+"""What the command of a user may take when a job has ended."""
 GRACE_SECONDS = 2.0
+PREFIX = "leap: "
+"""How leap begins a line on standard error, which a log need not repeat."""
+UNAVAILABLE = 10
+"""The exit code of leap that says that another try may help."""
 
 
 def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
-    """Do what the job asks for about the one that it comes after. Raises LeapJobError, or LeapUnavailableError where
-    another try may help."""
+    """Do what the job asks for, by itself or about the one that it comes after. Raises LeapJobError, or
+    LeapUnavailableError where another try may help."""
     parameters = attempt.job.parameters
-    if parameters["do"] == "leap":  # for a file of a folder, or by itself
-        variables = {**os.environ, **parameters["variables"]}
-        return _run(attempt, module_command("leap_cli", *parameters["arguments"]), child_environment(variables), None)
+    if parameters["do"] == "leap":
+        return _run_leap(attempt, configuration)
+    if parameters["do"] == "webhook":  # of an older leap
+        from .webhooks import deliver
+
+        return deliver(attempt, table, configuration)
     about = table.get(parameters["about"])
     if about is None:
-        raise LeapJobError(f"the job {parameters['about']} was removed before this could tell of it")
-    if parameters["do"] == "webhook":
-        return _post(attempt.job, about, configuration.webhook_secret)
+        raise LeapJobError(f"the job {parameters['about']} was removed before this began")
     variables = {**os.environ, **parameters["variables"], **_variables(about)}
     is_note = parameters["do"] == "notify"
     command = _notification(about, variables.get("PATH")) if is_note else parameters["command"]
-    return _run(attempt, command, variables)
-
-
-def _run(
-    attempt: Attempt,
-    command: str | Sequence[str],
-    variables: Mapping[str, str],
-    seconds: float | None = COMMAND_SECONDS,
-) -> Ending:
-    """Run a command, for this time at most; its output goes into the job's log."""
+    late = threading.Event()
+    run = _Run(attempt, configuration, command, variables)
+    timer = threading.Timer(COMMAND_SECONDS, lambda: (late.set(), run.end()))
+    timer.start()
     try:
-        process = subprocess.Popen(
-            command,
-            shell=isinstance(command, str),
-            cwd=attempt.job.parameters["cwd"],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=OF_A_SESSION,
-            creationflags=CREATION_FLAGS,
-        )
-    except OSError as error:
-        raise LeapJobError(f"the command cannot be started: {error}") from None
-    begun = time.monotonic()
-    timer = threading.Timer(seconds or 0.0, _end, [process])
-    if seconds is not None:
-        timer.start()
-    attempt.when_stopped(lambda: _end(process))
-    last = ""
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            last = line.rstrip() or last
-            attempt.note(line.rstrip("\n"))
-        code = process.wait()
-    except BaseException:
-        _end(process)
-        raise
+        code = run.wait()
     finally:
         timer.cancel()
     if attempt.stop.is_set():
         return Ending(State.CANCELLED)
-    if seconds is not None and time.monotonic() - begun >= seconds:
-        raise LeapJobError(f"the command took longer than {seconds:.0f} seconds and was ended")
+    if late.is_set():
+        raise LeapJobError(f"the command took longer than {COMMAND_SECONDS:.0f} seconds and was ended")
     if code:
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        raise LeapJobError(f"the command {how}" + (f": {last}" if last else ""))
+        raise LeapJobError(f"the command {_how(code)}" + (f": {run.last}" if run.last else ""))
     return Ending(State.SUCCEEDED, {"code": code})
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the command and what it has started, which may hold its output open after its own end."""
-    if sys.platform == "win32":
-        process.kill()
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-        os.killpg(process.pid, signal.SIGKILL)
+def _run_leap(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
+    """Run leap. What it prints is the job's output, and what it says on standard error a line of its log."""
+    parameters = attempt.job.parameters
+    own = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_") or name.endswith(SECRETS)}
+    variables = child_environment({**own, **parameters["variables"]})
+    run = _Run(attempt, configuration, module_command("leap_cli", *parameters["arguments"]), variables)
+    code = run.wait()
+    if attempt.stop.is_set():
+        return Ending(State.CANCELLED)
+    problem = run.last.removeprefix("error: ") or f"the command {_how(code)}"
+    if code == UNAVAILABLE:
+        raise LeapUnavailableError(problem)
+    if code:
+        return Ending(State.FAILED, error={"type": "LeapJobError", "message": problem, "code": code})
+    return Ending(State.SUCCEEDED, {"code": code})
+
+
+def _how(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+class _Run:
+    """A command as a process of its own group, which ends with the attempt. A text is one for the shell; of a list,
+    which is leap's, standard output and standard error are kept apart."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        configuration: JobsConfiguration,
+        command: str | Sequence[str],
+        variables: Mapping[str, str],
+    ) -> None:
+        self._attempt = attempt
+        self.last = ""
+        """The last line of its log that is not blank."""
+        parameters = attempt.job.parameters
+        self._apart = parameters["do"] == "leap"
+        with ExitStack() as opened:
+            kept = parameters.get("kept")
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    shell=isinstance(command, str),
+                    cwd=parameters["cwd"],
+                    env=variables,
+                    stdin=subprocess.DEVNULL if kept is None else opened.enter_context(open(kept, "rb")),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE if self._apart else subprocess.STDOUT,
+                    start_new_session=OF_A_SESSION,
+                    creationflags=CREATION_FLAGS,
+                )
+            except OSError as error:
+                raise LeapJobError(f"the command cannot be started: {error}") from None
+        pid = self._process.pid
+        self._trace = configuration.directories.run / f"{TRACE}{attempt.job.id}.json"
+        replace_text(self._trace, json.dumps({"pid": pid, "started": start_time(pid)}))
+        attempt.when_stopped(lambda: threading.Thread(target=self.end, daemon=True).start())
+
+    def wait(self) -> int:
+        """Put out what it prints, until it ends; its exit code."""
+        process, attempt = self._process, self._attempt
+        assert process.stdout is not None
+        notes = threading.Thread(target=self._take_notes, daemon=True)
+        try:
+            if self._apart:
+                notes.start()
+                for line in process.stdout:
+                    attempt.emit({"type": "chunk", "text": line.decode("utf-8", "replace")})
+                notes.join()
+            else:
+                for line in process.stdout:
+                    self._note(line)
+            return process.wait()
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            self._trace.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """End the command and what it has started, which may hold its output open after its own end."""
+        process = self._process
+        if sys.platform == "win32":
+            process.kill()
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_SECONDS)
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def _take_notes(self) -> None:
+        assert self._process.stderr is not None
+        with suppress(Fenced):
+            for line in self._process.stderr:
+                self._note(line)
+
+    def _note(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        text = text.removeprefix(PREFIX) if self._apart else text
+        self.last = text.strip() or self.last
+        self._attempt.note(text)
+
+
+TRACE = "command-"
+
+
+def end_left_commands(configuration: JobsConfiguration) -> None:
+    """End what a worker that was killed has left running: it is begun again."""
+    for trace in configuration.directories.run.glob(f"{TRACE}*.json"):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            left = json.loads(trace.read_text("utf-8"))
+            if left["started"] is not None and start_time(left["pid"]) == left["started"]:
+                kill_group(left["pid"])
+        with suppress(OSError):
+            Path(trace).unlink(missing_ok=True)
 
 
 def _variables(job: Job) -> dict[str, str]:
@@ -142,44 +218,3 @@ def _notification(job: Job, path: str | None) -> list[str]:
     if shutil.which("notify-send", path=path) is None:
         raise LeapJobError("there is no notify-send on this machine", hint="--then takes any other command")
     return ["notify-send", "--app-name=leap", "--", title, text]
-
-
-def _post(job: Job, about: Job, secret: str | None) -> Ending:
-    """Send a message, signed as the Standard Webhooks specification says where there is a secret. The message's id is
-    the job's, so it is the same in each try. No redirect is followed."""
-    import httpx
-
-    url, moment = job.parameters["url"], time.time()
-    body = json.dumps(_message(about, with_data=job.parameters["with_data"]), ensure_ascii=False).encode()
-    headers = {"content-type": "application/json", "webhook-id": job.id, "webhook-timestamp": str(int(moment))}
-    if secret is not None:
-        signed = f"{job.id}.{int(moment)}.".encode() + body
-        headers["webhook-signature"] = "v1," + base64.b64encode(
-            hmac.new(key_of(secret), signed, hashlib.sha256).digest()
-        ).decode("ascii")
-    place = urlsplit(url).netloc.rpartition("@")[2]
-    try:
-        answer = httpx.post(url, content=body, headers=headers, timeout=ANSWER_SECONDS, follow_redirects=False)
-    except httpx.HTTPError as error:
-        raise LeapUnavailableError(f"{place} cannot be reached: {error or type(error).__name__}") from None
-    if not answer.is_success:
-        raise LeapUnavailableError(f"{place} answered {answer.status_code}, not 2xx")
-    return Ending(State.SUCCEEDED, {"status": answer.status_code})
-
-
-def key_of(secret: str) -> bytes:
-    """The bytes of a secret: base64 behind ``whsec_``, else the text itself."""
-    if secret.startswith("whsec_"):
-        with suppress(ValueError):
-            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    return secret.encode()
-
-
-def _message(job: Job, *, with_data: bool) -> JsonObject:
-    ended = datetime.fromtimestamp(job.finished or 0.0, timezone.utc)
-    names = ("id", "kind", "state", "created", "started", "finished", "progress")
-    data: JsonObject = {name: value for name, value in job.to_json().items() if name in names}
-    data["error"] = (job.error or {}).get("message")
-    if with_data:
-        data |= {"label": job.label, "result": job.result}
-    return {"type": f"job.{job.state.value}", "timestamp": ended.isoformat(), "data": data}

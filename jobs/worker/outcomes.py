@@ -59,7 +59,10 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
         if ending.state is State.CANCELLED and attempt.stop.is_set() and not attempt.cancelled:
             interrupted(table, attempt.job, attempt.claim, "the worker was stopped")
             return
-        table.finish(attempt.claim, ending)
+        if ending.state is State.QUEUED:
+            table.requeue(attempt.claim, delay=ending.delay, error=ending.error, failed=True)
+        else:
+            table.finish(attempt.claim, ending)
     except Fenced:
         return
     except Exception as error:

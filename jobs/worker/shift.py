@@ -28,6 +28,7 @@ from ..table.job import (
     KINDS,
     QUANTIZE,
     SHARD,
+    WEBHOOK,
     Claim,
     Claimant,
     Ending,
@@ -45,6 +46,8 @@ from .work_table import Carrier
 from .worker_log import bound_log, log
 
 AFTER_FAILURE_SECONDS = 1.0
+MESSAGES_AT_ONCE = 16
+"""Messages about jobs that are sent at once, beside all other work: most of that time is waiting for receivers."""
 
 
 class Slots:
@@ -247,7 +250,9 @@ class Shift:
         carry = Carrier(self._table, self._output).reply if self._shared else None
         self._processes = Processes(owner, configuration.directories.data, carry)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
-        self._slots = Slots(configuration.concurrency, self._claim, self._work, self._repeat)
+        self._slots = Slots(
+            {**configuration.concurrency, WEBHOOK: MESSAGES_AT_ONCE}, self._claim, self._work, self._repeat
+        )
         self._folders = None if self._shared else Folders(self._table)
         self._queues: Queues | None = None
         if configuration.has_queue:
@@ -282,6 +287,10 @@ class Shift:
 
     def begin(self) -> None:
         """Recover what a dead worker left, and listen."""
+        if not self._shared:
+            from .following import end_left_commands
+
+            end_left_commands(self._configuration)
         lost = self._table.recover(MOST_INTERRUPTIONS, self._id)
         if lost:
             log(f"queued again after the end of a worker: {', '.join(lost)}")
@@ -293,7 +302,7 @@ class Shift:
         if self._shared:
             self._listeners.append(threading.Thread(target=self._hear, name="leap-jobs-hear", daemon=True))
             self._listeners[-1].start()
-        for kind in self._configuration.concurrency:
+        for kind in (*self._configuration.concurrency, WEBHOOK):
             self._slots.wake(kind)
 
     def end(self) -> None:
@@ -428,7 +437,9 @@ class Shift:
             self._slots.wake(kind)
 
     def _claim(self, kind: str) -> Job | None:
-        if self._ending.is_set() or (kind in (QUANTIZE, COMMAND) and self._shared):  # others' rows name nothing here
+        if self._ending.is_set() or (
+            kind in (QUANTIZE, COMMAND, WEBHOOK) and self._shared
+        ):  # others' rows name nothing here
             return None
         kind = SHARD if kind == BATCH and self._shared else kind
         job = self._table.claim_next(kind, self._claimant)
@@ -468,6 +479,10 @@ class Shift:
             from .following import follow
 
             self._run_here(job, partial(follow, table=self._table, configuration=self._configuration))
+        elif job.kind == WEBHOOK:
+            from .webhooks import deliver
+
+            self._run_here(job, partial(deliver, table=self._table, configuration=self._configuration))
 
     def _run_here(self, job: Job, task: Callable[[Attempt], Ending]) -> None:
         attempt = self._attempts.begin(job)

@@ -20,7 +20,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
 from ..options.background import print_id
-from ..options.loading import default_model, load_model, naming_the_default, note_builtin
+from ..options.loading import default_model, load_model, model_to_pin, naming_the_default, note_builtin
 from ..options.tasks import TaskInput, TaskSettings, own_recipes
 from .file import writing_to
 
@@ -275,6 +275,8 @@ def submit_task(
     from leap_core.batch.settings import KEPT, BatchSettings
 
     output = Output(env)
+    if wish.background.repeats_command(env):
+        return wish.background.submit(env, output, model_to_pin(env, wish.model, wish.background, output))
     readable = leave_out(inputs, env)
     if not readable:
         return ExitCode.JOB

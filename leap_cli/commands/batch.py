@@ -90,6 +90,8 @@ def command(
             from jobs.client import JobsClient
 
             with JobsClient(env.variables, on_warning=output.note) as jobs:
+                if batch.workers is not None and not jobs.configuration.is_shared:
+                    raise click.UsageError("--max-workers needs jobs_url: here one worker does all jobs")
                 id = jobs.batch(
                     settings,
                     rows=env.stdin if settings.source == STANDARD else None,

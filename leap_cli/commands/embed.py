@@ -117,6 +117,8 @@ def command(
     if tokens and (background or target is not None or options["pooling"] or options["dimensions"]):
         raise click.UsageError("--tokens goes without --background, --output, --pooling and --dimensions")
     items = _items(env, output, texts, files, lines)
+    if background.repeats_command(env):
+        return background.submit(env, output)
     if background:
         print_id(output, _submit(env, output, items, embedder, target, options, background))
         return ExitCode.DONE

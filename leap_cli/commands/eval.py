@@ -51,6 +51,14 @@ def command() -> None:
     leap eval CASES -m A -m B"""
 
 
+OF_RESULTS = (
+    *("--format", "--html", "--junit", "--against", "--alpha", "--min"),
+    *("--judge", "--embedder", "--allow-python", "--quiet"),
+)
+"""Options of what is done with answers: where they are given, one job asks and judges, else there is one for each
+column."""
+
+
 @command.command(RUN, short_help="Put the cases of a file to models, and compare them.")
 @click.argument("cases", type=click.Path(dir_okay=False))
 @COLUMNS
@@ -93,6 +101,8 @@ def run(
     evaluation.on, evaluation.workers = machines.on, machines.workers
     evaluation.part, evaluation.merge = machines.part, machines.merge
     evaluation.check()
+    if background.repeats_command(env) or background.has(*OF_RESULTS):
+        return background.submit(env, output, None if wish.models else model_reference(env, None))
     if background:
         return _submit(env, output, evaluation, model, background)
     if not wish.models and not asking.quiet:

@@ -21,7 +21,15 @@ from ..options.answer import ANSWER, AnswerOutput
 from ..options.background import BACKGROUND, Background, print_id
 from ..options.constraints import SHAPE, Constraint
 from ..options.conversation import SessionChoice, session_group, session_model
-from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default, note_builtin
+from ..options.loading import (
+    MODEL,
+    ModelChoice,
+    job_request,
+    load_model,
+    model_to_pin,
+    naming_the_default,
+    note_builtin,
+)
 from ..options.prompt import MEDIA, PROMPT, Media, Prompt, save_template, with_media
 from ..options.sampling import SAMPLING, Sampling
 from ..options.tools import TOOLS, Tools
@@ -114,6 +122,8 @@ def _submit(
         raise click.UsageError("--fold-tools needs a command that waits for the answer: leave out --background")
     if any(function.call is not None for function in tools.functions):
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
+    if answer.is_of_a_command or tools.rounds is not None or tools.show_calls or tools.allowed or background.repeats_command(env):
+        return background.submit(env, output, model_to_pin(env, model, background, output))
     from jobs.client import JobsClient
 
     with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:

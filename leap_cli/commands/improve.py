@@ -25,9 +25,17 @@ from ..framework.error_boundary import outcome_of
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import seconds_of
 from ..framework.output import Format, Output
-from ..options.background import BACKGROUND, Background, open_jobs, print_id
+from ..options.background import BACKGROUND, Background
 from ..options.improvement import IMPROVEMENT, Improvement
-from ..options.loading import EACH_MODEL, ModelChoice, load_model, model_reference, note_builtin, warm_or_load
+from ..options.loading import (
+    EACH_MODEL,
+    ModelChoice,
+    load_model,
+    model_reference,
+    model_to_pin,
+    note_builtin,
+    warm_or_load,
+)
 from ..options.tasks import own_recipes
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
     from leap_core.tasks.recipe import Recipe
 
 REFLECTION_TOKENS = 2048
-SPELLED = {"directory": "-o", "goal": "--to", "template": "--save-template", "model": "-m"}
+SPELLED = {"template": "--save-template"}
 """Options whose names are not those of their values."""
 
 
@@ -77,7 +85,8 @@ def command(
     reference = model_reference(env, wanted.model)
     directory = env.cwd / wanted.directory if wanted.directory else path.with_suffix(".improve")
     if background:
-        return _submit(env, output, cases, wanted, background)
+        pinned = model_to_pin(env, replace(model, name=wanted.model), background, output)
+        return background.submit(env, output, pinned)
     if wanted.model is None:
         note_builtin(env, None, output)
     stop = threading.Event()
@@ -293,14 +302,3 @@ def _save(env: Environment, output: Output, name: str, improved: Improved) -> No
     template = PromptTemplate(name, about, column.system, prompt, {"model": column.model, **options})
     write_template(env, template)
     output.note(f"`leap -t {name}` asks so")
-
-
-def _submit(env: Environment, output: Output, cases: str, wanted: Improvement, background: Background) -> ExitCode:
-    given = [cases]
-    for key, value in vars(wanted).items():
-        if value is not None:
-            given += [SPELLED.get(key, f"--{key.replace('_', '-')}"), str(value)]
-    with open_jobs(env) as jobs:
-        label = f"improve {Path(cases).name}"
-        print_id(output, jobs.command(["improve", *given], label=label, cwd=env.cwd, policy=background.policy))
-    return ExitCode.DONE

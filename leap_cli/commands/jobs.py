@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from jobs.client import JobsClient
     from jobs.table.job import Job
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 
 
@@ -194,6 +191,8 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     with open_jobs(env) as jobs:
         unfinished = jobs.list(states=[state_named("queued"), state_named("running")])
         job_ids = ids or [job.id for job in unfinished if job.kind not in STANDING]
+        for job in filter(lambda job: job.kind in STANDING and not job.state.is_final, map(jobs.get, ids)):
+            raise click.UsageError(f"the {job.kind} {job.id} has no end to wait for: leap jobs cancel ends it")
         try:
             for id in job_ids:
                 ended.append(_wait_with_progress(jobs, id, deadline, output))
@@ -230,7 +229,8 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
 @format_flag
 @click.pass_obj
 def print_output(env: Environment, /, id: str, path: Path | None, format: str) -> None:
-    """Print the results of a batch, or the answer of a generation, as far as they are there and in order.
+    """Print the results of a batch, the answer of a generation, or what a command printed, as far as it is there and in
+    order.
 
     With -o they go to FILE; the same command later goes on where it ended, also while the job runs.
     """
@@ -260,7 +260,7 @@ def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, outpu
 
 
 def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:
-    results = "kept_output" in job.parameters
+    results = "kept_output" in job.parameters or job.parameters.get("do") == "leap"
     if (job.kind != "generate" and not results) or job.state.value != "succeeded":
         return
     if titled:
@@ -275,12 +275,9 @@ def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -
     printer.end()
 
 
-if TYPE_CHECKING:
-    pass
-
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "quantize", "command", "schedule", "folder")
+KINDS = ("download", "generate", "batch", "quantize", "command", "webhook", "schedule", "folder")
 
 
 @leap_group("jobs")
@@ -291,14 +288,21 @@ def command() -> None:
     """
 
 
-MAKES_ONE = "; --background makes one of generate, batch, download and quantize"
+MAKES_ONE = "; --background makes one of most commands that work for long"
+NEWEST = 50
+"""Jobs that are listed for people where no limit is given."""
 
 
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
 @click.option("--schedule", type=JobId("queued"), metavar="JOB", help="List only the runs of this schedule.")
-@option("--limit", type=click.IntRange(1, LARGEST), metavar="N", help="List at most this many jobs.")
+@option(
+    "--limit",
+    type=click.IntRange(1, LARGEST),
+    metavar="N",
+    help="List at most this many jobs; by default all, and in text the newest 50.",
+)
 @format_flag
 @click.pass_obj
 def list_jobs(
@@ -314,7 +318,10 @@ def list_jobs(
     output = Output(env, format)
     with open_jobs(env) as jobs:
         jobs.ensure_worker_for_unfinished()
-        rows = jobs.list(states=[*map(state_named, states)], kinds=kinds, limit=limit, schedule=schedule)
+        wanted = {"states": [*map(state_named, states)], "kinds": kinds, "schedule": schedule}
+        most = NEWEST if limit is None and output.format is Format.TEXT else limit
+        rows = jobs.list(limit=most, **wanted)
+        left = jobs.count(**wanted) - len(rows) if most == len(rows) and output.format is Format.TEXT else 0
     records = [job.to_json() for job in rows]
     if output.format is Format.TEXT:
         records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
@@ -322,6 +329,8 @@ def list_jobs(
             wished = states or kinds or schedule
             output.note(f"there are no {'such ' if wished else ''}jobs{'' if wished else MAKES_ONE}")
     output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
+    if left > 0:
+        output.note(f"{left} more; --limit {left + len(rows)} lists all")
 
 
 @command.command(short_help="Tell how jobs are doing.")
@@ -400,15 +409,18 @@ def folder(
     """Run a command of leap for each file that comes into DIR, and for those that are there.
 
     {} is the file's path, {name} its name and {stem} its name without the ending. A file is taken once by name and
-    content, when it has stopped growing. The job's id is printed; leap jobs logs tells what was taken, and leap jobs
-    cancel ends it.
+    content, when it has stopped growing. An output that is there, or that another file has, gets the file's whole name,
+    then a number. The job's id is printed; leap jobs logs tells what was taken, and leap jobs cancel ends it.
     """
     from ..command_table import COMMANDS
+    from ..options.stored_commands import read_command
 
     if arguments[0] not in COMMANDS:
         raise click.UsageError(f"{arguments[0]!r} is no command of leap")
+    line = read_command(arguments, env)
     with open_jobs(env) as jobs:
-        print_id(Output(env, format), jobs.watch_folder(Path(directory), arguments, patterns=patterns, cwd=env.cwd))
+        id = jobs.watch_folder(Path(directory), line.words, patterns=patterns, cwd=env.cwd, outputs=line.outputs)
+        print_id(Output(env, format), id)
 
 
 @command.command(short_help="List jobs that come again and again.")
@@ -437,7 +449,7 @@ def schedules(env: Environment, /, paused: str | None, resumed: str | None, now:
         found = jobs.list(states=[state_named("queued")], kinds=["schedule"])
         records = [schedule_row(job, jobs) for job in found]
     if not records and output.format is Format.TEXT:
-        output.note("there are no schedules; --every makes one of generate, batch, download and quantize")
+        output.note("there are no schedules; --every makes one of what --background makes a job of")
     output.records(records, ["id", "next", "last", "runs", "what"], name="id")
 
 

@@ -24,6 +24,7 @@ from ..framework.output import Output
 from ..input.files import read_bytes
 from ..options.embedding import PassageWish
 from ..options.loading import MODEL_OPTION, ModelChoice, load_model, model_reference
+from ..options.stored_commands import read_command
 
 if TYPE_CHECKING:
     from mcp.server.extension import Extension
@@ -343,11 +344,12 @@ class _Abilities:
 
     async def index(self, name: str, paths: list[str]) -> dict[str, Any]:
         """Make files or directories of this machine searchable under a name, in the background. Gives the job's id."""
-        return await self._submit(
-            lambda jobs: jobs.command(
-                ["index", "make", name, "--", *paths], label=f"index {name}", cwd=self._env.cwd, policy=_policy()
-            )
-        )
+
+        def submit(jobs: JobsClient) -> str:
+            words = read_command(["index", "make", "--", name, *paths], self._env).words
+            return jobs.command(words, label=f"index {name}", cwd=self._env.cwd, policy=_policy())
+
+        return await self._submit(submit)
 
     async def download(self, model: str) -> dict[str, Any]:
         """Fetch a model in the background, by its name in the catalogue or on the hub. Gives the job's id."""

@@ -13,7 +13,15 @@ from ..framework.output import Output
 from ..input.prompt import read_prompt
 from ..options.answer import STATS_OPTION, SpeechTarget, check_target
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default, note_builtin
+from ..options.loading import (
+    MODEL,
+    ModelChoice,
+    job_request,
+    load_model,
+    model_to_pin,
+    naming_the_default,
+    note_builtin,
+)
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
 
@@ -68,6 +76,8 @@ def command(
     if background:
         if target.play or target.is_stdout or file is None:
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
+        if stats or background.repeats_command(env):
+            return background.submit(env, output, model_to_pin(env, model, background, output))
         from jobs.client import JobsClient
 
         with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:

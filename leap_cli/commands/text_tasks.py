@@ -143,6 +143,8 @@ def redact_command(
     from ..answers.task_answers import do_task, submit_task
 
     if restore is not None:
+        if settings.background or settings.dry_run:
+            raise click.UsageError("--restore needs no model and no job: it restores the text at once")
         return _restore(restore, settings, env)
     fields = {"task": "redact", "categories": categories, "patterns": patterns, "lines": settings.lines}
     task = read_task_of(fields, env)

@@ -18,7 +18,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import in_bytes
 from ..framework.output import Format, Output
-from ..options.background import BACKGROUND, Background, check_apart, open_jobs, print_id
+from ..options.background import BACKGROUND, Background, check_apart
 
 
 @leap_command("train")
@@ -84,12 +84,7 @@ def command(
     needed = check(wish, _free_memory())
     output.note(f"training takes about {in_bytes(needed)} of memory")
     if background:
-        given = [data, "-m", checkpoint, "-o", target, "--rank", str(rank), "--epochs", str(epochs)]
-        given += ["--learning-rate", str(learning_rate), "--seed", str(seed)]
-        with open_jobs(env) as jobs:
-            label = f"train {Path(target).name}"
-            print_id(output, jobs.command(["train", *given], label=label, cwd=env.cwd, policy=background.policy))
-        return ExitCode.DONE
+        return background.submit(env, output)
     stop = threading.Event()
 
     def tell(step: int, steps: int, words: str) -> None:

@@ -16,7 +16,7 @@ from ..framework.output import Output
 from ..input.files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.loading import MODEL, ModelChoice, job_request, load_model, naming_the_default
+from ..options.loading import MODEL, ModelChoice, job_request, load_model, model_to_pin, naming_the_default
 
 if TYPE_CHECKING:
     from leap_core.conversation.runner import ModelRunner
@@ -87,6 +87,8 @@ def command(
     output = Output(env)
     places = _places(env, files, target, format)
     request = {"prompt": read_system(system, env), "longest": piece_length, "max_tokens": max_tokens, "format": format}
+    if background.repeats_command(env):
+        return background.submit(env, output, model_to_pin(env, model, background, output))
     if background:
         _submit(env, output, files, places, model, request | job_request(env, model, background))
         return ExitCode.DONE

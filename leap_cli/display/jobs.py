@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import shutil
 import sys
 import time
@@ -34,6 +35,8 @@ def exit_code_of_job(job: Job) -> ExitCode:
         return ExitCode.INTERRUPTED
     from leap_core import errors
 
+    if (job.error or {}).get("code") in [*ExitCode]:
+        return ExitCode((job.error or {})["code"])
     kind = getattr(errors, (job.error or {}).get("type", ""), None)
     if not isinstance(kind, type):
         return ExitCode.JOB
@@ -46,8 +49,8 @@ def table_row(job: Job) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "id": job.id,
         "kind": job.kind,
-        "what": job.label,
-        "state": "stopping" if job.cancel_requested and job.state.value == "running" else job.state.value,
+        "what": shortened(job.label),
+        "state": shown_state(job),
         "done": done(job),
         "left": time_left(job),
         "attempt": job.attempt if job.attempt > 1 else None,
@@ -58,6 +61,21 @@ def table_row(job: Job) -> dict[str, Any]:
         "hint": error.get("hint"),
     }
     return fields | {name: (job.result or {}).get(name) for name in ("path", "output")}
+
+
+LABEL_CHARACTERS = 48
+
+
+def shortened(label: str) -> str:
+    """What a job is about, in a table."""
+    return label if len(label) <= LABEL_CHARACTERS else label[: LABEL_CHARACTERS - 1] + "…"
+
+
+def shown_state(job: Job) -> str:
+    """The state of a job in a word for people."""
+    if job.state is not job.shown_state:
+        return "watching"
+    return "stopping" if job.cancel_requested and job.state.value == "running" else job.state.value
 
 
 def done(job: Job) -> str | None:
@@ -155,19 +173,59 @@ def schedule_row(job: Job, client: JobsClient) -> dict[str, Any]:
     }
 
 
+def details(job: Job, client: JobsClient) -> dict[str, Any]:
+    """What a job does and when, as far as it is known: of a schedule and of a folder, what each run does."""
+    from leap_core import errors
+    from leap_core.system.addresses import masked
+
+    inner = job.parameters.get("job", {}).get("parameters", job.parameters)
+    batch, told = inner.get("batch", {}), job.progress or {}
+    words = inner.get("arguments") or inner.get("command")
+    known: dict[str, Any] = {
+        "command": ["leap", *words] if isinstance(words, list) else words,
+        "model": inner.get("model") or batch.get("model"),
+        "options": inner.get("options") or batch.get("options"),
+        "cwd": inner.get("cwd"),
+        "directory": inner.get("directory"),
+        "files": inner.get("patterns"),
+        "url": masked(inner["url"]) if "url" in inner else None,
+        "every": job.parameters.get("every"),
+        "next_run": job.run_after if job.kind == "schedule" and client.is_due(job) else None,
+    }
+    if job.kind == "schedule" and told.get("last"):
+        with suppress(errors.LeapJobError):
+            last = client.get(told["last"])
+            known["last_run"] = {"id": last.id, "state": last.state.value, "finished": last.finished}
+    return {name: value for name, value in known.items() if value}
+
+
+def _in_text(known: dict[str, Any]) -> dict[str, Any]:
+    """The same for people."""
+    shown = dict(known)
+    if isinstance(known.get("command"), list):
+        shown["command"] = shlex.join(known["command"])
+    if known.get("options"):
+        shown["options"] = ", ".join(f"{name}={value}" for name, value in known["options"].items())
+    if "next_run" in known:
+        shown["next_run"] = _clock(known["next_run"])
+    if "last_run" in known:
+        shown["last_run"] = " ".join(filter(None, [known["last_run"]["id"], known["last_run"]["state"]]))
+    return shown
+
+
 def show_jobs(output: Output, jobs: Sequence[Job], client: JobsClient) -> None:
     """Each job in full; with json one document for one job, a list for several."""
-    waits_for = {job.id: {"waits_for": client.waiting_reason(job)} for job in jobs}
+    more = {job.id: {"waits_for": client.waiting_reason(job), **details(job, client)} for job in jobs}
     if output.format is Format.JSON and len(jobs) != 1:
-        output.document([job.to_json() | waits_for[job.id] for job in jobs])
+        output.document([job.to_json() | more[job.id] for job in jobs])
         return
     for n, job in enumerate(jobs):
         if output.format is Format.TEXT:
             output.text("\n" if n else "")
-            record = table_row(job) | waits_for[job.id]
+            record = table_row(job) | _in_text(more[job.id])
             output.record({name: value for name, value in record.items() if value is not None}, name="id")
         else:
-            output.record(job.to_json() | waits_for[job.id], name="id")
+            output.record(job.to_json() | more[job.id], name="id")
 
 
 def show_rows(output: Output, jobs: Iterable[Job]) -> None:

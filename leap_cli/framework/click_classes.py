@@ -18,6 +18,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
+from .command_lines import WRITTEN
 from .environment import Environment
 from .options import OPTION_GROUPS, option, under_headings
 from .output import Format
@@ -45,10 +46,6 @@ def check_texts(context: click.Context) -> None:
             except click.UsageError as error:
                 error.ctx = context
                 raise
-
-
-WRITTEN = {"--output", "--record", "--speak", "--errors", "--map", "--doubtful", "--html", "--junit", "--review"}
-"""Options that name a file which is written."""
 
 
 def keep_inputs(context: click.Context) -> None:
@@ -170,7 +167,10 @@ class HelpGuide(Protocol):
 
 
 class HelpContext(click.Context):
-    """A context whose help is laid out as ``help_text`` says, which is not imported before."""
+    """A context whose help is laid out as ``help_text`` says, which is not imported before. ``typed``: the words after
+    the command's name."""
+
+    typed: Sequence[str] = ()
 
     def make_formatter(self) -> HelpFormatter:
         from .help_text import HelpFormatter
@@ -242,6 +242,8 @@ class LeapCommand(click.Command):
         path = ctx.command_path.partition(" ")[2]
         repairs = self.repairs or getattr(ctx.parent.command, "repairs", False)
         ctx.default_map = defaults = OptionDefaults(self, path, ctx.ensure_object(Environment), repairs=repairs)
+        if isinstance(ctx, HelpContext):
+            ctx.typed = tuple(args)
         try:
             rest = super().parse_args(ctx, args)
             ctx.ensure_object(Environment).last_line.is_quiet = bool(ctx.params.get("quiet"))

@@ -59,6 +59,8 @@ class Environment:
     load_embedder: EmbedderLoader | None = None
     chosen: dict[str, str] = field(default_factory=dict)
     """What its user was asked and answered in this run, so that it is asked once."""
+    consumed: bytes = b""
+    """What ``read_stdin`` has given."""
     last_line: LastLine = field(default_factory=LastLine)
 
     @staticmethod
@@ -98,6 +100,12 @@ class Environment:
     def terminal_columns(self) -> int:
         """The width of the terminal."""
         return terminal_columns()
+
+    def read_stdin(self, most: int = -1) -> bytes:
+        """The next bytes of standard input, all without ``most``. They are kept for whoever has to read them again."""
+        data = self.stdin.read(most)
+        self.consumed += data
+        return data
 
     def read_typed_line(self, prompt: str) -> str:
         """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import field
+from itertools import product
 from typing import Any, Generic, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from click.core import ParameterSource, augment_usage_errors
 
 from leap_core.system.dataclass import dataclass
 
+from .command_lines import CommandLine
 from .environment import Environment
 from .option_defaults import OptionDefaults
 from .options import OPTION_GROUPS, LeapOption
@@ -74,6 +76,15 @@ class Arguments:
         options = ((each, self._values.get(name)) for name, each in self._parameters.items() if self.is_typed(name))
         return [(each, value) for each, value in options if isinstance(each, click.Option)]
 
+    def command_line(self, without: Container[str] = ()) -> CommandLine:
+        """What was typed, but for these parameters."""
+        return CommandLine.of(self._context, without)
+
+    def sharing_rules(self, name: str) -> list[str]:
+        """The parameter and those that imply it."""
+        parameters = self._parameters.items()
+        return [name, *(key for key, each in parameters if isinstance(each, LeapOption) and each.implies == name)]
+
     def check_apart(self, name: str, other: str) -> None:
         """Refuse these two together. A general wish for the other is passed over. Raises UsageError."""
         if not (self.is_set(name) and self.is_set(other)):
@@ -125,7 +136,8 @@ class OptionGroup(Generic[Value]):
                 option.check(arguments)
         for name, others in self.excludes.items():
             for other in others:
-                arguments.check_apart(name, other)
+                for pair in product(arguments.sharing_rules(name), arguments.sharing_rules(other)):
+                    arguments.check_apart(*pair)
 
 
 def hand_over(context: click.Context, groups: list[tuple[OptionGroup[Any], tuple[str, ...]]]) -> None:

@@ -29,7 +29,8 @@ class LeapOption(click.Option):
 
     ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general wish, which a command
     passes over where it cannot fulfil it. ``saved``: the text that a saved prompt keeps for one that was typed; None
-    for an option that belongs to one call, or has a place of its own in a saved prompt.
+    for an option that belongs to one call, or has a place of its own in a saved prompt. ``implies``: the parameter of
+    another option whose rules this one shares: what excludes that one excludes this one, too.
     """
 
     def __init__(
@@ -38,10 +39,11 @@ class LeapOption(click.Option):
         heading: str = "",
         wish: bool = False,
         saved: Callable[[str, Environment], str] | None = lambda text, _env: text,
+        implies: str = "",
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.heading, self.wish, self.saved = heading, wish, saved
+        self.heading, self.wish, self.saved, self.implies = heading, wish, saved, implies
 
 
 option = partial(click.option, cls=LeapOption)

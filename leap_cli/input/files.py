@@ -168,7 +168,7 @@ def read_bytes(name: str, env: Environment) -> bytes:
     source = source_name(name)
     try:
         if name == STDIN:
-            data = env.stdin.read(MOST_MEDIA_BYTES + 1)
+            data = env.read_stdin(MOST_MEDIA_BYTES + 1)
         else:
             with (env.cwd / name).open("rb") as file:
                 data = file.read(MOST_MEDIA_BYTES + 1)

@@ -151,7 +151,7 @@ def _read_stdin(env: Environment, output: Output, most: int = -1) -> bytes:
     else:
         waiting.start()
     try:
-        return env.stdin.read(most)
+        return env.read_stdin(most)
     finally:
         waiting.cancel()
 

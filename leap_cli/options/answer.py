@@ -68,6 +68,12 @@ class AnswerOutput:
         """Room for the answers that are made at once."""
         return min(self.count, MOST_SLOTS)
 
+    @property
+    def is_of_a_command(self) -> bool:
+        """Whether a job has to run the command for it: a job that answers a prompt keeps the whole answer itself."""
+        whole = self == AnswerOutput(self.speech, self.thinking, self.format)
+        return not whole or self.thinking in (Thinking.SHOW, Thinking.ONLY)
+
     def check_tools(self, tools: Tools) -> None:
         """Refuse several answers that might all ask whether a tool may run. Raises UsageError."""
         if self.count > 1 and any(function.call is not None for function in tools.functions):
@@ -132,9 +138,6 @@ def _answer(arguments: Arguments) -> AnswerOutput:
     if thinking is Thinking.ONLY and arguments["format"] != Format.TEXT.value:
         origin = arguments.origin("think", "format")
         raise click.UsageError(f"--think only is for text; json and jsonl have the reasoning beside the answer{origin}")
-    if thinking is Thinking.ONLY and arguments["background"]:
-        origin = arguments.origin("think", "background")
-        raise click.UsageError(f"--think only cannot be combined with --background{origin}")
     plain = arguments.of("format", "stream", "stats", "target", "count", "extract", "extract_last")
     return AnswerOutput(read_speech(arguments), thinking, **plain)
 
@@ -174,10 +177,8 @@ ANSWER = OptionGroup(
     _OPTIONS,
     _answer,
     {
-        "extract": ("extract_last", "background"),
-        "extract_last": ("background",),
-        "count": ("background", "continue_last", "session", "save", "speak", "play"),
-        "target": ("background",),
+        "extract": ("extract_last",),
+        "count": ("continue_last", "session", "save", "speak", "play"),
     },
 )
 CHAT_ANSWERS = OptionGroup(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import JobId
+from ..exit_codes import ExitCode
+from ..framework.command_lines import CommandLine
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Moment, option
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 class Background:
     """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times, and begins
     ``at`` a moment, in seconds since 1970, or as soon as it can; ``after`` jobs that ended well, ``after_any`` in any
-    way. ``then``: what is done when it has ended. ``every``, ``missed`` and ``overlap`` as ``Policy`` has them."""
+    way. ``then``: what is done when it has ended. ``every``, ``missed`` and ``overlap`` as ``Policy`` has them.
+    ``line``: what was typed, but for these options."""
 
     wanted: bool
     priority: int
@@ -39,6 +43,7 @@ class Background:
     every: str | None = None
     missed: str = "run"
     overlap: str = "skip"
+    line: CommandLine | None = None
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -59,7 +64,39 @@ class Background:
             self.every,
             self.missed,
             self.overlap,
+            command=() if self.line is None else self.line.words,
         )
+
+    def has(self, *flags: str) -> bool:
+        """Whether one of these options, by their long names, was typed beside it."""
+        return self.line is not None and any(each.partition("=")[0] in flags for each in self.line.options)
+
+    def repeats_command(self, env: Environment) -> bool:
+        """Whether each run is to be the command that was typed: it reads its files anew. Jobs of a server are what was
+        asked for once, for they run on any machine."""
+        from jobs.configuration import JobsConfiguration
+
+        return self.every is not None and not JobsConfiguration.from_environment(env.variables).is_shared
+
+    def submit(self, env: Environment, output: Output, model: str | None = None) -> ExitCode:
+        """Queue the command that was typed, where it was typed and with what came from standard input, and print the
+        job's id. ``model``: the one that answers where none was typed. Raises UsageError on a server."""
+        assert self.line is not None
+        line = self.line if model is None else self.line.with_option(f"--model={model}")
+        with open_jobs(env) as jobs:
+            if jobs.configuration.is_shared:
+                given = " ".join(each.partition("=")[0] for each in line.options)
+                raise click.UsageError(f"a job on a server runs no command of this machine: {given} cannot all be done")
+            id = jobs.command(
+                line.words,
+                label=shlex.join(self.line.words),
+                cwd=env.cwd,
+                policy=self.policy,
+                outputs=line.outputs,
+                standard_input=env.consumed or None,
+            )
+            print_id(output, id)
+        return ExitCode.DONE
 
 
 _OPTIONS = (
@@ -80,6 +117,7 @@ _OPTIONS = (
     option(
         "--at",
         saved=None,
+        implies="background",
         type=Moment(),
         metavar="TIME",
         help="Let a job begin then, not before: +90m, 22:00 or 2026-12-01T06:00.",
@@ -87,6 +125,7 @@ _OPTIONS = (
     option(
         "--every",
         saved=None,
+        implies="background",
         metavar="TIME",
         help='Do the job again and again: 6h, or "0 9 * * 1-5 [ZONE]", as crontab has it.',
     ),
@@ -108,6 +147,7 @@ _OPTIONS = (
     option(
         "--after",
         saved=None,
+        implies="background",
         multiple=True,
         type=JobId(),
         metavar="JOB",
@@ -116,6 +156,7 @@ _OPTIONS = (
     option(
         "--after-any",
         saved=None,
+        implies="background",
         multiple=True,
         type=JobId(),
         metavar="JOB",
@@ -124,15 +165,28 @@ _OPTIONS = (
     option(
         "--then",
         saved=None,
+        implies="background",
         metavar="COMMAND",
         help="Run this when a job has ended; LEAP_JOB_STATE says how.",
     ),
-    option("--notify", is_flag=True, saved=None, help="Show a note on the desktop when a job has ended."),
-    option("--webhook", saved=None, metavar="URL", help="Send a message to this address when a job has ended."),
+    option(
+        "--notify",
+        is_flag=True,
+        saved=None,
+        implies="background",
+        help="Show a note on the desktop when a job has ended.",
+    ),
+    option(
+        "--webhook",
+        saved=None,
+        implies="background",
+        metavar="URL",
+        help="Send a message to this address when a job has ended.",
+    ),
     option("--webhook-data", is_flag=True, saved=None, help="Send the job's label and result with the message."),
 )
-BEGIN_ONE = ("every", "after", "after_any", "then", "notify", "webhook")
-"""Options that make a job, as ``--background`` and ``--at`` do."""
+OF_A_JOB = ("priority", "job_retries", "missed", "overlap", "webhook_data")
+"""Options that say more about a job, and make none."""
 _RETRIES = option(
     "--job-retries",
     saved=None,
@@ -144,9 +198,15 @@ _RETRIES = option(
 
 
 def _build(arguments: Arguments) -> Background:
-    wanted = any(arguments[name] for name in ("background", *BEGIN_ONE)) or arguments["at"] is not None
-    if arguments["webhook_data"] and arguments["webhook"] is None:
-        raise click.UsageError("--webhook-data goes with --webhook")
+    wanted = any(arguments[name] not in (None, False, ()) for name in arguments.sharing_rules("background"))
+    for name in ("every", "then", "webhook"):
+        if arguments[name] is not None and not arguments[name].strip():
+            raise click.UsageError(f"{arguments.flag(name)} is empty")
+    needs = {**dict.fromkeys(OF_A_JOB, "background"), "missed": "every", "overlap": "every", "webhook_data": "webhook"}
+    for name, needed in needs.items():
+        if arguments.is_typed(name) and not (wanted if needed == "background" else arguments[needed]):
+            raise click.UsageError(f"{arguments.flag(name)} goes with {arguments.flag(needed)}")
+    wanted = wanted and not arguments.get("dry_run")
     return Background(
         wanted,
         arguments["priority"],
@@ -158,6 +218,7 @@ def _build(arguments: Arguments) -> Background:
         arguments["every"],
         arguments["missed"],
         arguments["overlap"],
+        arguments.command_line(without=(*arguments.sharing_rules("background"), *OF_A_JOB)) if wanted else None,
     )
 
 
@@ -176,7 +237,7 @@ def _following(arguments: Arguments) -> Following | None:
 
 
 _NOT_OF_A_JOB = ("continue_last", "session", "save", "host", "prompt_cache", "verbose")
-EXCLUDED = {name: _NOT_OF_A_JOB for name in ("background", "at", *BEGIN_ONE)}
+EXCLUDED = {"background": _NOT_OF_A_JOB}
 """Options of a command that a job does not have."""
 BACKGROUND = OptionGroup("background", "Background", (*_OPTIONS, _RETRIES), _build, EXCLUDED)
 DOWNLOAD_BACKGROUND = OptionGroup("background", "Background", _OPTIONS, _build)

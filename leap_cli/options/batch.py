@@ -145,7 +145,7 @@ _OPTIONS = (
     option(
         "--journal", type=FileName(), metavar="FILE", help="Keep progress in this file; beside the output by default."
     ),
-    option("-q", "--quiet", is_flag=True, help="Print no summary at the end."),
+    option("-q", "--quiet", is_flag=True, wish=True, help="Print no summary at the end."),
     option(
         "--max-workers",
         type=click.IntRange(1),
@@ -200,7 +200,7 @@ def _build(arguments: Arguments) -> BatchWish:
     return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
 
 
-BATCH = OptionGroup("batch", "", _OPTIONS, _build)
+BATCH = OptionGroup("batch", "", _OPTIONS, _build, {"background": ("quiet",)})
 
 
 def _prompts(arguments: Arguments) -> tuple[str | None, dict[str, str] | None]:

@@ -382,6 +382,18 @@ def job_request(env: Environment, model: ModelChoice, background: Background) ->
     }
 
 
+def model_to_pin(env: Environment, model: ModelChoice, background: Background, output: Output) -> str | None:
+    """The model that a command is given when it runs later, which is the one that would answer now; None where one was
+    named. Raises what Registry.find raises, unless the model may come with jobs before."""
+    from leap_core.models.resolving import Registry
+
+    reference, registry = model_reference(env, model.name), Registry(env.variables, env.cwd)
+    with naming_the_default(env, model.name):
+        (registry.can_answer if background.after or background.after_any else registry.find)(reference)
+    note_builtin(env, model.name, output)
+    return None if model.name else reference
+
+
 def note_builtin(env: Environment, name: str | None, output: Output) -> None:
     """Say once that the built-in model answers where that was not asked for."""
     if name is None and configured_model(env) is None and not installed_models(env):

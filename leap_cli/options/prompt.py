@@ -412,7 +412,7 @@ PROMPT = OptionGroup(
             *("images", "sounds", "system", "tool", "tools_file", "tool_choice", "think"),
             *("background", "continue_last", "session", "save"),
         ),
-        "dry_run": ("background", "speak", "play"),
+        "dry_run": ("speak", "play"),
         "save_template": ("background", "dry_run", "target", "template"),
     },
 )

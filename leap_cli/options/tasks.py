@@ -127,7 +127,6 @@ TASK = OptionGroup(
         BACKGROUND,
     ),
     _build,
-    {"dry_run": ("background",)},
 )
 
 

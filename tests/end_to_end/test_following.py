@@ -114,10 +114,10 @@ def test_a_message_is_signed_and_tried_again_under_one_id(program, receiver, lea
     leap_home.mkdir(exist_ok=True)
     secret = base64.b64encode(b"a secret of 24 bytes, or").decode()
     (leap_home / "config.toml").write_text(f'[jobs]\nwebhook_secret = "whsec_{secret}"\n')
-    hook = receiver(500, 302)
+    hook = receiver(500)
     id = program("generate", "-m", "builtin", "--webhook", hook.url, QUESTION).stdout.strip()
     program("jobs", "wait")
-    assert len(hook.messages) == 3
+    assert len(hook.messages) == 2
     assert len({headers["webhook-id"] for headers, _ in hook.messages}) == 1
     headers, body = hook.messages[-1]
     message = json.loads(body)
@@ -126,7 +126,7 @@ def test_a_message_is_signed_and_tried_again_under_one_id(program, receiver, lea
     expected = base64.b64encode(hmac.new(base64.b64decode(secret), signed, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
     time.sleep(2)
-    assert len(hook.messages) == 3, "nothing is sent after a 2xx"
+    assert len(hook.messages) == 2, "nothing is sent after a 2xx"
 
 
 @pytest.mark.slow
@@ -195,6 +195,8 @@ def test_a_note_is_the_desktops_own(program, tmp_path, variables):
     [
         (["--after", "zzzz"], "there is no job 'zzzz'"),
         (["--webhook", "ftp://example.org"], "is no http or https address"),
+        (["--webhook", "http://[::1/hook"], "is no http or https address"),
+        (["--webhook", "http://example.org:x/"], "is no http or https address"),
         (["--webhook-data"], "--webhook-data goes with --webhook"),
         (["--then", "true", "--host"], "--then"),
     ],
@@ -230,7 +232,7 @@ def test_a_prompt_again_and_again_while_the_worker_is_killed(program):
     assert program("jobs", "wait", "--timeout", "30s").returncode in (0, 9), "a schedule is not waited for"
     program("jobs", "schedules", "--suspend", id)
     program("jobs", "wait")
-    runs = listed(program, "--kind", "generate")
+    runs = listed(program, "--kind", "command")
     assert all(job["state"] == "succeeded" for job in runs)
     (paused,) = schedules(program)
     assert paused["next"] == "paused" and paused["runs"] == len(runs)

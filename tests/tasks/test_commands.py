@@ -224,7 +224,6 @@ def test_a_dry_run_shows_the_prompt_and_asks_nothing(leap, texts):
         (("redact", "--categories", "a<b"), "--categories: 'a<b'"),
         (("translate", "--to", "de", "--errors", "no/such"), "--errors no/such"),
         (("translate", "--to", "de", "-o", "no/such"), "no/such"),
-        (("translate", "--to", "de", "--dry-run", "--background"), "cannot be combined"),
         (("redact", "--map", "m", "--background", "a.txt"), "--map cannot be combined"),
         (("extract", *NAME, "--format", "json", "--background", "a.txt"), "--format json cannot be combined"),
         (("translate", "--to", "de", "--temperature", "-1"), "temperature"),

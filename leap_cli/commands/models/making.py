@@ -159,6 +159,8 @@ def quantize(
         raise click.UsageError("-o takes one type; leave it out for several")
     text = None if text is None else env.cwd / text
     work = QuantizeWork(model, tuple(requests), env.cwd, **vars(destination), text=text)
+    if background.repeats_command(env):
+        return background.submit(env, output)
     if background:
         with open_jobs(env) as jobs:
             print_id(output, jobs.quantize(work, policy=background.policy))
