@@ -212,6 +212,7 @@ def pause(table: Table, schedule: Job) -> None:
 
 def resume(table: Table, schedule: Job) -> None:
     """Go on with the next time from now on."""
+    _check(schedule)
     parameters = schedule.parameters
     _set(table, schedule, Every.of(parameters["every"]).next_after(time.time(), parameters["begun"]))
 

@@ -56,9 +56,8 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     variables = {**os.environ, **parameters["variables"], **_variables(about)}
     is_note = parameters["do"] == "notify"
     command = _notification(about, variables.get("PATH")) if is_note else parameters["command"]
-    late = threading.Event()
     run = _Run(attempt, configuration, command, variables)
-    timer = threading.Timer(COMMAND_SECONDS, lambda: (late.set(), run.end()))
+    timer = threading.Timer(COMMAND_SECONDS, run.end)
     timer.start()
     try:
         code = run.wait()
@@ -66,7 +65,7 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
         timer.cancel()
     if attempt.stop.is_set():
         return Ending(State.CANCELLED)
-    if late.is_set():
+    if run.is_ended:
         raise LeapJobError(f"the command took longer than {COMMAND_SECONDS:.0f} seconds and was ended")
     if code:
         raise LeapJobError(f"the command {_how(code)}" + (f": {run.last}" if run.last else ""))
@@ -106,6 +105,7 @@ class _Run:
         variables: Mapping[str, str],
     ) -> None:
         self._attempt = attempt
+        self.is_ended = False
         self.last = ""
         """The last line of its log that is not blank."""
         parameters = attempt.job.parameters
@@ -154,7 +154,7 @@ class _Run:
 
     def end(self) -> None:
         """End the command and what it has started, which may hold its output open after its own end."""
-        process = self._process
+        process, self.is_ended = self._process, True
         if sys.platform == "win32":
             process.kill()
             return

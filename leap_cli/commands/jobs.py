@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -318,7 +318,7 @@ def list_jobs(
     output = Output(env, format)
     with open_jobs(env) as jobs:
         jobs.ensure_worker_for_unfinished()
-        wanted = {"states": [*map(state_named, states)], "kinds": kinds, "schedule": schedule}
+        wanted: dict[str, Any] = {"states": [*map(state_named, states)], "kinds": kinds, "schedule": schedule}
         most = NEWEST if limit is None and output.format is Format.TEXT else limit
         rows = jobs.list(limit=most, **wanted)
         left = jobs.count(**wanted) - len(rows) if most == len(rows) and output.format is Format.TEXT else 0
