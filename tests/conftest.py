@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from leap_cli.framework.environment import Environment
 from leap_cli.main import main
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
+from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 from tests.support.hashed_words import HashedWordsRunner
 
@@ -75,14 +77,19 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's configuration, models and state lie."""
+def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where this test's configuration, models and state lie. A worker that a submission has started ends with it."""
     home = tmp_path / "leap-home"
     monkeypatch.setenv("LEAP_HOME", str(home))
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("LEAP_MODEL", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    return home
+    yield home
+    if (home / "run" / "worker.lock").exists():
+        from jobs.configuration import JobsConfiguration
+        from jobs.keeper import WorkerKeeper
+
+        WorkerKeeper(JobsConfiguration(Directories.from_environment({"LEAP_HOME": str(home)})), {}).stop()
 
 
 @dataclass
