@@ -122,7 +122,13 @@ def _submit(
         raise click.UsageError("--fold-tools needs a command that waits for the answer: leave out --background")
     if any(function.call is not None for function in tools.functions):
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
-    if answer.is_of_a_command or tools.rounds is not None or tools.show_calls or tools.allowed or background.repeats_command(env):
+    if (
+        answer.is_of_a_command
+        or tools.rounds is not None
+        or tools.show_calls
+        or tools.allowed
+        or background.repeats_command(env)
+    ):
         return background.submit(env, output, model_to_pin(env, model, background, output))
     from jobs.client import JobsClient
 
