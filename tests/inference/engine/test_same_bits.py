@@ -14,7 +14,8 @@ import pytest
 from leap_core.conversation.options import CacheOptions
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
-from leap_core.inference.llama.context import Cells, LlamaContext
+from leap_core.inference.llama.cells import Cells
+from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.testing.random_models import (
     TINY_GEMMA,
