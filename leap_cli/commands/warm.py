@@ -89,6 +89,8 @@ def ps_command(env: Environment, /, format: str) -> None:
     columns = [*COLUMNS, *(["port"] if len(models) > len(warm) else [])]
     columns += ["engine"] if any("engine" in model for model in models) else []
     output.records([_shown(model) for model in models], columns, name="model")
+    if len(models) > len(warm):
+        output.note("models with a port are those of leap serve, for other programs; leap's commands do not use them")
     if not models:
         output.note("no model is warm; `leap load MODEL` keeps one so")
 

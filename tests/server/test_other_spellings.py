@@ -8,9 +8,12 @@ import json
 import httpx
 import pytest
 
+from leap_core.errors import LeapUnavailableError
+from leap_core.opening import open_runner
 from leap_core.protocols.host.served_models import FILES, ServerState, known_server, served_models
 from leap_core.server.foreground import ServerSettings, application
 from leap_core.server.models.loaded_models import LoadedModels
+from leap_core.system.directories import Directories
 
 
 def statuses(*paths: str) -> list[int]:
@@ -50,3 +53,11 @@ def test_a_new_server_forgets_one_that_was_killed(tmp_path):
     own = known_server(tmp_path, ServerState.here("127.0.0.1", 9))
     assert list(tmp_path.glob(FILES)) == [own]
     assert served_models(tmp_path) == []
+
+
+def test_a_demanded_host_is_not_a_server_for_other_programs(leap_home):
+    directory = Directories.from_environment().run
+    known_server(directory, ServerState.here("127.0.0.1", 1234))
+    with pytest.raises(LeapUnavailableError, match="no model host is running") as caught:
+        open_runner("builtin", host="demand")
+    assert "leap serve (port 1234)" in str(caught.value.hint)

@@ -132,6 +132,8 @@ class FinishingConstraint:
 RULE = re.compile(r"(?m)^[ \t]*[?!]?[A-Za-z_]\w*(\[[^\]\n]*\])?\s*:")
 LARK_EXPRESSION = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/((?:\\.|[^/\\\n])+)/')
 """A string, a comment, or the expression between slashes, which alone is a group."""
+LONGEST_CHOICE, LONGEST_GRAMMAR = 20_000, 200_000
+"""Characters: longer ones take a second and more, or more than llguidance's lexer has room for."""
 MOST_GRAMMAR_RULES = 1000
 """llguidance reads a chain of rules by recursion, and a full stack ends the process."""
 GRAMMARS = ("lfm", "hermes")
@@ -216,6 +218,8 @@ def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledC
 def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) -> CompiledConstraint:
     from llguidance import LLMatcher
 
+    if any(len(choice) > LONGEST_CHOICE for choice in choices):
+        raise LeapSchemaError(f"one of the choices has more than {LONGEST_CHOICE} characters")
     listed = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
     grammar = LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {listed}")  # a terminal: rules are bounded in number
     try:
@@ -233,6 +237,8 @@ def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatc
     """llguidance's grammar of a grammar in Lark's notation, and a matcher at its beginning. Raises LeapSchemaError."""
     from llguidance import LLMatcher
 
+    if len(lark) > LONGEST_GRAMMAR:
+        raise LeapSchemaError(f"the grammar has more than {LONGEST_GRAMMAR} characters")
     rules = len(RULE.findall(lark))
     if rules > MOST_GRAMMAR_RULES:
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")

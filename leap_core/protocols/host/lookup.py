@@ -81,7 +81,13 @@ def _held(
     """The host, and its description of a model that it holds as the options say."""
     host = ModelHost.running(variables)
     if host is None:
-        raise _NotHeldError("no model host is running", hint=f"`leap load {reference}` starts one")
+        from .served_models import running_servers
+
+        served = ", ".join(
+            f"port {each.port}" for each in running_servers(Directories.from_environment(variables).run_path)
+        )
+        beside = f" beside leap serve ({served}), which answers other programs" if served else ""
+        raise _NotHeldError("no model host is running", hint=f"`leap load {reference}` starts one{beside}")
     try:
         state = _find(host, reference, options, cwd)
     except LeapUnavailableError as error:

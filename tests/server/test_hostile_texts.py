@@ -1,0 +1,128 @@
+"""Long texts that make a bad pattern or loop slow, in every field that takes a text: others are answered meanwhile."""
+
+from __future__ import annotations
+
+import base64
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from leap_core.conversation.calls.parsers import CallStream, parser_named
+
+SIZE = 100_000
+AT_MOST = 2.0
+"""Seconds for /health. With one quadratic pattern it takes minutes."""
+NOISE = base64.b64encode(random.Random(3).randbytes(SIZE)).decode()[:SIZE]
+TEXTS = (
+    NOISE,
+    *((unit * SIZE)[:SIZE] for unit in ("a", " ", "/", "'", '"', "[", "(", "{", "\\", "<", "\n", "a.", "1,")),
+)
+USER: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+TOOLS = [
+    {"type": "function", "function": {"name": f"tool_{n}", "description": "Does things. " * 40}} for n in range(30)
+]
+
+
+def with_call(arguments: str, result: str = "") -> list[dict[str, Any]]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return [
+        *USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": result},
+    ]
+
+
+def chat(**fields: Any) -> tuple[str, dict[str, Any]]:
+    return "chat/completions", {"messages": USER, **fields}
+
+
+def custom(syntax: str, text: str) -> tuple[str, dict[str, Any]]:
+    form = {"type": "grammar", "syntax": syntax, "definition": text}
+    return "responses", {"input": "Hi", "tools": [{"type": "custom", "name": "f", "format": form}]}
+
+
+def part(kind: str, value: Any) -> tuple[str, dict[str, Any]]:
+    return chat(messages=[{"role": "user", "content": [{"type": kind, kind: value}]}])
+
+
+def schema(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return chat(response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": value}})
+
+
+FIELDS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
+    "user": lambda text: chat(messages=[{"role": "user", "content": text}], tools=TOOLS),
+    "system": lambda text: chat(messages=[{"role": "system", "content": text}, *USER], tools=TOOLS),
+    "tool name": lambda text: chat(tools=[{"type": "function", "function": {"name": text}}]),
+    "tool description": lambda text: chat(tools=[{"type": "function", "function": {"name": "f", "description": text}}]),
+    "arguments": lambda text: chat(messages=with_call(text)),
+    "result": lambda text: chat(messages=with_call("{}", text)),
+    "stop": lambda text: chat(stop=[text]),
+    "expression": lambda text: chat(guided_regex=text),
+    "grammar": lambda text: chat(guided_grammar=text),
+    "choice": lambda text: chat(guided_choice=[text, "b"]),
+    "pattern": lambda text: schema({"type": "object", "properties": {"a": {"type": "string", "pattern": text}}}),
+    "model": lambda text: chat(model=text),
+    "keep_alive": lambda text: chat(keep_alive=text),
+    "picture": lambda text: part("image_url", {"url": f"data:image/png;base64,{text}"}),
+    "name of a file": lambda text: part("file", {"filename": text, "file_data": "aGk="}),
+    "file": lambda text: part("file", {"filename": "a", "file_data": base64.b64encode(text.encode()).decode()}),
+    "prompt": lambda text: ("completions", {"prompt": text, "suffix": text}),
+    "input": lambda text: ("responses", {"input": text, "instructions": text}),
+    "grammar of a tool": lambda text: custom("lark", text),
+    "expression of a tool": lambda text: custom("regex", text),
+    "message": lambda text: ("messages", {"max_tokens": 4, "messages": [{"role": "user", "content": text}]}),
+    "embeddings": lambda text: ("embeddings", {"input": text}),
+    "rerank": lambda text: ("rerank", {"query": text, "documents": [text]}),
+}
+
+
+@pytest.fixture
+def watched(serve):
+    """A server, and how long /health took at most."""
+    server = serve(*["Hello."] * len(TEXTS), fold_tools=1000)
+    url, headers = server.url.removesuffix("/v1"), {"Authorization": f"Bearer {server.token}"}
+    longest, over = [0.0], threading.Event()
+
+    def watch() -> None:
+        with httpx.Client(headers=headers, timeout=60) as client:
+            while not over.is_set():
+                begun = time.monotonic()
+                assert client.get(f"{url}/health").status_code == 200
+                longest[0] = max(longest[0], time.monotonic() - begun)
+                over.wait(0.02)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+        yield client, longest
+    over.set()
+    watching.join()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_hostile_text_keeps_nobody_waiting(watched, field):
+    client, longest = watched
+    for text in TEXTS:
+        path, body = FIELDS[field](text)
+        answer = client.post(path, json={"model": "builtin", **body})
+        assert answer.status_code < 500, answer.text[:200]
+    assert longest[0] < AT_MOST
+
+
+MOST_READ = 50_000
+
+
+def test_a_hostile_answer_is_read_soon():
+    """What a model writes for the arguments of its calls."""
+    for text in (*TEXTS, "'a'," * SIZE, "x#," * SIZE, "\\'" * SIZE, "f(a='b')," * SIZE, f"b'){' ' * SIZE}"):
+        for head in ("", "f(a='", "[f(a=["):
+            begun = time.thread_time()
+            stream = CallStream(parser_named("lfm"), ["f"])
+            stream.feed(f"<|tool_call_start|>{head}{text[:MOST_READ]}<|tool_call_end|>")
+            stream.finish()
+            assert time.thread_time() - begun < 1, (head, text[:20])
