@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -156,13 +156,15 @@ STORE = Threads("store", 4)
 
 
 async def finish(request: Request, work: Callable[[threading.Event], Value], threads: Threads = WORK) -> Value:
-    """What ``work`` returns; its event is set when the client is gone, and it does not begin where that is so."""
+    """What ``work`` returns; its event is set when the client is gone, and it does not begin where that is so. Raises
+    LeapGenerationError then."""
     cancelled = threading.Event()
 
     def begin() -> Value:
+        result = None if cancelled.is_set() else work(cancelled)
         if cancelled.is_set():
             raise LeapGenerationError("the client left")
-        return work(cancelled)
+        return cast(Value, result)
 
     with client_watch(request.receive, cancelled.set):
         try:

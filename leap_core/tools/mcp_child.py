@@ -32,7 +32,7 @@ Write = Callable[[JsonObject], None]
 NEEDS_PACKAGE = "MCP servers need the mcp package: pip install 'leap-edge[mcp]'"
 SPEAKING = ("MCPError", "FileNotFoundError")
 """Errors whose message says enough."""
-PYDANTIC = re.compile(r":? *\d+ validation errors? for .*", re.DOTALL)
+PYDANTIC = re.compile(r"(?<!\d)\d+ validation errors? for ")
 """What the package adds to the message of an error: a description of its own types, over many lines."""
 OPENS_MESSAGE = re.compile(r"\s*\{\s*(\"|$)")
 LONGEST_SHOWN = 200
@@ -205,7 +205,7 @@ def _reason(error: BaseException) -> str:
     """The innermost error: task groups wrap it."""
     while getattr(error, "exceptions", None):
         error = error.exceptions[0]  # type: ignore[attr-defined]
-    text, kind = PYDANTIC.sub("", str(error)), type(error).__name__
+    text, kind = PYDANTIC.split(str(error), maxsplit=1)[0].rstrip(": "), type(error).__name__
     if kind == "ValidationError":
         wrong = error.errors()[0]  # type: ignore[attr-defined]
         return f"its answer is not as the protocol says: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
