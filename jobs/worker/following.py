@@ -141,7 +141,6 @@ class _Run:
                 notes.start()
                 for line in process.stdout:
                     attempt.emit({"type": "chunk", "text": line.decode("utf-8", "replace")})
-                notes.join()
             else:
                 for line in process.stdout:
                     self._note(line)
@@ -151,6 +150,10 @@ class _Run:
             raise
         finally:
             self._trace.unlink(missing_ok=True)
+            process.stdout.close()
+            if process.stderr is not None:
+                notes.join()
+                process.stderr.close()
 
     def end(self) -> None:
         """End the command and what it has started, which may hold its output open after its own end."""
