@@ -19,7 +19,7 @@ SYSTEM = (
     "Extract the following from the image:\n\n{fields}\n\n"
     "Respond with only a JSON object. Do not include any text outside the JSON."
 )
-NAME = re.compile(r"vl.*extract", re.IGNORECASE)
+NAME = re.compile(r"\A(?:(?!vl).)*vl.*extract", re.IGNORECASE)
 DEEPEST = 8
 
 
