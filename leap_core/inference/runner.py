@@ -100,7 +100,8 @@ class InProcessGeneration(Generation):
                 self._reply.add_speech(self._listener.speech)
             stats, (scores, prompt_scores) = event.stats, self._scores()
             if self._met_stop_string:
-                stats, scores = replace(stats, completion_tokens=self._read), scores[: self._read]
+                total = stats.prompt_tokens + self._read
+                stats, scores = replace(stats, completion_tokens=self._read, total_tokens=total), scores[: self._read]
             self._ready.extend(self._reply.finish(self._reason(event), stats, scores, prompt_scores))
         elif self._stopped or self._met_stop_string:
             return

@@ -171,3 +171,5 @@ def test_what_the_engine_makes_after_a_stop_string_counts_for_nothing(runner):
         (ends[0].full_message.text, len(ends[0].logprobs), len(ends[0].logprobs))
     }
     assert b"4" in ends[0].logprobs[-1].token
+    for stats in (each.stats for each in ends):
+        assert stats.total_tokens == stats.prompt_tokens + stats.completion_tokens
