@@ -295,7 +295,8 @@ class ModelLoadingOptions:
         check_integer("cpu_moe", self.cpu_moe, -1)
         for name, kind in (("devices", str), ("tensor_split", (int, float))):
             values = getattr(self, name)
-            if isinstance(values, str) or not all(isinstance(each, kind) for each in values):
+            is_fit = not isinstance(values, str) and all(isinstance(each, kind) for each in values)
+            if not is_fit or (kind is not str and not all(0 <= each < math.inf for each in values)):
                 raise LeapOptionsError(name, f"{values!r} is not a list of {'names' if kind is str else 'numbers'}")
             object.__setattr__(self, name, tuple(values))
         check_integer("random_seed", self.random_seed, 0)

@@ -42,10 +42,12 @@ EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 def gpu_layers_for(path: Path, options: ModelLoadingOptions) -> int:
     """The layers that llama.cpp is to offload, -1 for all. With ``auto`` as many as fit into the free memory of
     the GPUs that the model may use, none where there is none."""
+    from .llama.devices import NONE, usable_gpus
+
+    if options.devices == (NONE,):
+        return 0
     if not isinstance(options.n_gpu_layers, str):
         return options.n_gpu_layers
-    from .llama.devices import usable_gpus
-
     devices = usable_gpus(options.devices)
     if not devices:
         return 0
@@ -255,19 +257,28 @@ def open_with_fewer_layers(path: Path, options: ModelLoadingOptions) -> tuple[Ll
     memory for, with fewer. Raises LeapModelLoadingError."""
     layers = gpu_layers_for(path, options)
     while True:
-        model: LlamaModel | None = None
         try:
-            model = open_model(path, options, layers)
-            if not layers or not model.can_generate:
-                return model, None  # a context is opened beside other work
-            return model, open_context(model, options, context_size_for(model, "", options.context_size))
+            return _open_with_layers(path, options, layers)
         except LeapModelLoadingError:
-            if model is not None:
-                model.close()
             if not layers or options.n_gpu_layers != AUTO:
                 raise
             blocks = shape_of(read_gguf_header(path)).kept
             layers = (len(blocks) if layers == ALL else layers) * 3 // 4
+
+
+def _open_with_layers(path: Path, options: ModelLoadingOptions, layers: int) -> tuple[LlamaModel, LlamaContext | None]:
+    model = open_model(path, options, layers)
+    try:
+        if not layers or not model.can_generate:
+            return model, None  # a context is opened beside other work
+        try:
+            size = context_size_for(model, "", options.context_size)
+        except LeapModelLoadingError:  # fewer layers do not help; ``take_context`` reports it with the model's name
+            return model, None
+        return model, open_context(model, options, size)
+    except BaseException:
+        model.close()
+        raise
 
 
 class EarlyOpening:

@@ -16,6 +16,7 @@ from leap_core.inference.gguf.header import GGUFHeader, TensorInfo
 from leap_core.inference.llama import devices
 from leap_core.inference.llama import library as gpu
 from leap_core.inference.llama.devices import Device
+from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.model_parts import LEAST_RESERVE, gpu_layers_for, layers_that_fit
 from leap_core.inference.runner import InProcessRunner
 from leap_core.models.builtin import model_path
@@ -107,6 +108,51 @@ def test_auto_tries_again_with_fewer_layers(monkeypatch):
     assert context is None and tried[0] == -1 and tried[-1] == 0 and tried[1:] == sorted(tried[1:], reverse=True)
     with pytest.raises(LeapModelLoadingError):
         gpu_layers.open_with_fewer_layers(model_path(), ModelLoadingOptions(n_gpu_layers=-1))
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch) -> list[int | None]:
+    """A model whose layers seem to be on a GPU; the layers of each try."""
+    tried, open_model = [], gpu_layers.open_model
+
+    def opened(path, options, layers=None):
+        tried.append(layers)
+        return open_model(path, options, 0)
+
+    monkeypatch.setattr(gpu_layers, "open_model", opened)
+    monkeypatch.setattr(gpu_layers, "gpu_layers_for", lambda *_: -1)
+    return tried
+
+
+def test_a_context_that_is_too_large_is_refused_after_one_try(on_a_gpu):
+    with pytest.raises(LeapModelLoadingError, match="than the [0-9]+ that builtin was trained for"):
+        InProcessRunner(model_path(), "builtin", ModelLoadingOptions(n_gpu_layers="auto", context_size=1 << 30))
+    assert on_a_gpu == [-1]
+
+
+def test_a_model_whose_context_fails_is_freed(on_a_gpu, monkeypatch):
+    freed, close = [], LlamaModel.close
+    monkeypatch.setattr(LlamaModel, "close", lambda self: freed.append(self) or close(self))
+    monkeypatch.setattr(gpu_layers, "open_context", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        gpu_layers.open_with_fewer_layers(model_path(), ModelLoadingOptions(n_gpu_layers="auto"))
+    assert len(freed) == 1
+
+
+def test_without_devices_no_layer_is_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("leap_core.inference.llama.model.has_gpu_support", lambda: True)
+    for layers in (-1, 7, "auto"):
+        model = gpu_layers.open_model(model_path(), ModelLoadingOptions(n_gpu_layers=layers, devices=["none"]))
+        assert (model.n_gpu_layers, model.on_gpu) == (0, False)
+        model.close()
+
+
+def test_more_layers_and_devices_than_llama_cpp_knows():
+    options = ModelLoadingOptions(cpu_moe=2**31 - 1, tensor_split=[1.0] * 1000)
+    gpu_layers.open_model(model_path(), options).close()
+    for wrong in ([-1.0], [float("nan")], [float("inf")], ["1"]):
+        with pytest.raises(LeapOptionsError, match="tensor_split"):
+            ModelLoadingOptions(tensor_split=wrong)
 
 
 def test_a_model_with_experts_on_the_processor_answers_the_same():

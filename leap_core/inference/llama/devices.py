@@ -21,6 +21,8 @@ EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """The tensors of experts, as llama.cpp's own options match them."""
 MOST_DEVICES = 128
 """More than llama.cpp reads of a split."""
+MOST_LAYERS = 512
+"""Of any model, by llama.cpp's LLAMA_MAX_LAYERS."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Placement:
             kept.append((ctypes.c_void_p * (len(pointers) + 1))(*pointers))
             params.devices = ctypes.addressof(kept[-1])
         if self.tensor_split:
-            kept.append((ctypes.c_float * MOST_DEVICES)(*self.tensor_split))
+            kept.append((ctypes.c_float * MOST_DEVICES)(*self.tensor_split[:MOST_DEVICES]))
             params.tensor_split = ctypes.addressof(kept[-1])
         if self.cpu_moe:
             kept.append(_experts_on_processor(self.cpu_moe))
@@ -111,7 +113,7 @@ class _Override(ctypes.Structure):
 def _experts_on_processor(layers: int) -> Any:
     llama = library()
     memory = llama.ggml_backend_dev_buffer_type(llama.ggml_backend_dev_by_type(CPU))
-    patterns = [EXPERTS] if layers < 0 else [rf"blk\.{layer}{EXPERTS}" for layer in range(layers)]
+    patterns = [EXPERTS] if layers < 0 else [rf"blk\.{layer}{EXPERTS}" for layer in range(min(layers, MOST_LAYERS))]
     overrides = (_Override * (len(patterns) + 1))()  # an empty one ends the list
     for override, pattern in zip(overrides, patterns, strict=False):
         override.pattern, override.buffer_type = pattern.encode(), memory
