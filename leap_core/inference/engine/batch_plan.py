@@ -38,11 +38,14 @@ class PromptPace:
 
     def __init__(self) -> None:
         self._speed: float | None = None
+        self._largest = UNTIL_KNOWN
+        """Half of the positions that a step may have: attention makes the positions of larger steps slower."""
 
     def observe(self, positions: int, seconds: float) -> None:
         """Take note of a step of so many positions."""
         if positions <= LONG_STEP or seconds <= 0:
             return
+        self._largest = max(self._largest, positions) if seconds <= 2 * PROMISE_OTHERWISE else positions // 4
         speed = positions / seconds
         self._speed = speed if self._speed is None else self._speed + (speed - self._speed) * 0.3
 
@@ -52,7 +55,8 @@ class PromptPace:
         if self._speed is None:
             return min(batch_size, UNTIL_KNOWN)
         promise = PROMISE_OTHERWISE if 2 * reading >= answering else PROMISE
-        return max(LONG_STEP, min(batch_size, int(self._speed * promise)))
+        most = min(batch_size, 2 * self._largest)
+        return max(LONG_STEP, min(most, int(self._speed * promise)))
 
 
 SCORED_AT_ONCE = 64

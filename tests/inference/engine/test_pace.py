@@ -45,6 +45,16 @@ def planned(slots: list[Slot], pace: PromptPace) -> dict[int, int]:
     return {part.slot.index: part.count for parts in plan_step(slots, 512, pace) for part in parts}
 
 
+def test_a_step_is_at_most_twice_as_large_as_one_that_was_timed() -> None:
+    pace = PromptPace()
+    for size in (128, 256, 512, 1024):
+        pace.observe(size, size / 100_000)
+        pace.observe(40, 40 / 100_000)
+        assert pace.most_positions(1, 1, 4096) == 2 * size
+    pace.observe(2048, 2.0)
+    assert pace.most_positions(1, 1, 4096) == 1024, "it took too long"
+
+
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     assert planned(reading(24_000, 34), timed(400)) == {0: 166, 1: 34}
     assert planned(reading(24_000, 3000, 34, 20), timed(400)) == {0: 100, 3: 20, 2: 34, 1: 46}
