@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from typing import Protocol
 
 from ...errors import LeapGenerationError
@@ -50,6 +51,7 @@ class ComputeLoop:
         self.changed = threading.Condition()
         self._members: list[Steps] = []
         self._current: Steps | None = None
+        self._step_begun = 0.0
         self._thread: threading.Thread | None = None
         self._ended = False
 
@@ -90,6 +92,11 @@ class ComputeLoop:
                 self._members.remove(member)
             self.changed.wait_for(lambda: self._current is not member)
 
+    def other_step(self, member: Steps) -> float | None:
+        """When the running step of another member began; None where none runs. From any thread."""
+        begun, current = self._step_begun, self._current
+        return None if current is None or current is member else begun
+
     def begin_anew(self) -> None:
         """In a forked child, which has neither the thread nor whoever held the lock."""
         members, self._members = self._members, []
@@ -110,10 +117,11 @@ class ComputeLoop:
                 if self._ended:
                     return
                 self._members.append(self._members.pop(self._members.index(member)))  # the others go first next time
-                self._current = member
+                self._step_begun, self._current = time.perf_counter(), member
                 alone = [member]
             member.step()
             while self._members == alone and member.has_work() and not self._ended:
+                self._step_begun = time.perf_counter()
                 member.step()  # the lock and the look at all members would cost a token as much as its delivery
 
 

@@ -117,6 +117,8 @@ class Scheduler:
         """What is done at the moment. From any thread."""
         begun, progressed, now = self._step_begun, self._progressed, time.perf_counter()
         step = None if begun is None else f"decode of {begun[0]} positions" if begun[0] else "encoding"
+        if begun is None and (other := compute_loop.other_step(self)) is not None:
+            step, begun = "step of another model", (0, other)
         return Activity(
             waiting=len(self._waiting),
             running=len(self._running()),
@@ -298,7 +300,12 @@ class Scheduler:
     def _sample_all(self, parts: list[StepPart]) -> None:
         """Sample the next token of each part that has logits."""
         due = [part for part in parts if part.output is StepOutput.LOGITS]
-        tokens = self._sample_together(due) if len(due) >= FEWEST_ROWS else {}
+        tokens: dict[StepPart, int] = {}
+        if len(due) >= FEWEST_ROWS:
+            import numpy as np
+
+            with np.errstate(over="ignore", divide="ignore"):  # as ``Sampler.sample``
+                tokens = self._sample_together(due)
         for part in due:
             try:
                 if part in tokens:

@@ -11,6 +11,7 @@ import pytest
 
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
+from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import PromptTokens, Request, SequenceEnd, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.model import LlamaModel
@@ -376,6 +377,37 @@ def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
             time.sleep(0.01)
     finish(sequence)
     assert not scheduler.activity().is_stalled
+
+
+def test_a_long_step_of_another_model_is_no_stall(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leap_core.conversation.generator.STALLED_SECONDS", 0.3)
+    busy, waiting = make_scheduler(), make_scheduler()
+    begun, release, decode = threading.Event(), threading.Event(), busy._context.decode
+
+    def slow(**given: bool) -> int:
+        begun.set()
+        release.wait(20)
+        return decode(**given)
+
+    monkeypatch.setattr(busy._context, "decode", slow)
+    busy.submit(first := request(words(10), max_tokens=1))
+    assert begun.wait(20)
+    waiting.submit(second := request(words(10), max_tokens=1))
+    time.sleep(0.5)
+    activity = waiting.activity()
+    release.set()
+    assert activity.waiting == 1 and activity.step == "step of another model" and not activity.is_stalled
+    assert finish(first)[1].error is finish(second)[1].error is None
+
+
+def test_extreme_options_give_no_warnings_in_a_crowd(make_scheduler: Make) -> None:
+    scheduler = make_scheduler()
+    extreme = [request(words(10 + n), max_tokens=3, logit_bias={11: 1e39}) for n in range(4)]
+    with compute_loop.changed:  # so that all of them are sampled together
+        for each in extreme:
+            scheduler.submit(each)
+    ends = [finish(each) for each in extreme]
+    assert [(tokens, end.error) for tokens, end in ends] == [([11, 11, 11], None)] * 4
 
 
 def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
