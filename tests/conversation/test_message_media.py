@@ -6,7 +6,9 @@ import base64
 import io
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -80,6 +82,10 @@ def server() -> Iterator[str]:
             if self.path == "/packed":
                 self.send_header("Content-Encoding", "gzip")
             self.end_headers()
+            with suppress(OSError):
+                while self.path == "/endless":
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
             self.wfile.write(saved("PNG"))
 
         def log_message(self, *_: object) -> None: ...
@@ -102,6 +108,13 @@ def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: p
     with pytest.raises(LeapSerializationError, match="cannot fetch") as packed:
         ChatMessage.from_json(message(server + "/packed"), urls=UrlAccess.WEB)
     assert "404" not in str(missing.value).replace(server, "") and "gzip" not in str(packed.value)
+
+
+@pytest.mark.timeout(30)
+def test_a_server_that_sends_a_byte_now_and_then_is_left(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "LONGEST_SECONDS", 0.2)
+    with pytest.raises(LeapSerializationError, match="the file takes longer than"):
+        fetching.fetch(server + "/endless", UrlAccess.TYPED)
 
 
 def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import time
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024 * 1024
 TIMEOUT_SECONDS = 30.0
+LONGEST_SECONDS = 300.0
+"""For the whole of a file: a server that sends a byte now and then would occupy a thread without end."""
 MOST_REDIRECTS = 5
 
 
@@ -163,9 +166,11 @@ def _get(client: httpx.Client, target: httpx.URL, address: str) -> bytes | httpx
             raise ValueError(f"the server answers {response.status_code} {response.reason_phrase}".rstrip())
         if response.headers.get("content-encoding", "identity") != "identity":
             raise ValueError("the server answers in a compressed form")
-        data = bytearray()
+        data, end = bytearray(), time.monotonic() + LONGEST_SECONDS
         for block in response.iter_raw():
             data += block
+            if time.monotonic() > end:
+                raise ValueError(f"the file takes longer than {LONGEST_SECONDS:.0f} seconds")
             _check_size(len(data), str(target)[:200])
         return bytes(data)
     finally:
