@@ -56,7 +56,7 @@ class PromptPace:
             return min(batch_size, UNTIL_KNOWN)
         promise = PROMISE_OTHERWISE if 2 * reading >= answering else PROMISE
         most = min(batch_size, 2 * self._largest)
-        return max(LONG_STEP, min(most, int(self._speed * promise)))
+        return max(LONG_STEP + 1, min(most, int(self._speed * promise)))  # shorter ones are not timed
 
 
 SCORED_AT_ONCE = 64

@@ -27,7 +27,7 @@ def timed(speed: float) -> PromptPace:
 def test_a_prompt_that_is_read_alone_leaves_room_for_who_may_come() -> None:
     assert PromptPace().most_positions(0, 1, 512) == UNTIL_KNOWN
     assert timed(400).most_positions(0, 1, 512) == int(400 * PROMISE_OTHERWISE)
-    assert timed(10).most_positions(0, 4, 512) == LONG_STEP
+    assert timed(10).most_positions(0, 4, 512) == LONG_STEP + 1
 
 
 def reading(*lengths: int) -> list[Slot]:
@@ -53,6 +53,14 @@ def test_a_step_is_at_most_twice_as_large_as_one_that_was_timed() -> None:
         assert pace.most_positions(1, 1, 4096) == 2 * size
     pace.observe(2048, 2.0)
     assert pace.most_positions(1, 1, 4096) == 1024, "it took too long"
+
+
+def test_a_machine_that_was_slow_for_a_while_reads_long_steps_again() -> None:
+    pace = timed(10)
+    for _ in range(40):
+        size = pace.most_positions(0, 1, 512)
+        pace.observe(size, size / 2000)
+    assert pace.most_positions(0, 1, 512) == 512
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
@@ -87,7 +95,7 @@ def test_a_running_answer_waits_for_a_time_and_not_for_a_count() -> None:
     assert PromptPace().most_positions(8, 1, 512) == UNTIL_KNOWN
     assert timed(400).most_positions(8, 1, 512) == int(400 * PROMISE)
     assert timed(4000).most_positions(8, 1, 512) == 512
-    assert timed(10).most_positions(8, 1, 512) == LONG_STEP
+    assert timed(10).most_positions(8, 1, 512) == LONG_STEP + 1
 
 
 def test_prompts_that_come_together_are_read_together() -> None:
