@@ -30,6 +30,7 @@ NAME_BEFORE = re.compile(r"[\w$-]\s*\Z")
 NAME_COMES = re.compile(r"[(,]\s*\Z")
 QUOTED_NAME = re.compile(r"(['\"])(?:[^\\'\"]|\\.)*\1(?=\s*=)", re.DOTALL)
 SPACE = re.compile(r"\s*")
+FENCE = re.compile(r"\A```(?:\w*\s)?")
 WORD = re.compile(r"\w")
 QUOTED_WORDS = re.compile(r"[\s(=\[{](['\"])\w(.*\w)?\1[\s;&|<>'\"]", re.DOTALL)
 ESCAPE = re.compile(r"\\.", re.DOTALL)
@@ -153,6 +154,7 @@ def read_calls(text: str, *, repair: bool = True) -> list[LeapFunctionCall]:
 
     Raises PythonicSyntaxError, which has the calls that can be read beside one that cannot.
     """
+    text = unfenced(text)
     try:
         return _calls(text)
     except PythonicSyntaxError as error:
@@ -164,9 +166,16 @@ def read_calls(text: str, *, repair: bool = True) -> list[LeapFunctionCall]:
         raise
 
 
+def unfenced(text: str) -> str:
+    """What is in the code fence that is the whole text, or the text."""
+    plain = text.strip()
+    return FENCE.sub("", plain[:-3]) if plain.startswith("```") and plain.endswith("```") else text
+
+
 def _calls(text: str) -> list[LeapFunctionCall]:
     reader = Reader(text)
-    calls = reader.calls_in_brackets() if reader.sees("[") else reader.calls_until("")
+    calls = reader.calls_until("")
+    any(reader.passes(bracket) for bracket in "])}")  # one too many, as in [f()]]
     reader.expect_end()
     return calls
 
@@ -180,10 +189,10 @@ def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
     while not reader.at_end():
         start = reader.position
         try:
-            calls.append(reader.one_call())
-            if not reader.passes(",") and not reader.at_end():
-                calls.pop()
+            found = reader.some_calls(1)
+            if not reader.passes_separator() and not reader.at_end():
                 raise reader.error("expected ','")
+            calls += found
         except PythonicSyntaxError:
             end = _end_of_item(reader.text, start) if len(unreadable) < MOST_UNREADABLE else None
             end = len(reader.text) if end is None else end
@@ -244,8 +253,8 @@ class BareList:
 
     @property
     def is_open(self) -> bool:
-        """Whether a list has begun that may be a call."""
-        return bool(self.held)
+        """Whether what comes next may be a part of a call."""
+        return bool(self.held) and self._list_end is None
 
     def feed(self, text: str) -> str | None:
         """Take a piece; the first one begins with no white space. None while the reply may be a list of calls; else all

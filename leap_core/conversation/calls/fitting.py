@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...errors import LeapSchemaError
 from ...schemas.json_schema import resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
@@ -15,6 +16,17 @@ def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFun
     """The call with numbers of its function's types, where a spelling may mean several."""
     schema = next((each.arguments_schema for each in functions if each.name == call.name), {})
     return LeapFunctionCall(call.name, _fitted(dict(call.arguments), schema, schema), call.id)
+
+
+def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
+    """Whether the call's function is one of these and its schema accepts the arguments."""
+    from ...schemas.json_schema import check_schema
+
+    schema = next((each.arguments_schema for each in functions if each.name == call.name), None)
+    try:
+        return schema is not None and not check_schema(schema).problems_of(fitted(call, functions).arguments)
+    except LeapSchemaError:
+        return False
 
 
 def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:

@@ -2,20 +2,21 @@
 
 Cut anywhere, the same reply gives the same text, calls and warnings in the same order. A call counts where the model
 made it: between its markers, or, without markers, where a list of calls is the whole reply. A list within
-other text, in quotation marks or in a code block is text.
+other text, in quotation marks or in a code block is text. JSON calls that are the whole reply count in every form.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from . import pythonic
-from .call_list import BareList, read_calls
+from .bare_json import BareJson
+from .call_list import BareList, read_calls, unfenced
 from .pythonic import PythonicSyntaxError
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class HermesFunctionCallParser(LeapFunctionCallParser):
         return "\n".join(f"{self.start_marker}\n{_compact_object(call)}\n{self.end_marker}" for call in calls)
 
     def _read(self, body: str) -> list[LeapFunctionCall]:
+        body = unfenced(body)
         if not body.lstrip().startswith(("{", "[")):
             raise pythonic.PythonicSyntaxError(0, "expected a JSON object")
         return read_calls(body, repair=False)
@@ -154,9 +156,10 @@ def marks_of(parser: FunctionCallParser, special_tokens: Mapping[str, int]) -> t
 class CallStream:
     """Text goes in, text, calls and warnings come out. Markers never come out as text.
 
-    ``parser``: None lets everything through as text. ``declared``: names of the functions that the model knows; LFM
-    calls without markers count where each calls one of these. What may still become a call is held back. ``marks``:
-    what represents the parser's markers in the text (``marks_of``).
+    ``parser``: None lets everything through as text. ``declared``: names of the functions that the model knows; calls
+    without markers count where each calls one of these. What may still become a call is held back. ``marks``:
+    what represents the parser's markers in the text (``marks_of``). ``fits``: whether the arguments of a JSON call
+    without markers fit its function; None where such JSON is text.
     """
 
     def __init__(
@@ -164,6 +167,7 @@ class CallStream:
         parser: FunctionCallParser | None,
         declared: Sequence[str] = (),
         marks: tuple[str, str] | None = None,
+        fits: Callable[[LeapFunctionCall], bool] | None = None,
     ) -> None:
         self._parser = parser
         self._start, self._end = marks or ((parser.start_marker, parser.end_marker) if parser else ("", ""))
@@ -172,18 +176,23 @@ class CallStream:
         self._searched = 0
         self._first_end: int | None = None
         self._echo: str | None = None
-        self._bare = BareList(declared, self._end) if parser and parser.name == "lfm" and declared else None
+        self._bare: list[BareList] = []
+        """Readings of the reply from its beginning as calls without markers that are still possible."""
+        if parser and parser.name == "lfm" and declared:
+            self._bare.append(BareList(declared, self._end))
+        if parser and fits and declared:
+            self._bare.append(BareJson(declared, self._end, fits, self._spelled))
         self._markers = re.compile(f"{re.escape(self._start)}|{re.escape(self._end)}")
 
     @property
     def is_open(self) -> bool:
         """Whether what comes next is, or may be, a part of a call."""
-        return self._inside or (self._bare is not None and self._bare.is_open)
+        return self._inside or any(bare.is_open for bare in self._bare)
 
     @property
     def is_idle(self) -> bool:
         """Whether text without a marker would be passed on as it is."""
-        return not (self._inside or self._held) and self._bare is None and self._echo is None
+        return not (self._inside or self._held or self._bare) and self._echo is None
 
     def feed(self, text: str) -> list[CallEvent]:
         """What a piece of text completes."""
@@ -210,15 +219,16 @@ class CallStream:
             return self._bare_calls() if final else None
         if self._echo is not None:
             return self._echo_step(final)
-        if self._bare is not None:
-            if not self._bare.is_open and self._held[0].isspace():
+        if self._bare:
+            if not self._bare[0].held and self._held[0].isspace():
                 text = self._held.lstrip()
                 space, self._held = self._held[: len(self._held) - len(text)], text
                 return [CallText(space)]
-            released, self._held = self._bare.feed(self._held), ""
-            if released is None:
+            released = [bare.feed(self._held) for bare in self._bare]
+            self._bare = [bare for bare, text in zip(self._bare, released, strict=True) if text is None]
+            self._held = "" if self._bare else released[0] or ""
+            if self._bare:
                 return self._bare_calls() if final else None
-            self._bare, self._held = None, released
         marker = self._markers.search(self._held)
         if marker is not None:
             before, self._held = self._held[: marker.start()], self._held[marker.end() :]
@@ -230,20 +240,19 @@ class CallStream:
         return [CallText(ready)] if ready else None
 
     def _bare_calls(self) -> list[CallEvent] | None:
-        """The calls of a reply that is nothing but a list of them."""
-        if self._bare is None:
-            return None
-        bare, self._bare = self._bare, None
-        try:
-            calls = bare.calls()
-        except PythonicSyntaxError as error:
-            if bare.is_of_declared(error):
-                return events_of_error(bare.held, error)
-            calls = ()
-        if calls:
-            return [CallsFound(calls)]
-        self._held = bare.held
-        return []
+        """The calls of a reply that is nothing but calls."""
+        readings, self._bare = self._bare, []
+        for bare in readings:
+            try:
+                calls = bare.calls()
+            except PythonicSyntaxError as error:
+                if bare.is_of_declared(error):
+                    return events_of_error(bare.held, error)
+                calls = ()
+            if calls:
+                return [CallsFound(calls)]
+            self._held = bare.held
+        return [] if readings else None
 
     def _echo_step(self, final: bool) -> list[CallEvent] | None:
         """Leave out the body of a call that the model writes again after the end marker; None when it may still
@@ -299,8 +308,11 @@ class CallStream:
 
     def _parse(self, body: str) -> Sequence[LeapFunctionCall]:
         assert self._parser is not None
-        spelled = body.replace(self._start, self._parser.start_marker).replace(self._end, self._parser.end_marker)
-        return self._parser.parse(spelled)
+        return self._parser.parse(self._spelled(body))
+
+    def _spelled(self, text: str) -> str:
+        assert self._parser is not None
+        return text.replace(self._start, self._parser.start_marker).replace(self._end, self._parser.end_marker)
 
     def _read(self, calls: Sequence[LeapFunctionCall], end: int, after: int) -> list[CallEvent]:
         self._echo = self._held[:end].strip() or None

@@ -135,23 +135,37 @@ class Reader:
         self._skip_space()
         return self.text.startswith(token, self.position)
 
-    def calls_in_brackets(self) -> list[LeapFunctionCall]:
-        self._take("[")
-        calls = [] if self.sees("]") else self.calls_until("]")
-        self._take("]")
-        return calls
-
-    def calls_until(self, closing: str) -> list[LeapFunctionCall]:
+    def calls_until(self, closing: str, depth: int = 0) -> list[LeapFunctionCall]:
         calls: list[LeapFunctionCall] = []
         while True:
-            if calls and (self.at_end() if not closing else self.sees(closing)):
+            calls += self.some_calls(depth)
+            is_separated = self.passes_separator()
+            if not is_separated or (self.at_end() if not closing else self.sees(closing)):
                 return calls  # a comma may come before the end
-            calls.append(self.one_call())
-            if not self.passes(",") and not self.sees("{"):  # JSON calls may come line by line
-                return calls
 
-    def one_call(self) -> LeapFunctionCall:
-        return self._json_call() if self.sees("{") else self._call()
+    def some_calls(self, depth: int = 0) -> list[LeapFunctionCall]:
+        """One call, or the calls of a list or of ``{"tool_calls": […]}``."""
+        if self.sees("["):
+            if depth > 1:
+                raise self.error("lists of calls are nested too deeply")
+            self._take("[")
+            calls = [] if self.sees("]") else self.calls_until("]", depth + 1)
+            self.passes(")")  # one too many, as in [f())]
+            self._take("]")
+            return calls
+        if not self.sees("{"):
+            return [self._call()]
+        value = self.value(0)
+        listed = value.get("tool_calls") if isinstance(value, dict) and len(value) == 1 else None
+        items = listed if isinstance(listed, list) and listed else [value]
+        return [call_of_object(item, self.position) for item in items]
+
+    def passes_separator(self) -> bool:
+        """A comma, or a new line; JSON calls may follow each other without."""
+        start = self.position
+        if self.passes(",") or self.sees("{"):
+            return True
+        return "\n" in self.text[start : self.position] and not self.text.startswith(("]", ")", "}"), self.position)
 
     def expect_end(self) -> None:
         if not self.at_end():
@@ -184,9 +198,6 @@ class Reader:
         if key in arguments:
             raise self.error(f"{key!r} is given twice")
         arguments[key] = value
-
-    def _json_call(self) -> LeapFunctionCall:
-        return call_of_object(self.value(0), self.position)
 
     def value(self, depth: int) -> Any:
         if depth > DEEPEST:

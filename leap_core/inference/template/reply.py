@@ -11,9 +11,10 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ...conversation.calls.fitting import fitted
+from ...conversation.calls.fitting import fits, fitted
 from ...conversation.calls.parsers import (
     CallEvent,
     CallsFound,
@@ -24,7 +25,7 @@ from ...conversation.calls.parsers import (
     partial_suffix,
 )
 from ...conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Speech, Text
-from ...conversation.options import FunctionCallParser, GenerationOptions
+from ...conversation.options import CONSTRAINTS, FunctionCallParser, GenerationOptions
 from ...conversation.responses import (
     Chunk,
     Complete,
@@ -252,7 +253,9 @@ class ReplyBuilder:
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions
-        self._calls = CallStream(parser, [function.name for function in functions], marks)
+        is_shaped = any(getattr(options, name) is not None for name in CONSTRAINTS)  # then JSON is the answer
+        takes = None if is_shaped else partial(fits, functions=functions)
+        self._calls = CallStream(parser, [function.name for function in functions], marks, takes)
         self._inline_tag_open = False
         self._text: list[str] = []
         self._reasoning: list[str] = []

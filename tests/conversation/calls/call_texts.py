@@ -337,4 +337,51 @@ HERMES = [
     Row(f'{H}{{"name": "f"', ['{"name": "f"', UNREADABLE], "hermes"),
 ]
 
-TABLE = LFM_GOOD + LFM_TEXT + QUOTED + ECHOED + PARTLY_READABLE + EXPRESSIONS + IN_DOUBT + LFM_BROKEN + HERMES
+REPAIRED = [
+    lfm("[f(a=1)]]", call("f", a=1)),
+    lfm("[f(a=1)])", call("f", a=1)),
+    lfm("[f(a=1))]", call("f", a=1)),
+    lfm("[f(a=1)]\n]", call("f", a=1)),
+    lfm("[[f(a=1)]]", call("f", a=1)),
+    lfm("[[f(a=1)], [f(a=2)]]", call("f", a=1), call("f", a=2)),
+    lfm("[f(a=1)]\n[f(a=2)]", call("f", a=1), call("f", a=2)),
+    lfm("f(a=1)\nf(a=2)\n", call("f", a=1), call("f", a=2)),
+    lfm("[f(a=1)\n f(a=2)]", call("f", a=1), call("f", a=2)),
+    lfm("```\n[f(a=1)]\n```", call("f", a=1)),
+    lfm("```f(a=1)```", call("f", a=1)),
+    *(
+        kind(text, *calls)
+        for kind in (lfm, hermes)
+        for text, *calls in (
+            ('{"name": "f", "arguments": {"a": 1}}}', call("f", a=1)),
+            ('{"name": "f", "arguments": {"a": 1}}]', call("f", a=1)),
+            ('[[{"name": "f", "arguments": {"a": 1}}]]', call("f", a=1)),
+            ('\n```json\n{"name": "f", "arguments": {"a": "```"}}\n```\n', call("f", a="```")),
+            ('{"tool_calls": [{"name": "f", "arguments": {}}, {"name": "f"}]}', call("f"), call("f")),
+            ('{"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]}', call("f")),
+            ('[{"name": "f"}]\n[{"name": "f"}]', call("f"), call("f")),
+        )
+    ),
+    broken("[f(a=1)]]]"),
+    broken("[[[f(a=1)]]]"),
+    broken("[f(a=1)] [f(a=2)]"),
+    broken("[f(a=1)]\nDone."),
+    broken("```\n[f(a=1)]"),
+    *(
+        kind(text)
+        for kind in (broken, broken_hermes)
+        for text in (
+            '{"tool_calls": []}',
+            '{"tool_calls": "f"}',
+            '{"tool_calls": [{"name": "f"}], "content": "x"}',
+            '{"name": "f", "arguments": "hello"}',
+            '```json\n{"name": "f"}\n``` and more',
+        )
+    ),
+    broken("[f(a=1)), f(a=2)]"),
+]
+"""What is wrong with a list as a whole is repaired where only one list can be meant."""
+
+TABLE = (
+    REPAIRED + LFM_GOOD + LFM_TEXT + QUOTED + ECHOED + PARTLY_READABLE + EXPRESSIONS + IN_DOUBT + LFM_BROKEN + HERMES
+)

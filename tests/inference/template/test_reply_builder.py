@@ -64,6 +64,30 @@ def test_numbers_of_a_call_are_of_the_declared_types():
     assert found[-1].full_message.function_calls == found[0].function_calls
 
 
+NOW = [LeapFunction.from_openai({"name": "now", "parameters": {"type": "object", "properties": {}}})]
+BARE = ["```", "json", "\n{", '"name": "now", "arg', 'uments": {}}', "\n```"]
+
+
+def test_a_json_call_without_markers_is_a_call_of_a_declared_function():
+    for texts in (BARE, ["<think>", "I need it.", "</think>", "\n\n", *BARE, "<|im_end|>"]):
+        *rest, end = responses(*texts, functions=NOW)
+        assert [type(r) for r in rest] == [FunctionCalls] and end.full_message.text == ""
+        assert [call.name for call in end.full_message.function_calls] == ["now"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"functions": NOW, "json_schema_constraint": "{}"}, {"functions": NOW, "parser": False}]
+)
+def test_json_is_text_without_functions_or_a_parser_and_where_json_is_the_answer(options):
+    *rest, end = responses(*BARE, **options)
+    assert "".join(seen(rest)) == end.full_message.text == "".join(BARE) and end.full_message.function_calls is None
+
+
+def test_a_json_call_that_is_only_thought_of_is_none():
+    *_, end = responses("<think>", *BARE, "</think>", "Done.", functions=NOW)
+    assert (end.full_message.text, end.full_message.function_calls) == ("Done.", None)
+
+
 def test_a_stop_string_after_a_call_ends_the_reply():
     *rest, end = responses(*CALL, "one", " STOP", " two", stop=["STOP"])
     assert [type(r) for r in rest] == [FunctionCalls, Chunk, Chunk] and end.full_message.text == "one "
