@@ -17,6 +17,10 @@ MOST_HELD = 200_000
 DEEPEST_TABLE = 8
 LONGEST_PARAGRAPH = 1_000_000
 DEEPEST_ELEMENT = 2000
+ROMAN = (
+    ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"),
+    ("", "x", "xx", "xxx", "xl", "l", "lx", "lxx", "lxxx", "xc"),
+)
 
 
 class Sink(Protocol):
@@ -199,6 +203,18 @@ class Builder:
             self.out.end_table()
         else:
             self._write_rows(table)
+
+
+def counted(number: int, form: str) -> str:
+    """The number of an item of a list in the form that docx names: "lowerLetter", "upperRoman"."""
+    text = str(number)
+    if form.endswith("Letter") and number > 0:
+        text = chr(97 + (number - 1) % 26) * ((number - 1) // 26 % 10 + 1)
+    elif form.endswith("Roman") and 0 < number < 400:
+        text = "c" * (number // 100) + ROMAN[1][number // 10 % 10] + ROMAN[0][number % 10]
+    elif form == "decimalZero":
+        text = text.zfill(2)
+    return text.upper() if form.startswith("upper") else text
 
 
 def walk_xml(

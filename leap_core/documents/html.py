@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 from typing import BinaryIO
 
 from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, Block
@@ -50,6 +51,7 @@ ATTRIBUTE = re.compile(
 NOT_DISPLAYED = re.compile(r"display\s*:\s*none", re.I)
 TEX = re.compile(r"<(?:\w+:)?annotation\b[^>]{0,100}\btex\b[^>]{0,100}>([^<]*)<", re.I)
 TAG = re.compile(r"<[^<>]*>")
+ANNOTATION = re.compile(r"<(?:\w+:)?annotation\b[^<]*<")
 LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
 """References to characters that there are not; Python refuses to read numbers of thousands of digits."""
 BREAK = "\v"
@@ -147,7 +149,7 @@ class _Page:
         if is_closed:
             self._close(tag)
         elif tag == "math" and closing is not None:
-            self._put(_equation(page[end : closing.start()], attributes), end)
+            self._put(equation(page[end : closing.start()], attributes), end)
             return closing.start()
         elif tag in RAW_TAGS:
             text_end = len(page) if closing is None else closing.start()
@@ -290,13 +292,13 @@ def _number(text: str | None, least: int, most: int) -> int:
     return 1 if digits is None else min(max(int(digits[1]), least), most)
 
 
-def _equation(inner: str, attributes: dict[str, str]) -> str:
+def equation(inner: str, attributes: Mapping[str, str]) -> str:
     """MathML as TeX where that is beside it, else its letters and signs."""
     tex = TEX.search(inner)
     text = tex[1] if tex is not None else attributes.get("alttext", "")
     if text.strip():
         return f" ${' '.join(text.split())}$ "
-    return f" [equation: {' '.join(TAG.sub(' ', inner).split())}] "
+    return f" [equation: {' '.join(TAG.sub(' ', ANNOTATION.sub('', inner)).split())}] "
 
 
 def _behind(page: str, what: str, position: int) -> int:

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
-from .builder import Builder, walk_xml
+from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block
+from .builder import Builder, counted, walk_xml
+from .html import equation
 from .kinds import ODP, ODS
 from .output import Output
 from .sheets import MOST_COLUMNS, Row, what_is_hidden, with_merged, write_rows
 
 SKIPPED = {"tracked-changes", "note-citation", "ruby-text", "forms", "dde-connection-decls", "creator", "date"}
 MOST_SPACES = 100
+FORMS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+MATH = re.compile(r"<(?:\w+:)?math\b")
+LARGEST_EQUATION = 1 << 20
 VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 
 
 def read(file: BinaryIO, out: Output) -> None:
     """Write an OpenDocument."""
     with zipfile.ZipFile(file) as archive:
+        styles = _Styles()
         for place in ("header", "", "footer") if out.kind not in (ODS, ODP) else ("",):
             part = "styles.xml" if place else "content.xml"
             if not place or part in archive.namelist():
-                walker = _Sheets(out) if out.kind == ODS else _Text(out, place)
+                walker = _Sheets(out) if out.kind == ODS else _Text(out, styles, archive, place)
                 with archive.open(part) as content:
                     walk_xml(cast(BinaryIO, content), walker.start, walker.end, walker.text)
                 walker.finish()
+
+
+class _Styles:
+    """``lists``: of the levels of numbered lists, by name of the style and level: prefix, form, suffix, first number.
+    ``titles``: styles of paragraphs that are the title. ``ends``: the last numbers of lists, by id."""
+
+    def __init__(self) -> None:
+        self.lists: dict[tuple[str, int], tuple[str, str, str, int]] = {}
+        self.titles = {"Title"}
+        self.ends: dict[str, int] = {}
+        self._list = ""
+
+    def read(self, tag: str, attributes: dict[str, str]) -> None:
+        name = attributes.get("name", "")
+        if tag == "style" and attributes.get("parent-style-name") in self.titles:
+            self.titles.add(name)
+        elif tag == "list-style":
+            self._list = name
+        elif tag == "list-level-style-number" and (form := FORMS.get(attributes.get("num-format", "1"))):
+            around = attributes.get("num-prefix", ""), form, attributes.get("num-suffix", ".")
+            self.lists[self._list, int(attributes.get("level") or 1)] = *around, int(attributes.get("start-value") or 1)
 
 
 class _Text:
@@ -34,13 +61,12 @@ class _Text:
     ``_lists``: the open lists: name of the style, number of the last item. ``_notes``: what is written behind the
     paragraph: notes and comments, with the paragraphs around them."""
 
-    def __init__(self, out: Output, place: str = "") -> None:
+    def __init__(self, out: Output, styles: _Styles, archive: zipfile.ZipFile, place: str = "") -> None:
         self.out, self.builder = out, Builder(out)
+        self._styles, self._archive = styles, archive
         self._place, self._is_read = place or "body", 0
         self._skipped = 0
-        self._numbered: dict[tuple[str, int], str] = {}
-        self._style = ""
-        self._lists: list[list[str | int]] = []
+        self._lists: list[tuple[str, int, str]] = []
         self._is_first = False
         self._level = 0
         self._outside: list[list[str]] = []
@@ -59,10 +85,11 @@ class _Text:
         elif tag == self._place:
             self._is_read += 1
         elif not self._is_read:
-            self._read_style(tag, attributes)
+            self._styles.read(tag, attributes)
         elif tag in ("p", "h"):
             self._takes_text += 1
-            self._level = int(attributes.get("outline-level") or 1) if tag == "h" else 0
+            is_title = attributes.get("style-name") in self._styles.titles
+            self._level = int(attributes.get("outline-level") or 1) if tag == "h" else int(is_title)
         elif tag in ("s", "tab", "line-break"):
             spaces = min(int(attributes.get("c") or 1), MOST_SPACES)
             self.builder.words("\n" if tag == "line-break" else " " * spaces if tag == "s" else "\t")
@@ -72,10 +99,13 @@ class _Text:
             self._label = "Comment:" if tag == "annotation" else f"[^{attributes.get('id', '').lstrip('ftn') or 1}]:"
             self._outside[-1].append("" if tag == "annotation" else self._label[:-1])
         elif tag == "list":
-            style = attributes.get("style-name") or (str(self._lists[-1][0]) if self._lists else "")
-            self._lists.append([style, 0])
+            style = attributes.get("style-name") or (self._lists[-1][0] if self._lists else "")
+            _, _, _, first = self._styles.lists.get((style, len(self._lists) + 1), ("", "", "", 1))
+            begun = style if attributes.get("continue-numbering") == "true" else attributes.get("continue-list", "")
+            self._lists.append((style, self._styles.ends.get(begun, first - 1), attributes.get("id", "")))
         elif tag in ("list-item", "list-header") and self._lists:
-            self._lists[-1][1] = int(attributes.get("start-value") or int(self._lists[-1][1]) + 1)
+            style, number, id = self._lists[-1]
+            self._lists[-1] = style, int(attributes.get("start-value") or number + (tag == "list-item")), id
             self._is_first = tag == "list-item"
         elif tag == "table":
             self.builder.table()
@@ -90,17 +120,20 @@ class _Text:
         elif tag == "notes":
             self._is_note = True
         elif tag == "object":
-            self.builder.words("[embedded object]")
+            self.builder.words(self._object(attributes.get("href", "")))
         elif tag in ("title", "desc") and self._frame != "title":
             self._takes_text += 1
             self.builder.words("[picture: ")
 
-    def _read_style(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "list-style":
-            self._style = attributes.get("name", "")
-        elif tag == "list-level-style-number" and attributes.get("num-format", "1"):
-            level = int(attributes.get("level") or 1)
-            self._numbered[self._style, level] = attributes.get("num-suffix", ".")
+    def _object(self, link: str) -> str:
+        """An embedded equation; of another object that it is there."""
+        part = f"{link.removeprefix('./').rstrip('/')}/content.xml"
+        if part in self._archive.NameToInfo:
+            with self._archive.open(part) as file:
+                content = file.read(LARGEST_EQUATION).decode("utf-8", "replace")
+            if MATH.search(content):
+                return equation(content, {})
+        return "[embedded object]"
 
     def end(self, tag: str) -> None:
         if self._skipped:
@@ -119,7 +152,8 @@ class _Text:
             if text:
                 self.out.later(label, text)
         elif tag == "list" and self._lists:
-            self._lists.pop()
+            style, number, id = self._lists.pop()
+            self._styles.ends |= {style: number} | ({id: number} if id else {})
         elif tag == "table-row":
             self.builder.end_row()
         elif tag == "table":
@@ -142,10 +176,10 @@ class _Text:
                 self.out.title("".join(self.builder.parts))
             self.builder.end(HEADING, min(self._level or 1, 6))
         elif self._lists and self._is_first:
-            style, number = self._lists[-1]
-            suffix = self._numbered.get((str(style), len(self._lists)))
+            style, number, _ = self._lists[-1]
+            prefix, form, suffix, _ = self._styles.lists.get((style, len(self._lists)), ("-", "", "", 1))
             self._is_first = not "".join(self.builder.parts).strip()
-            self.builder.end(LIST_ITEM, len(self._lists) - 1, "-" if suffix is None else f"{number}{suffix}")
+            self.builder.end(LIST_ITEM, len(self._lists) - 1, prefix + (form and counted(number, form)) + suffix)
         else:
             self.builder.end(PARAGRAPH)
 
@@ -174,6 +208,8 @@ class _Sheets:
         self._repeats = self._row_repeats = 1
         self._is_hidden_row = False
         self._text: list[str] | None = None
+        self._outer: list[str] | None = None
+        self._comments: list[tuple[str, int]] = []
         self._formula = self._value = ""
 
     def text(self, text: str) -> None:
@@ -181,8 +217,10 @@ class _Sheets:
             self._text.append(text)
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if self._skipped or tag in SKIPPED or tag == "annotation":
+        if self._skipped or tag in SKIPPED:
             self._skipped += 1
+        elif tag == "annotation":
+            self._outer, self._text = self._text, []
         elif tag == "style":
             self._style = attributes.get("name", "")
         elif tag == "table-properties" and attributes.get("display") == "false":
@@ -221,6 +259,9 @@ class _Sheets:
     def end(self, tag: str) -> None:
         if self._skipped:
             self._skipped -= 1
+        elif tag == "annotation":
+            self._comments.append(("".join(self._text or ()), self._number + 1))
+            self._text = self._outer
         elif self._name is None:
             return
         elif tag in ("table-cell", "covered-table-cell"):
@@ -248,6 +289,8 @@ class _Sheets:
         self.out.section(self._name)
         self.out.heading(self._name)
         write_rows(with_merged(self._all_rows(), self._merged), self.out, self._hidden)
+        for text, number in self._comments:
+            self.out.add(Block(NOTE, text, label=f"Comment in row {number}:"))
         hidden = len({column for _, _, cells in self._rows for column in cells} & self._hidden)
         for note in what_is_hidden(self._name, self._hidden_rows, hidden, self._formulas):
             self.out.note(note)

@@ -14,8 +14,10 @@ TOKEN = re.compile(
     rb"\\([A-Za-z]{1,32})(-?\d{1,10})? ?|\\'([0-9A-Fa-f]{2})|\\([^A-Za-z])|([{}])|[\r\n\0]+|([^\\{}\r\n\0]+)", re.S
 )
 DEEPEST = 1000
+STYLE = re.compile(r"(?:Title|heading ([1-9]))$", re.IGNORECASE)
+"""Names of styles that are headings."""
 SKIPPED = {
-    *("fonttbl", "colortbl", "stylesheet", "info", "pict", "listtable", "listoverridetable", "rsidtbl", "generator"),
+    *("fonttbl", "colortbl", "info", "pict", "listtable", "listoverridetable", "rsidtbl", "generator"),
     *("fldinst", "themedata", "colorschememapping", "datastore", "latentstyles", "xmlnstbl", "objdata", "nonshppict"),
     *("filetbl", "revtbl", "bkmkstart", "bkmkend", "nonesttables", "xe", "tc", "template", "private", "userprops"),
     *("pgdsctbl", "ftnsep", "ftnsepc", "ftncn", "aftnsep", "aftnsepc", "aftncn", "do", "panose", "falt", "pntxta"),
@@ -62,6 +64,7 @@ CHARSETS = {
     255: "cp850",
 }
 """Of fonts."""
+TARGETS = {"footnote": "note", "annotation": "comment", "shptxt": "body", "fonttbl": "fonts", "stylesheet": "styles"}
 BULLETS = "•·▪◦§o–-\uf0b7\uf0a7"
 
 
@@ -97,6 +100,8 @@ class _Reader:
         self._out, self._state, self._paragraph = out, _State(), _Paragraph()
         self._stack: list[_State] = []
         self._fonts: dict[int, str] = {}
+        self._headings: dict[int, int] = {}
+        self._style = 0
         self._font, self._skip, self._bytes = 0, 0, b""
         self._texts: dict[str, str] = {}
         self._notes: list[str] = []
@@ -167,6 +172,10 @@ class _Reader:
             return
         if target == "fonts":
             return
+        if target == "styles":
+            if found := STYLE.match(text.strip(" ;")):
+                self._headings[self._style] = int(found[1] or 1)
+            return
         if target == "body":
             self._paragraph.text += text
         else:
@@ -186,11 +195,8 @@ class _Reader:
         is_destination, self._is_destination = self._is_destination, False
         state, paragraph = self._state, self._paragraph
         is_on = value != 0
-        if name in ("footnote", "annotation", "listtext", "pntext", "shptxt", "fonttbl"):
-            kept = {"footnote": "note", "annotation": "comment", "shptxt": "body", "fonttbl": "fonts"}.get(
-                name, "label"
-            )
-            state.target = kept if state.target is not None or name == "shptxt" else None
+        if name in ("footnote", "annotation", "listtext", "pntext", "shptxt", "fonttbl", "stylesheet"):
+            state.target = TARGETS.get(name, "label") if state.target is not None or name == "shptxt" else None
         elif name.startswith(("header", "footer")) and name[6:] in ("", "l", "r", "f"):
             state.target = "margin"
         elif name in SKIPPED or (is_destination and name not in ("shpinst", "shppict", "nesttableprops")):
@@ -223,8 +229,15 @@ class _Reader:
             self._ends(name)
         elif name == "pard":
             paragraph.heading, paragraph.label, paragraph.depth, paragraph.in_table = 0, "", 0, False
+        elif name == "s" and state.target == "styles":
+            self._style = value or 0
+        elif name == "s":
+            paragraph.heading = self._headings.get(value or 0, 0)
         elif name == "outlinelevel" and value is not None and value < 9:
-            paragraph.heading = value + 1
+            if state.target == "styles":
+                self._headings[self._style] = value + 1
+            else:
+                paragraph.heading = value + 1
         elif name == "ilvl":
             paragraph.depth = min(max(value or 0, 0), 16)
         elif name == "intbl":

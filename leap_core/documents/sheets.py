@@ -15,7 +15,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
-from .blocks import UnreadableDocumentError
+from .blocks import NOTE, Block, UnreadableDocumentError
 from .kinds import XLSX
 from .number_formats import BUILT_IN, GENERAL, general, shown
 from .output import CELLS, CHARACTERS, LINES, Output
@@ -60,8 +60,7 @@ class _Workbook:
         self.root = next(name for name in self.names if name.endswith("xl/workbook.xml"))
         self.folder = posixpath.dirname(self.root)
         self.targets = {
-            each.get("Id"): posixpath.normpath(posixpath.join("/" + self.folder, each.get("Target") or ""))[1:]
-            for each in self._tree(f"{self.folder}/_rels/workbook.xml.rels")
+            each.get("Id"): _target(self.folder, each) for each in self._tree(f"{self.folder}/_rels/workbook.xml.rels")
         }
         self.formats = list(self._formats())
         self.strings = list(self._strings())
@@ -124,8 +123,18 @@ class _Workbook:
         with self.archive.open(part) as file:
             sheet = _Sheet(self, _pieces(file, ROW))
             write_rows(with_merged(sheet.rows(), merged), self.out, sheet.hidden)
+        self._write_comments(part)
         for note in what_is_hidden(name, sheet.hidden_rows, len(sheet.hidden), sheet.formulas):
             self.out.note(note)
+
+    def _write_comments(self, sheet: str) -> None:
+        folder, name = posixpath.split(sheet)
+        for link in self._tree(f"{folder}/_rels/{name}.rels"):
+            if (link.get("Type") or "").endswith("/comments"):
+                for each in self._tree(_target(folder, link)):
+                    if each.tag.endswith("}comment"):
+                        text = "".join(part.text or "" for part in each.iter() if part.tag.endswith("}t"))
+                        self.out.add(Block(NOTE, text, label=f"Comment on {each.get('ref')}:"))
 
 
 def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterator[str]:
@@ -134,6 +143,10 @@ def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterat
         yield f"sheet {sheet}: what is hidden is left out (rows: {rows}, columns: {columns})"
     if formulas:
         yield f"sheet {sheet}: {formulas} formulas without a stored result are shown as formulas"
+
+
+def _target(folder: str, link: Any) -> str:
+    return posixpath.normpath(posixpath.join("/" + folder, link.get("Target") or ""))[1:]
 
 
 class _Sheet:
@@ -306,6 +319,7 @@ def _write_old(file: BinaryIO, out: Output) -> None:
         merged = [(c1, c2, r1 + 1, r2 + 1) for (r1, c1), (r2, c2) in (sheet.merged_cell_ranges or ())[:MOST_MERGED]]
         write_rows(with_merged((row for row in rows if row[1]), merged), out)
     out.note(f"the formats of {out.kind} are not read: a share of 12.5 % is shown as 0.125")
+    out.note(f"of {out.kind} errors and comments of cells are not read; hidden rows and columns are shown")
     if hidden:
         out.note(f"hidden sheets are left out: {', '.join(hidden)}")
 

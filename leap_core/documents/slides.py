@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, PICTURE, Block
+from .builder import counted
 from .ooxml import Package, Walker, tag_of
 from .output import Output
 
@@ -69,7 +70,10 @@ class _Slide(Walker):
             first = int(attributes.get("startAt") or 1)
             self._counts = {depth: count for depth, count in self._counts.items() if depth <= self._depth}
             self._counts[self._depth] = self._counts.get(self._depth, first - 1) + 1
-            self._point = f"{self._counts[self._depth]}."
+            name = attributes.get("type", "arabicPeriod")
+            form = {"alpha": "Letter", "roman": "Roman"}.get(name.partition("Lc")[0].partition("Uc")[0], "")
+            end = ")" if "Paren" in name else "."
+            self._point = counted(self._counts[self._depth], ("upper" if "Uc" in name else "lower") + form) + end
         elif tag == "cNvPr" and attributes.get("descr", "").strip():
             self.builder.add(Block(PICTURE, " ".join(attributes["descr"].split())))
         elif tag == "text":  # of a comment

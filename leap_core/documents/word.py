@@ -6,20 +6,13 @@ import io
 from typing import Any, BinaryIO
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
+from .builder import counted
 from .ooxml import Package, Walker, tag_of, value_of
 from .output import Output
 
 NOTES = {"footnotes": ("footnote", ""), "endnotes": ("endnote", "e"), "comments": ("comment", "c")}
 """The parts that hold notes: the name of one, and what its mark begins with."""
 REFERENCES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
-ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")) + (
-    (10, "x"),
-    (9, "ix"),
-    (5, "v"),
-    (4, "iv"),
-    (1, "i"),
-)
-LARGEST_ROMAN = 5000
 
 
 def read(file: BinaryIO, out: Output) -> None:
@@ -104,10 +97,10 @@ class _Numbering:
         counts[level] += 1
         counts[level + 1 :] = [0] * (8 - level)
         if form == "bullet":
-            return "-"
+            return "-" if text.strip() or not text else ""  # a blank one goes on with the item above
         for each in range(level + 1):
             shown = levels.get(each, ("decimal", "", 1))[0]
-            text = text.replace(f"%{each + 1}", _counted(counts[each] or levels.get(each, ("", "", 1))[2], shown))
+            text = text.replace(f"%{each + 1}", counted(counts[each] or levels.get(each, ("", "", 1))[2], shown))
         return text if form != "none" else ""
 
 
@@ -119,20 +112,6 @@ def _level(element: Any) -> tuple[int, tuple[str, str, int]] | None:
     level = next((value for name, value in element.items() if name.endswith("ilvl")), "0")
     start = found.get("start", "1")
     return int(level), (found.get("numFmt", "decimal"), found.get("lvlText", ""), int(start) if start.isdigit() else 1)
-
-
-def _counted(number: int, form: str) -> str:
-    text = str(number)
-    if form.endswith("Letter") and number > 0:
-        text = chr(97 + (number - 1) % 26) * ((number - 1) // 26 % 10 + 1)
-    elif form.endswith("Roman") and 0 < number < LARGEST_ROMAN:
-        text = ""
-        for value, letters in ROMAN:
-            text += letters * (number // value)
-            number %= value
-    elif form == "decimalZero":
-        text = text.zfill(2)
-    return text.upper() if form.startswith("upper") else text
 
 
 class _Word(Walker):
