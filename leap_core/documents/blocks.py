@@ -114,10 +114,6 @@ class Section:
         return "\n".join(line.text for line in self.lines).rstrip()
 
 
-SCANNED = "pdf"
-"""The kind whose pages can be pictures."""
-
-
 @dataclass(frozen=True)
 class Document:
     """``kind``: see ``kinds.KINDS``. ``sections``: one for what has no pages. ``notes``: what could not be read, a

@@ -51,7 +51,7 @@ ATTRIBUTE = re.compile(
 NOT_DISPLAYED = re.compile(r"display\s*:\s*none", re.I)
 TEX = re.compile(r"<(?:\w+:)?annotation\b[^>]{0,100}\btex\b[^>]{0,100}>([^<]*)<", re.I)
 TAG = re.compile(r"<[^<>]*>")
-ANNOTATION = re.compile(r"<(?:\w+:)?annotation\b[^<]*<")
+ANNOTATION = re.compile(r"<(?:\w+:)?annotation\b[^<]*")
 LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
 """References to characters that there are not; Python refuses to read numbers of thousands of digits."""
 BREAK = "\v"

@@ -29,6 +29,7 @@ MOST_HEADERS = 1000
 MOST_PARTS = 1000
 DEEPEST = 20
 PARAMETER = re.compile(r";\s*([\w*!#$&^.+-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]*)")
+CALENDAR = re.compile(rb"\s*text/calendar\b", re.IGNORECASE)
 FILLER = re.compile(rb"[^A-Za-z0-9+/]")
 ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 
@@ -81,7 +82,7 @@ class _Reader:
             self._attached(name or kind, _decoded(body, headers), is_text=kind.startswith("text/"))
 
     def _parts_of(self, kind: str, body: bytes, boundary: str, depth: int, texts: bool) -> None:
-        """The parts; of alternatives the first that has text, and plain text before HTML."""
+        """The parts; of alternatives the first that has text, plain text before HTML, and an invitation beside it."""
         parts = _between(body, boundary) if boundary else [body]
         if kind != "multipart/alternative":
             for part in parts:
@@ -89,7 +90,8 @@ class _Reader:
             return
         chosen = next((part for want in ("text/plain", "") for part in parts if _has_text(part, want)), None)
         for part in parts:
-            self.part(part, depth + 1, texts=texts and part is chosen)
+            is_read = part is chosen or CALENDAR.match(_split(part)[0].get("content-type", b"")) is not None
+            self.part(part, depth + 1, texts=texts and is_read)
 
     def _text(self, kind: str, data: bytes, charset: str) -> None:
         if kind == "text/html" and not charset:

@@ -12,6 +12,7 @@ from .blocks import CODE, PICTURE, Block, UnreadableDocumentError
 from .html import write_page
 from .output import Output
 
+PRINTED = ("text/plain", "text", "text/markdown", "text/latex")
 COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -24,7 +25,7 @@ def read(file: BinaryIO, out: Output) -> None:
         for cell in cells:
             source = _joined(cell.get("source", cell.get("input")))
             if cell.get("cell_type") != "code":
-                out.text(source)
+                out.text("#" * int(cell.get("level") or 0) + " " + source if "level" in cell else source)
                 continue
             out.add(Block(CODE, source, label=str(language)))
             for output in cell.get("outputs") or ():
@@ -38,11 +39,13 @@ def _output(output: Mapping[str, Any], out: Output) -> None:
     if output.get("output_type") in ("error", "pyerr"):
         text = f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
     else:
-        text = _joined(data.get("text/plain", data.get("text")))
+        text = next((text for each in PRINTED if (text := _joined(data.get(each)))), "")
     if text.strip():
         out.add(Block(CODE, COLORS.sub("", text).rstrip(), label="output"))
     elif page := _joined(data.get("text/html")):
         write_page(page, out)
+    elif "application/json" in data:
+        out.add(Block(CODE, json.dumps(data["application/json"], ensure_ascii=False), label="output"))
     if any(kind.startswith("image/") or kind in ("png", "jpeg") for kind in data):
         out.add(Block(PICTURE, "output"))
 

@@ -18,5 +18,5 @@ def read(file: BinaryIO, out: Output) -> None:
     with Document.from_bytes(file.read(), out.kind) as document:
         page = re.sub(r"<(/?)ol\b", r"<\1ul", document.to_html())
         html.read(io.BytesIO(f'<meta charset="utf-8">{page}'.encode()), out)
-    lost = "numbers of lists, marks of footnotes" if out.kind == DOC else "lists, tables"
+    lost = "numbers of lists, marks of footnotes" if out.kind == DOC else "lists, tables, charts"
     out.note(f"{lost} and equations of {out.kind} are not read: save it as {out.kind}x to keep them")

@@ -14,7 +14,16 @@ from .kinds import ODP, ODS
 from .output import Output
 from .sheets import MOST_COLUMNS, Row, what_is_hidden, with_merged, write_rows
 
-SKIPPED = {"tracked-changes", "note-citation", "ruby-text", "forms", "dde-connection-decls", "creator", "date"}
+SKIPPED = {
+    "tracked-changes",
+    "note-citation",
+    "ruby-text",
+    "forms",
+    "dde-connection-decls",
+    "creator",
+    "creator-initials",
+    "date",
+}
 MOST_SPACES = 100
 FORMS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 MATH = re.compile(r"<(?:\w+:)?math\b")
@@ -37,18 +46,22 @@ def read(file: BinaryIO, out: Output) -> None:
 
 class _Styles:
     """``lists``: of the levels of numbered lists, by name of the style and level: prefix, form, suffix, first number.
-    ``titles``: styles of paragraphs that are the title. ``ends``: the last numbers of lists, by id."""
+    ``titles``: styles of paragraphs that are the title.
+    ``hidden``: styles of what is not shown. ``ends``: the last numbers of lists, by id."""
 
     def __init__(self) -> None:
         self.lists: dict[tuple[str, int], tuple[str, str, str, int]] = {}
-        self.titles = {"Title"}
+        self.titles, self.hidden = {"Title"}, set[str]()
         self.ends: dict[str, int] = {}
-        self._list = ""
+        self._list = self._style = ""
 
     def read(self, tag: str, attributes: dict[str, str]) -> None:
         name = attributes.get("name", "")
-        if tag == "style" and attributes.get("parent-style-name") in self.titles:
-            self.titles.add(name)
+        if tag == "style":
+            self._style = name
+            self.titles |= {name} if attributes.get("parent-style-name") in self.titles else set()
+        elif tag == "text-properties" and attributes.get("display") in ("none", "true"):
+            self.hidden.add(self._style)
         elif tag == "list-style":
             self._list = name
         elif tag == "list-level-style-number" and (form := FORMS.get(attributes.get("num-format", "1"))):
@@ -86,6 +99,8 @@ class _Text:
             self._is_read += 1
         elif not self._is_read:
             self._styles.read(tag, attributes)
+        elif tag in ("p", "h", "span") and attributes.get("style-name") in self._styles.hidden:
+            self._skipped += 1
         elif tag in ("p", "h"):
             self._takes_text += 1
             is_title = attributes.get("style-name") in self._styles.titles

@@ -19,8 +19,6 @@ SECTIONS = 10_000
 SECONDS = 15.0
 """After which the reading ends by itself; the parent waits some more."""
 NOTES = 100
-DEPTH = 200
-"""Elements, lists, tables and messages within each other."""
 LONGEST_TITLE = 1000
 FLUSHED = 2000
 """Lines after which what was written goes to the parent."""

@@ -22,7 +22,16 @@ from ..conversation.responses import (
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
-from .openai.replies import EVENT_STREAM, STATUSES, finish_reason, leap_fields, status_of, with_id, with_one_call
+from .openai.replies import (
+    EVENT_STREAM,
+    STATUSES,
+    document_fields,
+    finish_reason,
+    leap_fields,
+    status_of,
+    with_id,
+    with_one_call,
+)
 from .openai.requests import GenerationRequest, read_chat
 from .openai.responses_reply import typed_event
 
@@ -334,7 +343,7 @@ class MessagesReply:
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
         body = {**self._body(blocks, complete.stats), **_stop(complete)}
-        return {**body, "leap": leap_fields(complete, self._request.notes)}
+        return {**body, "leap": leap_fields(complete, self._request.notes) | document_fields(self._request)}
 
     def begin(self) -> bytes:
         """What a stream opens with."""
@@ -370,7 +379,7 @@ class MessagesReply:
                 yield from self._close()
         elif isinstance(response, Complete):
             yield from self._close()
-            extras = leap_fields(response, self._request.notes)
+            extras = leap_fields(response, self._request.notes) | document_fields(self._request)
             yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
             yield _event("message_stop")
 

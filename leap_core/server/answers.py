@@ -285,7 +285,7 @@ class ServedAnswer:
             counts = f"prompt {stats.prompt_tokens - restored}+{restored}, answer {stats.completion_tokens} tokens"
             log.info("%s: %s, %.2f s", name, counts, now - self._begun)
             if self._counts is not None:  # what was not done as asked is told here too: few clients show it
-                self._counts += [counts, *self.request.notes, *item.warnings]
+                self._counts += [counts, *self.request.notes, *self.request.document_notes, *item.warnings]
         elif isinstance(item, LeapError):
             self._metrics.failed(name, type(item).__name__)
             log.info("%s: %s", name, type(item).__name__)

@@ -250,17 +250,20 @@ def test_documents_of_other_programs(tmp_path):
     shutil.copy(tmp_path / "pandoc.docx", tmp_path / "office.docx")
     shutil.copy(tmp_path / "pandoc.pptx", tmp_path / "slides.pptx")
     home = f"-env:UserInstallation={(tmp_path / 'home').as_uri()}"
-    for kind, source in (*((kind, "office.docx") for kind in ("odt", "pdf", "rtf", "html")), ("odp", "slides.pptx")):
+    for kind, source in (
+        *((kind, "office.docx") for kind in ("odt", "pdf", "rtf", "html", "doc")),
+        *((kind, "slides.pptx") for kind in ("odp", "ppt")),
+    ):
         convert = ["soffice", home, "--headless", "--convert-to", kind, source]
         subprocess.run(convert, cwd=tmp_path, check=True, capture_output=True, timeout=120)
-    paths = [*tmp_path.glob("pandoc.*"), *tmp_path.glob("office.*"), tmp_path / "slides.odp"]
-    assert len(paths) == 13
+    paths = [*tmp_path.glob("pandoc.*"), *tmp_path.glob("office.*"), tmp_path / "slides.odp", tmp_path / "slides.ppt"]
+    assert len(paths) == 15
     for path in paths:
         text, at = read_document(path).text, 0
         for word in ("Report", "Alpha is", "one", "two", "Name", "Sum", "Ann", "7", "Omega, déjà vu."):
             at = text.find(word, at)
             assert at >= 0, f"{path.name}: {word}\n{text}"
-        rows = {"rtf", "pdf", "ipynb"}
+        rows = {"rtf", "pdf", "ipynb", "ppt"}
         assert path.suffix[1:] in rows or "Name | Sum\nAnn | 7" in text, text
 
 

@@ -43,12 +43,29 @@ def test_file_parts_of_three_protocols(serve):
 
 def test_what_could_not_be_read_is_said_in_the_answer(serve):
     """And the documents of one request have one budget."""
+    import anthropic
+
     from tests.documents.office_files import xlsx
 
-    server = serve("Two.")
+    server = serve("One.", "Two.", "Three.", "Four.")
     data = base64.b64encode(xlsx('<row r="1"><c r="A1"><f>1+1</f></c></row>')).decode()
     file = {"type": "file", "file": {"filename": "sum.xlsx", "file_data": data}}
     answer = server.client().chat.completions.create(model="builtin", messages=[{"role": "user", "content": [file]}])
     assert "=1+1" in server.runner.requests[0].messages[0].text
     note = "sum.xlsx: sheet Sheet: 1 formulas without a stored result are shown as formulas"
-    assert note in answer.model_dump()["leap"]["warnings"]
+    assert answer.model_dump()["leap"]["notes"] == [note]
+    url = f"data:application/octet-stream;base64,{data}"
+    content = [{"type": "input_file", "filename": "sum.xlsx", "file_data": url}]
+    response = server.client().responses.create(model="builtin", input=[{"role": "user", "content": content}])
+    assert response.model_dump()["leap"]["notes"] == [note]
+    stream = server.client().chat.completions.create(
+        model="builtin", messages=[{"role": "user", "content": [file]}], stream=True
+    )
+    assert [each.leap["notes"] for each in stream if getattr(each, "leap", None)] == [[note]]
+    source = {"type": "base64", "media_type": "application/octet-stream", "data": data}
+    message = anthropic.Anthropic(base_url=server.url.removesuffix("/v1"), api_key=server.token).messages.create(
+        model="builtin",
+        max_tokens=9,
+        messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "sum.xlsx"}]}],
+    )
+    assert message.model_dump()["leap"]["notes"] == [note]

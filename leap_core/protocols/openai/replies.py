@@ -263,6 +263,11 @@ def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
     return extras | ({"warnings": warnings} if warnings else {})
 
 
+def document_fields(request: GenerationRequest) -> JsonObject:
+    """What of the request's documents could not be read."""
+    return {"notes": list(request.document_notes)} if request.document_notes else {}
+
+
 class OpenAIReply:
     """The answer to one request in OpenAI's shape; ``model`` is how the request named it. ``keep`` gets a message that
     was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
@@ -294,7 +299,8 @@ class OpenAIReply:
         self._kept(complete)
         complete = _as_requested(self._request, complete)
         if self._is_chat:
-            return whole_chat(self._head, complete, self._request.audio)
+            body = whole_chat(self._head, complete, self._request.audio)
+            return {**body, "leap": body["leap"] | document_fields(self._request)}
         return whole_text(self._head, complete, self._echo, self._request.first_token)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
@@ -367,7 +373,7 @@ class OpenAIReply:
 
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
         delivered = _as_requested(self._request, complete)
-        more = event or {"leap": leap_fields(delivered)}
+        more = event or {"leap": leap_fields(delivered) | document_fields(self._request)}
         if self._is_chat:
             logprobs = logprobs_of(delivered)
         else:

@@ -68,7 +68,7 @@ class GenerationRequest:
     function call at most. ``return_progress``: a stream also says how far the prompt is read. ``choices``: how many
     answers are wanted. ``echo``: repeat the prompt before the completion; ``silent``: and then say nothing, only how
     likely the prompt is. ``suffix``: what follows the text that is to be filled in. ``notes`` name the fields that were
-    ignored.
+    ignored; ``document_notes`` say what of the documents could not be read.
     """
 
     model: str | None
@@ -88,6 +88,7 @@ class GenerationRequest:
     silent: bool = False
     suffix: str | None = None
     notes: tuple[str, ...] = ()
+    document_notes: tuple[str, ...] = ()
     keep_alive: float | None = None
     """Seconds without use after which the model may go; 0 never."""
     audio: AudioAnswer | None = None
@@ -143,7 +144,8 @@ def read_chat(
         events=events,
         single_call=single_call,
         audio=audio,
-        **{**common, "notes": (*common["notes"], *notes, *said)},
+        document_notes=said,
+        **{**common, "notes": (*common["notes"], *notes)},
     )
 
 

@@ -25,7 +25,7 @@ from ...conversation.responses import (
 )
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
-from .replies import EVENT_STREAM, error_object, finish_reason, leap_fields, status_of, with_one_call
+from .replies import EVENT_STREAM, document_fields, error_object, finish_reason, leap_fields, status_of, with_one_call
 from .responses import (
     CALLS,
     CUSTOM,
@@ -166,7 +166,7 @@ class ResponsesReply:
         notes = self._request.chat.notes
         if unstored is not None:
             body["store"], notes = False, (*notes, unstored)
-        self.finished = {**body, "leap": leap_fields(complete, notes)}
+        self.finished = {**body, "leap": leap_fields(complete, notes) | document_fields(self._request.chat)}
         return self.finished
 
     def so_far(self, status: str, problem: str | None = None) -> JsonObject:

@@ -199,6 +199,7 @@ class StoredResponses:
             "echo": asked.echo,
             "single_call": chat.single_call,
             "notes": list(chat.notes),
+            "document_notes": list(chat.document_notes),
             "job": job,
         }
         await STORE.run(self._kept.keep, record, durable=True)
@@ -320,7 +321,11 @@ class StoredResponses:
 
         id, created = record["id"], record["created_at"]
         chat = GenerationRequest(
-            None, GenerationOptions(), single_call=record["single_call"], notes=tuple(record["notes"])
+            None,
+            GenerationOptions(),
+            single_call=record["single_call"],
+            notes=tuple(record["notes"]),
+            document_notes=tuple(record.get("document_notes", ())),
         )
         asked = ResponsesRequest(chat, [], None, True, record["echo"], background=True)
         return ResponsesReply(asked, record["model"], complete, id=id, created=created)
