@@ -25,7 +25,7 @@ def read(file: BinaryIO, out: Output) -> None:
         for cell in cells:
             source = _joined(cell.get("source", cell.get("input")))
             if cell.get("cell_type") != "code":
-                out.text("#" * int(cell.get("level") or 0) + " " + source if "level" in cell else source)
+                out.text("#" * min(int(cell.get("level") or 1), 6) + " " + source if "level" in cell else source)
                 continue
             out.add(Block(CODE, source, label=str(language)))
             for output in cell.get("outputs") or ():

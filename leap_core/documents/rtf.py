@@ -24,14 +24,8 @@ SKIPPED = {
     *("pntxtb", "pnseclvl", "upr", "atnid", "atnauthor", "atntime", "atnref", "atndate", "atnparent", "atnicn"),
 }
 """Destinations whose text is not the document's."""
-CHARACTERS = {
-    "tab": "\t",
-    "line": "\n",
-    "emdash": "—",
-    "endash": "–",
-    "emspace": " ",
-    "enspace": " ",
-    "qmspace": " ",
+CHARACTERS = {"tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": " ", "enspace": " ", "qmspace": " "}
+CHARACTERS |= {
     "bullet": "•",
     "lquote": "‘",
     "rquote": "’",
@@ -39,30 +33,11 @@ CHARACTERS = {
     "rdblquote": "”",
     "nestcell": "\t",
     "~": "\xa0",
-    "_": "\u2011",
-    "{": "{",
-    "}": "}",
-    "\\": "\\",
 }
-CHARSETS = {
-    77: "mac-roman",
-    128: "cp932",
-    129: "cp949",
-    130: "johab",
-    134: "gb18030",
-    136: "big5hkscs",
-    161: "cp1253",
-    162: "cp1254",
-    163: "cp1258",
-    177: "cp1255",
-    178: "cp1256",
-    186: "cp1257",
-    204: "cp1251",
-    222: "cp874",
-    238: "cp1250",
-    254: "cp437",
-    255: "cp850",
-}
+CHARACTERS |= {"_": "\u2011", "{": "{", "}": "}", "\\": "\\"}
+CHARSETS = {77: "mac-roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"}
+CHARSETS |= {161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257"}
+CHARSETS |= {204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850"}
 """Of fonts."""
 TARGETS = {"footnote": "note", "annotation": "comment", "shptxt": "body", "fonttbl": "fonts", "stylesheet": "styles"}
 BULLETS = "•·▪◦§o–-\uf0b7\uf0a7"
@@ -168,9 +143,7 @@ class _Reader:
 
     def _put(self, text: str) -> None:
         target = self._state.target
-        if target is None or self._state.hidden:
-            return
-        if target == "fonts":
+        if target in (None, "fonts") or self._state.hidden:
             return
         if target == "styles":
             if found := STYLE.match(text.strip(" ;")):

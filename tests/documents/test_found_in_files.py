@@ -91,6 +91,8 @@ def test_what_cells_of_notebooks_give():
         {"cell_type": "code", "source": "x", "outputs": outputs},
     ]
     text = read_here("ipynb", json.dumps({"cells": cells}).encode()).text
+    cells[0]["level"] = 10**9
+    assert read_here("ipynb", json.dumps({"cells": cells}).encode()).text.startswith("###### H\n")
     assert text.startswith("## H\n") and all(each in text for each in ("$x$", "**m**", '{"a": 1}'))
 
 
