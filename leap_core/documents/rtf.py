@@ -25,16 +25,8 @@ SKIPPED = {
 }
 """Destinations whose text is not the document's."""
 CHARACTERS = {"tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": " ", "enspace": " ", "qmspace": " "}
-CHARACTERS |= {
-    "bullet": "•",
-    "lquote": "‘",
-    "rquote": "’",
-    "ldblquote": "“",
-    "rdblquote": "”",
-    "nestcell": "\t",
-    "~": "\xa0",
-}
-CHARACTERS |= {"_": "\u2011", "{": "{", "}": "}", "\\": "\\"}
+CHARACTERS |= {"bullet": "•", "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”"}
+CHARACTERS |= {"nestcell": "\t", "~": "\xa0", "_": "\u2011", "{": "{", "}": "}", "\\": "\\"}
 CHARSETS = {77: "mac-roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"}
 CHARSETS |= {161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257"}
 CHARSETS |= {204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850"}
@@ -76,7 +68,9 @@ class _Reader:
         self._stack: list[_State] = []
         self._fonts: dict[int, str] = {}
         self._headings: dict[int, int] = {}
-        self._style = 0
+        self._style, self._merge = 0, ""
+        self._merges: list[str] = []  # of the row's cells: the word with which each is one with another
+        self._above: list[str] = []
         self._font, self._skip, self._bytes = 0, 0, b""
         self._texts: dict[str, str] = {}
         self._notes: list[str] = []
@@ -215,6 +209,13 @@ class _Reader:
             paragraph.depth = min(max(value or 0, 0), 16)
         elif name == "intbl":
             paragraph.in_table = True
+        elif name == "trowd":
+            self._merges, self._merge = [], ""
+        elif name in ("clvmrg", "clmrg"):
+            self._merge = name
+        elif name == "cellx":
+            self._merges.append(self._merge)
+            self._merge = ""
         elif name in CHARACTERS:
             self._put(CHARACTERS[name])
 
@@ -226,8 +227,14 @@ class _Reader:
             paragraph.cells.append(_text(paragraph.text).strip())
             paragraph.text = ""
         elif name == "row":
-            self._out.row(paragraph.cells)
-            paragraph.cells = []
+            cells, is_title = paragraph.cells, sum(map(bool, paragraph.cells)) == 1
+            for n, merge in enumerate(self._merges[: len(cells)]):
+                if merge == "clvmrg" and not cells[n] and n < len(self._above):
+                    cells[n] = self._above[n]
+                elif merge == "clmrg" and not cells[n] and n and not is_title:
+                    cells[n] = cells[n - 1]
+            self._out.row(cells)
+            self._above, paragraph.cells = cells, []
             self._write_notes()
         elif paragraph.in_table or paragraph.cells:
             paragraph.text += "\n"

@@ -56,6 +56,13 @@ def test_headings_of_rtf_are_styles():
     assert read_here("rtf", rb"{\rtf1" + styles + text).text == "# T\n\n# One\n\nwords\n\n### Three"
 
 
+def test_merged_cells_of_rtf():
+    rows = rb"\trowd\clmgf\cellx1\clmrg\cellx2\cellx3\intbl A\cell\cell x\cell\row"
+    rows += rb"\trowd\clvmgf\cellx1\cellx2\cellx3 N\cell 1\cell 2\cell\row"
+    rows += rb"\trowd\clvmrg\cellx1\cellx2\cellx3\cell 3\cell 4\cell\row"
+    assert read_here("rtf", rb"{\rtf1" + rows + b"}").text == "A | A | x\nN | 1 | 2\nN | 3 | 4"
+
+
 def test_comments_of_sheets():
     cell = "<table:table-cell><o:annotation><dc:creator>Ann</dc:creator><text:p>check</text:p></o:annotation>"
     row = f"<table:table-row>{cell}<text:p>7</text:p></table:table-cell></table:table-row>"
