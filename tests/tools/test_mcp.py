@@ -276,7 +276,7 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
                 assert refused.is_error and part in refused.content[0].text
             read = await client.call_tool("read_document", {"file": "letter.eml"})
             assert read.content[0].text == "From: a@example.org\nSubject: Lunch\n\nAt noon?"
-            for file, part in (("-", "no file"), ("nothing.odt", "cannot read"), ("up.wav", "binary")):
+            for file, part in (("-", "no file"), ("nothing.odt", "cannot read"), ("up.wav", "not text")):
                 refused = await client.call_tool("read_document", {"file": file})
                 assert refused.is_error and part in refused.content[0].text, refused.content[0].text
             assert (await client.call_tool("list_indexes", {})).structured_content == {"result": ["animals"]}

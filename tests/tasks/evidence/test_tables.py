@@ -101,7 +101,7 @@ def test_a_job_of_extraction_keeps_evidence_and_text(leap, tmp_path, leap_home, 
     (tmp_path / "a.txt").write_text("Tim, 19")
     options = ("--json-schema", "name, age int", "--evidence", "--examples", "cases.jsonl", "--background")
     done = leap("extract", *options, "none.pdf", "a.txt")
-    assert done.code == 8 and "none.pdf is no PDF" in done.stderr
+    assert done.code == 8 and "none.pdf is not PDF" in done.stderr
     with JobsClient({"LEAP_HOME": str(leap_home)}, autostart=False) as client:
         job = client.get(done.stdout.strip())
         (line,) = map(json.loads, Path(job.parameters["kept"]).read_text().splitlines())

@@ -78,7 +78,7 @@ def test_pdf_is_read_by_pages(tmp_path) -> None:
     kind, lines = document.kind, document.lines
     assert kind == "pdf" and [(line.number, line.text) for line in lines] == [(1, "")]
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    with pytest.raises(LeapError, match="cannot be read as pdf"):
+    with pytest.raises(LeapError, match="cannot be read as PDF"):
         read_document(tmp_path / "broken.pdf")
 
 
