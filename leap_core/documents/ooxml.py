@@ -28,7 +28,7 @@ class Package:
 
     def __init__(self, file: BinaryIO) -> None:
         self.archive = zipfile.ZipFile(file)
-        self._names = {name.replace("\\", "/").lower(): name for name in self.archive.namelist()}
+        self.names = {name.replace("\\", "/").lower(): name for name in self.archive.namelist()}
 
     def links(self, part: str) -> dict[str, tuple[str, str]]:
         """The part that each relationship of a part names, with the last word of its type."""
@@ -47,14 +47,14 @@ class Package:
         return next(target for kind, target in self.links("").values() if kind == "officeDocument")
 
     def has(self, part: str) -> bool:
-        return part.lower() in self._names
+        return part.lower() in self.names
 
     def open(self, part: str) -> BinaryIO:
-        return cast(BinaryIO, self.archive.open(self._names[part.lower()]))
+        return cast(BinaryIO, self.archive.open(self.names[part.lower()]))
 
     def tree(self, part: str) -> Iterator[Any]:
         """The elements of a small part; none where it is missing or too large."""
-        if not self.has(part) or self.archive.getinfo(self._names[part.lower()]).file_size > SMALL_PART:
+        if not self.has(part) or self.archive.getinfo(self.names[part.lower()]).file_size > SMALL_PART:
             return iter(())
         with self.open(part) as file:
             return ElementTree.parse(file).iter()

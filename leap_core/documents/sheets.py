@@ -9,15 +9,14 @@ import codecs
 import html
 import posixpath
 import re
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from datetime import date, datetime, time, timedelta
 from typing import Any, BinaryIO
-from xml.etree import ElementTree
 
 from .blocks import NOTE, Block, UnreadableDocumentError
 from .kinds import XLSX
 from .number_formats import BUILT_IN, GENERAL, general, shown
+from .ooxml import Package
 from .output import CELLS, CHARACTERS, LINES, Output
 
 Row = tuple[int, dict[int, str]]
@@ -47,34 +46,25 @@ MOST_MERGED = 10_000
 def read(file: BinaryIO, out: Output) -> None:
     """Write the sheets of a workbook that are shown."""
     if out.kind == XLSX:
-        with zipfile.ZipFile(file) as archive:
-            _Workbook(archive, out).write()
+        _Workbook(Package(file), out).write()
     else:
         _write_old(file, out)
 
 
 class _Workbook:
-    def __init__(self, archive: zipfile.ZipFile, out: Output) -> None:
-        self.archive, self.out = archive, out
-        self.names = {name.replace("\\", "/").lower(): name for name in archive.namelist()}
-        self.root = next(name for name in self.names if name.endswith("xl/workbook.xml"))
+    def __init__(self, package: Package, out: Output) -> None:
+        self.package, self.out = package, out
+        self.root = next(name for name in package.names if name.endswith("xl/workbook.xml"))
         self.folder = posixpath.dirname(self.root)
-        self.targets = {
-            each.get("Id"): _target(self.folder, each) for each in self._tree(f"{self.folder}/_rels/workbook.xml.rels")
-        }
+        self.targets = {id: part for id, (_, part) in package.links(self.root).items()}
         self.formats = list(self._formats())
         self.strings = list(self._strings())
         self.epoch = datetime(1899, 12, 30)
 
-    def _tree(self, name: str) -> Iterable[Any]:
-        """The elements of a small part; none where it is missing."""
-        part = self.names.get(name.lower())
-        return () if part is None else ElementTree.fromstring(self.archive.read(part)).iter()
-
     def _formats(self) -> Iterator[str]:
         """The format of each cell style."""
         codes, is_cell = dict[str, str](), False
-        for each in self._tree(f"{self.folder}/styles.xml"):
+        for each in self.package.tree(f"{self.folder}/styles.xml"):
             tag = each.tag.rpartition("}")[2]
             if tag == "numFmt" and len(each.attrib) >= 2:
                 codes[each.get("numFmtId")] = each.get("formatCode") or GENERAL
@@ -85,10 +75,10 @@ class _Workbook:
                 yield (codes.get(number) or BUILT_IN.get(int(number), GENERAL))[:LONGEST_FORMAT]
 
     def _strings(self) -> Iterator[str]:
-        part = self.names.get(f"{self.folder}/sharedstrings.xml".lower())
-        if part is None:
+        part = f"{self.folder}/sharedStrings.xml"
+        if not self.package.has(part):
             return
-        with self.archive.open(part) as file:
+        with self.package.open(part) as file:
             for position, piece in enumerate(_pieces(file, ITEM)):
                 if position:  # the first is what is before the first item
                     yield _text(piece)
@@ -97,7 +87,7 @@ class _Workbook:
         """Write each sheet that is shown, and say which are not."""
         hidden: list[tuple[str, str]] = []
         sheets: list[tuple[str, str]] = []
-        for each in self._tree(self.root):
+        for each in self.package.tree(self.root):
             tag = each.tag.rpartition("}")[2]
             if tag == "workbookPr" and each.get("date1904") in ("1", "true"):
                 self.epoch = datetime(1904, 1, 1)
@@ -109,18 +99,17 @@ class _Workbook:
         for name, target in sheets:
             self.out.section(name)
             self.out.heading(name)
-            part = self.names.get(target.lower())
-            if part is None or "/chartsheets/" in target:
+            if not self.package.has(target) or "/chartsheets/" in target:
                 self.out.note(f"sheet {name}: it holds no cells, or its part is missing")
                 continue
-            self._write_sheet(name, part)
+            self._write_sheet(name, target)
         if hidden:
             self.out.note(f"hidden sheets are left out: {', '.join(name for name, _ in hidden)}")
 
     def _write_sheet(self, name: str, part: str) -> None:
-        with self.archive.open(part) as file:
+        with self.package.open(part) as file:
             merged = _merged(file)
-        with self.archive.open(part) as file:
+        with self.package.open(part) as file:
             sheet = _Sheet(self, _pieces(file, ROW))
             write_rows(with_merged(sheet.rows(), merged), self.out, sheet.hidden)
         self._write_comments(part)
@@ -128,13 +117,11 @@ class _Workbook:
             self.out.note(note)
 
     def _write_comments(self, sheet: str) -> None:
-        folder, name = posixpath.split(sheet)
-        for link in self._tree(f"{folder}/_rels/{name}.rels"):
-            if (link.get("Type") or "").endswith("/comments"):
-                for each in self._tree(_target(folder, link)):
-                    if each.tag.endswith("}comment"):
-                        text = "".join(part.text or "" for part in each.iter() if part.tag.endswith("}t"))
-                        self.out.add(Block(NOTE, text, label=f"Comment on {each.get('ref')}:"))
+        for part in (part for kind, part in self.package.links(sheet).values() if kind == "comments"):
+            for each in self.package.tree(part):
+                if each.tag.endswith("}comment"):
+                    text = "".join(one.text or "" for one in each.iter() if one.tag.endswith("}t"))
+                    self.out.add(Block(NOTE, text, label=f"Comment on {each.get('ref')}:"))
 
 
 def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterator[str]:
@@ -143,10 +130,6 @@ def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterat
         yield f"sheet {sheet}: what is hidden is left out (rows: {rows}, columns: {columns})"
     if formulas:
         yield f"sheet {sheet}: {formulas} formulas without a stored result are shown as formulas"
-
-
-def _target(folder: str, link: Any) -> str:
-    return posixpath.normpath(posixpath.join("/" + folder, link.get("Target") or ""))[1:]
 
 
 class _Sheet:
