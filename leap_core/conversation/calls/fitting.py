@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import LeapSchemaError
-from ...schemas.json_schema import resolved_schema
+from ...schemas.json_schema import check_schema, resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
 from .pythonic import WrittenInt, WrittenText
@@ -19,14 +18,9 @@ def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFun
 
 
 def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
-    """Whether the call's function is one of these and its schema accepts the arguments."""
-    from ...schemas.json_schema import check_schema
-
-    schema = next((each.arguments_schema for each in functions if each.name == call.name), None)
-    try:
-        return schema is not None and not check_schema(schema).problems_of(fitted(call, functions).arguments)
-    except LeapSchemaError:
-        return False
+    """Whether the schema of the call's function accepts the arguments. Raises LeapSchemaError."""
+    schema = next(each.arguments_schema for each in functions if each.name == call.name)
+    return not check_schema(schema).problems_of(fitted(call, functions).arguments)
 
 
 def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from . import pythonic
-from .bare_json import BareJson
+from .bare_json import BareJson, Fits
 from .call_list import BareList, read_calls, unfenced
 from .pythonic import PythonicSyntaxError
 
@@ -158,8 +158,7 @@ class CallStream:
 
     ``parser``: None lets everything through as text. ``declared``: names of the functions that the model knows; calls
     without markers count where each calls one of these. What may still become a call is held back. ``marks``:
-    what represents the parser's markers in the text (``marks_of``). ``fits``: whether the arguments of a JSON call
-    without markers fit its function; None where such JSON is text.
+    what represents the parser's markers in the text (``marks_of``). ``fits``: None where JSON without markers is text.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class CallStream:
         parser: FunctionCallParser | None,
         declared: Sequence[str] = (),
         marks: tuple[str, str] | None = None,
-        fits: Callable[[LeapFunctionCall], bool] | None = None,
+        fits: Fits | None = None,
     ) -> None:
         self._parser = parser
         self._start, self._end = marks or ((parser.start_marker, parser.end_marker) if parser else ("", ""))
@@ -177,7 +176,6 @@ class CallStream:
         self._first_end: int | None = None
         self._echo: str | None = None
         self._bare: list[BareList] = []
-        """Readings of the reply from its beginning as calls without markers that are still possible."""
         if parser and parser.name == "lfm" and declared:
             self._bare.append(BareList(declared, self._end))
         if parser and fits and declared:

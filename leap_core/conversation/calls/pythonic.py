@@ -162,10 +162,9 @@ class Reader:
 
     def passes_separator(self) -> bool:
         """A comma, or a new line; JSON calls may follow each other without."""
-        start = self.position
-        if self.passes(",") or self.sees("{"):
-            return True
-        return "\n" in self.text[start : self.position] and not self.text.startswith(("]", ")", "}"), self.position)
+        start, is_passed = self.position, self.passes(",") or self.sees("{")
+        is_new_line = "\n" in self.text[start : self.position]
+        return is_passed or (is_new_line and not self.text.startswith(("]", ")", "}"), self.position))
 
     def expect_end(self) -> None:
         if not self.at_end():
