@@ -25,13 +25,16 @@ def read(file: BinaryIO, out: Output) -> None:
         root = next(str(each.get("full-path")) for each in container.iter() if each.tag.endswith("rootfile"))
         package = ElementTree.fromstring(archive.read(root))
         items = {str(each.get("id")): each for each in package.iter() if each.tag.endswith("}item")}
-        spine = [items[id] for each in package.iter() if (id := str(each.get("idref"))) in items]
+        listed = [id for each in package.iter() if (id := each.get("idref")) is not None]
+        spine = [items[id] for id in listed if id in items]
         titles = _titles(archive, root, items)
         locked = _locked(archive)
         paths = [_path(root, item.get("href") or "") for item in spine]
         if paths and all(path in locked for path in paths):
             raise UnreadableDocumentError("{name} is protected (DRM): its text is encrypted")
         out.expected = len(spine)
+        if absent := [id for id in listed if id not in items]:
+            out.note(f"chapters that the book lists and does not hold: {', '.join(absent)}")
         for item, path in zip(spine, paths, strict=True):
             kind = item.get("media-type") or ""
             title = titles.get(path, "")

@@ -80,6 +80,19 @@ def test_comments_of_sheets():
     assert "Comment on A1: check" in read_here("xlsx", data.getvalue()).text
 
 
+def test_a_chapter_that_a_book_only_lists():
+    item = '<item id="a" href="a.xhtml" media-type="application/xhtml+xml"/>'
+    spine = '<itemref idref="a"/><itemref idref="gone"/>'
+    parts = {
+        "META-INF/container.xml": '<c xmlns="c"><rootfile full-path="p.opf"/></c>',
+        "p.opf": f'<p xmlns="o"><manifest>{item}</manifest><spine>{spine}</spine></p>',
+        "a.xhtml": "<html><body><p>Words</p></body></html>",
+    }
+    document = read_here("epub", packed(**parts))
+    assert "Words" in document.text
+    assert document.notes == ("chapters that the book lists and does not hold: gone",)
+
+
 def test_an_invitation_is_read_beside_its_text():
     parts = "".join(
         f"--B\nContent-Type: {kind}\n\n{text}\n"
