@@ -219,7 +219,7 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
     assert told[3].text == "Seen:\nNotes\nA\n\nT\ns\nC\n"
     assert len(told[3].content) == 4 and told[3].role.value == "tool"
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}
-    with pytest.raises(anthropic.BadRequestError, match="is no PDF"):
+    with pytest.raises(anthropic.BadRequestError, match="is not PDF"):
         ask(made, [pdf])
 
 
