@@ -72,7 +72,7 @@ def find_release(
         files = _files_for(assets, backend)
         if files:
             return Release(found_tag, backend, files)
-        offered |= {each for each in BACKENDS if _files_for(assets, each)}
+        offered |= {each for each in BACKENDS if any(_is_for(str(asset.get("name")), each) for asset in assets)}
     raise LeapModelDownloadError(
         f"the release {release[0]} has no {backend} build for {SYSTEM[0]} {MACHINE}",
         hint=f"it has {', '.join(sorted(offered))}" if offered else None,

@@ -162,6 +162,8 @@ class Scheduler:
         for parts in plan_step(ready, self._context.batch_size, self._pace, apart=self._context.exact):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
+            if any(part.count > LONG_STEP for part in parts):  # what is held back would wait for a long step
+                self._deliver(ready, at_once=True)
             started, computed = time.perf_counter(), time.process_time()
             size = sum(part.count + len(part.draft) for part in parts)
             self._step_begun = size, started
@@ -183,10 +185,10 @@ class Scheduler:
                 self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
         self._deliver(ready)
 
-    def _deliver(self, slots: list[Slot]) -> None:
-        """Hand new tokens to the readers of the answers in these slots."""
+    def _deliver(self, slots: list[Slot], *, at_once: bool = False) -> None:
+        """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""
         now = time.perf_counter()
-        if len(slots) < CROWD or now >= self._delivered + DELIVERY_SECONDS:
+        if at_once or len(slots) < CROWD or now >= self._delivered + DELIVERY_SECONDS:
             self._delivered = now
             for slot in slots:
                 if slot.request is not None:

@@ -96,3 +96,22 @@ def test_one_that_fails_fails_alone(runner: InProcessRunner, monkeypatch: pytest
     for thread in threads:
         thread.join(60)
     assert len(errors) == 1 and "sampling: no" in errors[0] and len(texts) == REQUESTS - 1 and len(set(texts)) == 1
+
+
+def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)
+    decode, held = scheduler.Scheduler._decode, []
+
+    def noting(self: scheduler.Scheduler, parts) -> bool:
+        if any(part.count > scheduler.LONG_STEP for part in parts):
+            requests = [slot.request for slot in self._running()]
+            held.append((len(requests), sum(len(each._undelivered) for each in requests if each is not None)))
+        return decode(self, parts)
+
+    monkeypatch.setattr(scheduler.Scheduler, "_decode", noting)
+    options = GenerationOptions(rng_seed=1, max_tokens=100, loop_stop=False)
+    begun = [runner.start([ChatMessage("user", f"Hi {number}")], (), options) for number in range(REQUESTS - 1)]
+    long = runner.start([ChatMessage("user", "word " * 60)], (), options)
+    for each in (*begun, long):
+        list(each)
+    assert held and all(count == 0 for _, count in held)
