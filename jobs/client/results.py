@@ -41,7 +41,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
 
 
 NO_RESULTS = {
-    WEBHOOK: ("sends a message about another job", "leap jobs logs {} tells of its tries"),
+    WEBHOOK: ("sends a message about another job", "leap jobs logs {} shows its tries"),
     SCHEDULE: ("is a schedule", "leap jobs list --schedule {} lists its runs"),
     FOLDER: ("watches a folder", "leap jobs logs {} lists the jobs of its files"),
 }

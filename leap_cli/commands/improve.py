@@ -132,7 +132,7 @@ def _tell(env: Environment, output: Output, improved: Improved, wanted: Improvem
     elif not improved.is_better:
         done = improved.steps[0].rate >= wanted.goal
         passes = f"{improved.column.model} passes already"
-        output.note(passes if done else "no rung is better, as far as these cases can tell")
+        output.note(passes if done else "nothing is better, as far as these cases can tell")
 
 
 def _recipe_of(env: Environment, cases: Sequence[Case], wanted: Improvement) -> Recipe | None:

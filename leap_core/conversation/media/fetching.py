@@ -151,7 +151,7 @@ def _address(target: httpx.URL, may_be_private: bool) -> tuple[str, bool]:
 
 
 def _get(client: httpx.Client, target: httpx.URL, address: str) -> bytes | httpx.URL:
-    """What is at one URL, or where it redirects to. Raises ValueError for what is none of both."""
+    """What is at one URL, or where it redirects to. Raises ValueError for anything else."""
     request = client.build_request(
         "GET",
         target.copy_with(host=address),  # the address that was checked, not what the name means next
