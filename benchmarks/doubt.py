@@ -20,7 +20,7 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Complete
 from leap_core.errors import LeapError
-from leap_core.tasks.evidence.values import date_of
+from leap_core.tasks.evidence.values import moment_of
 from leap_core.tasks.reading import read_task
 from leap_core.tasks.review.documents import ABSENT, ReviewedDocument, read_review, review_document, write_reviews
 
@@ -66,8 +66,8 @@ def _same(value: Any, right: Any) -> bool:
     """Whether a person would let a value stand: equal but for cases, and dates however they are written."""
     if not isinstance(value, str):
         return bool(value == right)
-    day = date_of(value)
-    return value.casefold() == str(right).casefold() or (day is not None and day == date_of(str(right)))
+    day = moment_of(value)
+    return value.casefold() == str(right).casefold() or (day is not None and day == moment_of(str(right)))
 
 
 def main() -> None:

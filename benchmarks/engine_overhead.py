@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from harness import SHORT
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.streams import last_of
+from leap_core.errors import LeapConstraintError
 from leap_core.inference.engine import scheduler
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.runner import InProcessRunner
@@ -147,7 +148,8 @@ def by_library(runner: InProcessRunner, kind: str, requests: int, tokens: int) -
     """As many answers at once, each read by a thread of its own."""
 
     def one(number: int) -> None:
-        last_of(runner.start([prompt(number)], (), options(kind, tokens)))
+        with suppress(LeapConstraintError):  # the array is cut after so many tokens
+            last_of(runner.start([prompt(number)], (), options(kind, tokens)))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(requests)]
     for thread in threads:
@@ -165,7 +167,7 @@ def one(number):
     asked = json.loads(body) | {"messages": [{"role": "user", "content": text}]}
     connection.request("POST", "/v1/chat/completions", json.dumps(asked), {"content-type": "application/json"})
     answer = connection.getresponse().read()
-    assert answer.rstrip().endswith(b"[DONE]"), answer[-200:]
+    assert answer.rstrip().endswith(b"[DONE]") or b"was cut at max_tokens" in answer, answer[-200:]
 threads = [threading.Thread(target=one, args=(number,)) for number in range(requests)]
 [each.start() for each in threads]
 [each.join() for each in threads]

@@ -77,7 +77,7 @@ def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
 def test_kills_change_nothing(program, start, tmp_path):
     """kill -9 again and again: the end is that of a run that nobody killed, and no request is answered twice."""
     write_cases(tmp_path / "cases.jsonl", 40)
-    command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.85", "--format", "json")
+    command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.95", "--format", "json")
     whole = json.loads(program(*command, "-o", "whole").stdout)
     for n in range(8):
         process = start(*command, "-o", "killed")
@@ -85,7 +85,7 @@ def test_kills_change_nothing(program, start, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     killed = json.loads(program(*command, "-o", "killed").stdout)
-    assert whole["steps"][-1]["rung"] == "examples"
+    assert "examples" in [step["rung"] for step in whole["steps"]]
     ways = [[(step["way"], step["rate"], step["kept"]) for step in each["steps"]] for each in (whole, killed)]
     assert ways[0] == ways[1] and (whole["before"], whole["after"]) == (killed["before"], killed["after"])
     for column in (tmp_path / "killed" / "choose" / "columns").glob("*.jsonl"):
