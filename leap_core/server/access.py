@@ -37,7 +37,7 @@ class PlainPaths:
         if scope["type"] == "http":
             parts = list(filter(None, scope["path"].split("/")))
             parts = ["v1", *parts] if parts[:1] and parts[0] in self._of_v1 else parts
-            scope = {**scope, "path": "/" + "/".join(parts)}
+            scope["path"] = "/" + "/".join(parts)  # in place: the log around it reads which route answered
         await self._app(scope, receive, send)
 
 
