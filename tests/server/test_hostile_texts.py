@@ -117,12 +117,17 @@ def test_a_hostile_text_keeps_nobody_waiting(watched, field):
 MOST_READ = 50_000
 
 
-def test_a_hostile_answer_is_read_soon():
-    """What a model writes for the arguments of its calls."""
+def time_to_read(answer: str) -> float:
+    begun = time.thread_time()
+    stream = CallStream(parser_named("lfm"), ["f"])
+    stream.feed(f"<|tool_call_start|>{answer}<|tool_call_end|>")
+    stream.finish()
+    return time.thread_time() - begun
+
+
+def test_a_hostile_answer_is_read_in_linear_time():
+    """What a model writes for the arguments of its calls: four times the text takes at most about four times as long."""
     for text in (*TEXTS, "'a'," * SIZE, "x#," * SIZE, "\\'" * SIZE, "f(a='b')," * SIZE, f"b'){' ' * SIZE}"):
         for head in ("", "f(a='", "[f(a=["):
-            begun = time.thread_time()
-            stream = CallStream(parser_named("lfm"), ["f"])
-            stream.feed(f"<|tool_call_start|>{head}{text[:MOST_READ]}<|tool_call_end|>")
-            stream.finish()
-            assert time.thread_time() - begun < 1, (head, text[:20])
+            short = time_to_read(head + text[: MOST_READ // 4])
+            assert time_to_read(head + text[:MOST_READ]) < 10 * short + 2, (head, text[:20])
