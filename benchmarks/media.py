@@ -5,7 +5,7 @@
 Three claims: the first token after a 512 x 512 picture comes as early as with llama.cpp's own loop (mtmd's
 ``mtmd_helper_eval_chunks``, which llama-mtmd-cli runs, in the same process and in turns); a second question about the
 same picture costs a tenth of the first at most; and 60 s of sound stay within the memory that
-docs/pictures-and-sound.md names. The models are made in a temporary directory (about 0.6 GB).
+docs/vision-and-audio.md names. The models are made in a temporary directory (about 0.6 GB).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def run(
 
     CASES is JSONL, JSON, YAML, CSV or TSV. A case is a line of `leap batch` with what is expected of the answer:
     {"prompt": "The capital of Italy?", "expect": {"contains": "Rome"}}. Files of promptfoo, OpenAI's evals, inspect_ai
-    and the Berkeley Function-Calling Leaderboard are read as they are. See `leap help eval`.
+    and the Berkeley Function-Calling Leaderboard are read as they are. See `leap help evaluation`.
 
     Answers are kept in CASES.eval: the same command goes on where it was ended, and asks only what is new. The exit
     code is 8 where cases got no answer, or where --against or --min says so.

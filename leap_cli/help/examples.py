@@ -217,7 +217,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config path": ("leap config path",),
     "config edit": ("EDITOR=true leap config edit",),
     "help": (
-        "leap help schemas",
+        "leap help structured-outputs",
         "leap help jobs wait",
         "leap help --man generate > leap-generate.1",
         "XDG_DATA_HOME=. leap help --install-man",

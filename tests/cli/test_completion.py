@@ -104,7 +104,7 @@ def test_options_come_with_their_help(complete):
 def test_setup_the_manual_and_the_guides_offer_what_they_take(words):
     assert words("leap setup --completion ") == ["bash", "zsh", "fish", "powershell", "none"]
     assert words("leap setup --keep-alive ")[0] == "none" and "LFM2.5-350M" in words("leap setup --model LFM2.5")
-    assert words("leap help --man ge") == ["generate"] and words("leap help sch") == ["schemas"]
+    assert words("leap help --man ge") == ["generate"] and words("leap help stru") == ["structured-outputs"]
 
 
 @pytest.mark.parametrize("begin", ["leap 'What is it?' ", "leap -m some ", "leap -m some 'What is it?' ", "leap - "])

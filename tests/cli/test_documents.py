@@ -106,7 +106,7 @@ def test_an_address_that_was_typed_may_be_private_and_an_error_says_why(leap, se
 
 
 def test_the_page_on_documents_lists_each_kind_and_the_limits():
-    page = (Path(__file__).parents[2] / "docs" / "documents.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "documents-and-ocr.md").read_text("utf-8")
     table = page.partition("| kind |")[2].partition("\n\n")[0].splitlines()[2:]
     listed = {kind: line for line in table for kind in line.split("|")[1].strip().split(", ")}
     assert set(listed) == set(KINDS)

@@ -16,7 +16,7 @@ import pytest
 
 from .conftest import ROOT, Program
 
-WITH_TESTS_OF_THEIR_OWN = ("reference.md", "pipes.md", "first-hour.md", "tasks.md")
+WITH_TESTS_OF_THEIR_OWN = ("reference.md", "pipelines.md", "quickstart.md", "tasks.md")
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in WITH_TESTS_OF_THEIR_OWN),

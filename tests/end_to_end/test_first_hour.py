@@ -1,4 +1,4 @@
-"""docs/first-hour.md as one script, run from top to bottom in one home: each block prints what stands below it."""
+"""docs/quickstart.md as one script, run from top to bottom in one home: each block prints what stands below it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leap_core.testing import FakeHub
 
 from .conftest import ROOT
 
-PAGE = ROOT / "docs" / "first-hour.md"
+PAGE = ROOT / "docs" / "quickstart.md"
 STEPS = re.findall(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 BETWEEN = "----- the next step"
 

@@ -383,7 +383,7 @@ def test_without_a_host_nothing_is_written(program, leap_home: Path):
 def test_the_documentation_s_example_runs(variables, host):
     import re
 
-    page = (Path(__file__).parent.parent.parent / "docs" / "host.md").read_text("utf-8")
+    page = (Path(__file__).parent.parent.parent / "docs" / "model-server.md").read_text("utf-8")
     example = next(code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "keep_warm" in code)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", example + "print(complete.full_message.text)"],

@@ -1,4 +1,4 @@
-"""The pipelines of docs/pipes.md run as they stand, each in an empty directory, and do what the page says.
+"""The pipelines of docs/pipelines.md run as they stand, each in an empty directory, and do what the page says.
 
 What the model answers is not looked at, only that every answer is there and has its shape.
 """
@@ -15,7 +15,7 @@ import pytest
 
 from .pipelines import Pipelines
 
-PIPELINES = Pipelines("pipes.md", "##")
+PIPELINES = Pipelines("pipelines.md", "##")
 after = PIPELINES.after
 
 

@@ -12,26 +12,26 @@ from leap_core.tasks.search.updating import update_index
 
 DOCS = Path(__file__).parents[3] / "docs"
 QUESTIONS = {
-    "How do I make the answer follow a JSON schema?": "schemas.md",
-    "How can a model call my Python functions?": "tools.md",
+    "How do I make the answer follow a JSON schema?": "structured-outputs.md",
+    "How can a model call my Python functions?": "tool-calling.md",
     "What happens to a running job when the worker is killed?": "reliability.md",
     "Where are downloaded models kept on disk?": "models.md",
-    "How do I keep a model warm between commands?": "host.md",
+    "How do I keep a model warm between commands?": "model-server.md",
     "Which exit code means that a download failed?": "command-line.md",
-    "How do I answer thousands of prompts from a file?": "batches.md",
+    "How do I answer thousands of prompts from a file?": "batch-inference.md",
     "How do I continue yesterday's conversation?": "sessions.md",
-    "How do I get TAB completion in zsh?": "completion.md",
+    "How do I get TAB completion in zsh?": "shell-completion.md",
     "Where do I set the default model?": "configuration.md",
     "How do I port my Kotlin code from the LEAP SDK?": "migrating.md",
     "How does the prefix cache work with LFM2's convolutions?": "engine.md",
-    "How do I run a prompt in the background and get its answer later?": "jobs.md",
-    "Can I use the official openai client?": "host.md",
+    "How do I run a prompt in the background and get its answer later?": "background-jobs.md",
+    "Can I use the official openai client?": "model-server.md",
     "How do I attach a file to a message while chatting?": "chat.md",
-    "How do I use leap with xargs and jq?": "pipes.md",
+    "How do I use leap with xargs and jq?": "pipelines.md",
     "How do I stop a generation from Python?": "python-api.md",
-    "How do I save a prompt as a template?": "one-shot.md",
-    "How can I transcribe a recording?": "pictures-and-sound.md",
-    "How do I rerank passages with a ColBERT model?": "search.md",
+    "How do I save a prompt as a template?": "text-generation.md",
+    "How can I transcribe a recording?": "vision-and-audio.md",
+    "How do I rerank passages with a ColBERT model?": "embeddings-and-rag.md",
 }
 
 
