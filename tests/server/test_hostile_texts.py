@@ -126,7 +126,7 @@ def time_to_read(answer: str) -> float:
 
 
 def test_a_hostile_answer_is_read_in_linear_time():
-    """What a model writes for the arguments of its calls: four times the text takes at most about four times as long."""
+    """What a model writes for the arguments of its calls: four times the text takes about four times as long."""
     for text in (*TEXTS, "'a'," * SIZE, "x#," * SIZE, "\\'" * SIZE, "f(a='b')," * SIZE, f"b'){' ' * SIZE}"):
         for head in ("", "f(a='", "[f(a=["):
             short = time_to_read(head + text[: MOST_READ // 4])
