@@ -56,7 +56,7 @@ DEFAULTS = JobSettings()
 @dataclass(frozen=True)
 class JobsConfiguration:
     """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
-    data directory. ``queue_url``: another place for the queue. ``concurrency``: jobs of each kind that run at once.
+    data directory. ``queue_url``: another file for the queue. ``concurrency``: jobs of each kind that run at once.
     ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
     without a sign of life. ``fetch_models``: the worker fetches models that jobs on a server need.
     ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they. ``name``: of the
@@ -125,13 +125,8 @@ class JobsConfiguration:
 
     @property
     def queue(self) -> Path:
-        """The SQLite file of the queues."""
+        """The SQLite file of the queue."""
         return self.directories.data / "queue.db"
-
-    @property
-    def has_queue(self) -> bool:
-        """Whether messages in a queue wake workers; a server that keeps the jobs does it by itself."""
-        return self.queue_url is not None or not self.is_shared
 
     @property
     def inputs(self) -> Path:

@@ -1,10 +1,11 @@
 """Wake-ups from those who submit jobs to the worker, carried by huey; the table is the truth, a message only a hint.
 
-A message is a job's id and attempt and nothing else, as JSON. It says that there may be something to do: the worker
-then claims the next job from the table. So a lost message costs a second, and a second copy does no harm.
+A message is a job's kind, id and attempt and nothing else, as JSON. It says that there may be something to do: the
+worker then claims the next job from the table. So a lost message costs a second, and a second copy does no harm.
 
-It is a named pipe (FIFO), so a worker that waits costs nothing. Where there are none, such as on Windows, or no worker
-listens, ringing does nothing, and the worker looks into the file now and then.
+The queue is a SQLite file, and beside it is a bell: a named pipe (FIFO), so a worker that waits costs nothing. Where
+there are none, such as on Windows, or no worker listens, ringing does nothing, and the worker looks into the file now
+and then.
 """
 
 from __future__ import annotations
@@ -14,40 +15,25 @@ import os
 import select
 import sqlite3
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from leap_core.errors import LeapSerializationError, LeapUnavailableError
-from leap_core.system.addresses import masked, without_secrets_of
-from leap_core.system.configuration import POSTGRESQL, QUEUE_SCHEMES, REDIS, SQLITE
+from leap_core.errors import LeapUnavailableError
+from leap_core.system.configuration import SQLITE
 from leap_core.system.sqlite import Cause, cause_of
 
 from .table.job import KINDS
 
+_hides = sys.modules.setdefault("psycopg", None) is None  # type: ignore[arg-type]
+from huey import SqliteHuey  # noqa: E402  it imports psycopg where it can, which takes a third of a worker's start
+from huey.registry import Message  # noqa: E402
+from huey.serializer import Serializer  # noqa: E402
 
-@contextmanager
-def _passing_over(name: str) -> Iterator[None]:
-    """Let nobody import this module, unless it has been imported."""
-    absent = name not in sys.modules
-    if absent:
-        sys.modules[name] = cast(Any, None)
-    try:
-        yield
-    finally:
-        if absent:
-            del sys.modules[name]
-
-
-with _passing_over("psycopg"):  # huey's storages import it where it is, and it takes a third of a worker's start
-    from huey import Huey, PriorityRedisHuey, SqliteHuey
-    from huey.api import TaskWrapper
-    from huey.registry import Message
-    from huey.serializer import Serializer
-    from huey.storage import PostgresStorage, SqliteStorage
+if _hides:
+    del sys.modules["psycopg"]
 
 WITHOUT_BELL_SECONDS = 0.05
 """Where there are no named pipes, the queue is looked at this often."""
@@ -98,14 +84,8 @@ def _open_bell(path: Path) -> int | None:
 
 
 BUSY_SECONDS = 5
-CONNECT_SECONDS = 5
-LISTEN_SECONDS, POSTGRES_LISTEN_SECONDS = 15, 60
-"""How long one look into an empty queue of a server lasts; a message ends it at once."""
-MOST_SENT = 8
-"""Messages of a kind that are sent to a server at once: a worker that takes one looks for more jobs by itself, and each
-message is a transaction there."""
 MOST_RUN = 32
-"""Messages of a kind that are run one by one; beyond that the rest is dropped, for all of them say the same."""
+"""Messages that are run one by one; beyond that the rest is dropped, for all of them say the same."""
 
 Wake = Callable[[str], object]
 """Called with a kind of which there may be a job."""
@@ -121,197 +101,111 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
         return Message(*json.loads(bytes(data)))
 
 
-class Queues:
-    """A queue for each kind of job. ``url`` None is the SQLite file ``path``, and relative files in URLs lie in its
-    directory. ``table_id`` keeps apart the queues of several tables at one URL. ``wake`` is called for each message
-    that is taken."""
+class WakeUpQueue:
+    """The queue in the SQLite file ``path``, or in the one that ``url`` names, seen from the directory of ``path``;
+    ``table_id`` keeps apart the queues of several tables there. A ``url`` of a server is read as none: what the table
+    announces is enough. ``wake`` is called for each message that is taken. Raises LeapUnavailableError."""
 
     def __init__(self, path: Path, url: str | None = None, *, table_id: str = "", wake: Wake | None = None) -> None:
-        self._path, self._url, self._table_id, self._wake = path, url, table_id, wake
-        self._hueys: dict[str, Huey] = {}
-        self._tasks: dict[str, TaskWrapper] = {}
-        self._preparing, self._prepared = threading.Lock(), False
-        self._open()
-
-    def _open(self) -> None:
-        self._hueys = {}
-        for kind in KINDS:
-            name = f"leap-{self._table_id}-{kind}" if self._url and self._table_id else f"leap-{kind}"
-            huey = _open(name, self._path, self._url, check=self._wake is not None and not self._hueys)
-            self._hueys[kind] = huey
-            # Explicit names: a message made by one module is understood by the worker, whatever it was started as.
-            self._tasks[kind] = TaskWrapper(huey, _as_function(kind, self._wake), name=f"leap-{kind}")
-
-    @property
-    def file(self) -> Path | None:
-        """The SQLite file of the queues; None where they are a server's."""
-        storage = self._hueys[KINDS[0]].storage
-        return Path(storage.filename) if isinstance(storage, SqliteStorage) else None
-
-    @property
-    def bell_path(self) -> Path | None:
-        """The bell of the worker that listens to the file; None where the queues are a server's."""
-        file = self.file
-        own = f".{self._table_id}" if self._url and self._table_id else ""
-        return None if file is None else file.with_name(f"{file.name}{own}.bell")
+        self._is_own = url is None or not url.startswith(SQLITE)
+        self.file = path if self._is_own or url is None else path.parent / url.removeprefix(SQLITE)
+        own_part = "" if self._is_own or not table_id else table_id
+        self._name = f"leap-{own_part}" if own_part else "leap"
+        self.bell_path = self.file.with_name(".".join(filter(None, (self.file.name, own_part, "bell"))))
+        self._wake = wake
+        self._open(check=wake is not None)
 
     def send(self, jobs: Iterable[tuple[str, int, str, int]]) -> None:
-        """Wake the worker for these jobs: (id, attempt, kind, priority). Unknown kinds are passed over. Raises
-        LeapUnavailableError."""
-        tasks: dict[str, list[Any]] = {}
-        for id, attempt, kind, priority in jobs:
-            if kind in self._tasks:
-                task = self._tasks[kind].s(id, attempt, priority=priority)
-                task.id = message_id(id, attempt)
-                tasks.setdefault(kind, []).append(task)
+        """Wake the worker for these jobs: (id, attempt, kind, priority). There is one message for each kind, because a
+        worker that begins a job looks for the next one by itself. Raises LeapUnavailableError."""
+        first = {kind: (id, attempt, priority) for id, attempt, kind, priority in reversed(list(jobs))}
         try:
-            for kind, messages in tasks.items():
-                self._enqueue(self._hueys[kind], messages)
+            try:
+                self._enqueue(first)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError) or not self._is_own:
+                    raise
+                self.renew()
+                self._enqueue(first)
         except Exception as error:
-            raise LeapUnavailableError(
-                f"the queue of jobs cannot be written to: {without_secrets_of(self._url or '', str(error))}"
-            ) from None
-        if self.bell_path is not None:
-            ring(self.bell_path)
+            raise LeapUnavailableError(f"the queue of jobs cannot be written to: {error}") from None
+        ring(self.bell_path)
 
-    def _enqueue(self, huey: Huey, tasks: list[Any]) -> None:
-        try:
-            _enqueue(huey, tasks)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:  # damaged: it holds wake-ups only
-            if self._url is not None:
-                raise
-            self.renew()
-            _enqueue(next(each for each in self._hueys.values() if each.name == huey.name), tasks)
-        except Exception:
-            if not isinstance(huey.storage, PostgresStorage):
-                raise
-            huey.storage.initialize_schema()  # the first message of all
-            _enqueue(huey, tasks)
-
-    def take(self, kind: str) -> bool:
-        """Take a message of this kind, if there is one, and run it; in a server's queue wait a while for one."""
-        huey = self._hueys[kind]
-        try:
-            task = huey.dequeue()
-        except (ValueError, TypeError, KeyError):  # a message that is none: what it was about is found by the sweep
-            return True
-        if task is None:
-            return False
-        huey.execute(task)
-        return True
+    def _enqueue(self, messages: dict[str, tuple[str, int, int]]) -> None:
+        for kind, (id, attempt, priority) in messages.items():
+            self._huey.enqueue(self._task.s(kind, id, attempt, priority=priority))
 
     def drain(self) -> None:
-        """Take all messages that wait in a file."""
-        for kind, huey in self._hueys.items():
-            for _ in range(MOST_RUN):
-                if not self.take(kind):
-                    break
-            else:  # their jobs are in the table already, and the next claim sees them
-                huey.storage.flush_queue()
-                if self._wake is not None:
-                    self._wake(kind)
-
-    def prepare(self) -> None:
-        """Make the tables of a server's queues, once. Raises what its driver raises."""
-        with self._preparing:
-            storage = self._hueys[KINDS[0]].storage
-            if isinstance(storage, PostgresStorage) and not self._prepared:
-                with suppress(Exception):
-                    storage.initialize_schema()
-                storage.initialize_schema()  # again, because another process may have made the same tables just then
-                self._prepared = True
+        """Take all messages that wait."""
+        for _ in range(MOST_RUN):
+            try:
+                task = self._huey.dequeue()
+            except (ValueError, TypeError, KeyError):  # a message that is none: what it was about is found by the sweep
+                continue
+            if task is None:
+                return
+            self._huey.execute(task)
+        self._huey.storage.flush_queue()  # their jobs are in the table already, and the next claim sees them
+        for kind in KINDS:
+            self._run(kind)
 
     def renew(self) -> None:
-        """Begin the file anew, because it is damaged: it holds wake-ups only, and the worker looks for work itself."""
+        """Open the file again; leap's own begins anew, because it is damaged or gone: it holds wake-ups only, and the
+        worker looks for work itself. Raises LeapUnavailableError."""
         self.close()
-        _remove(self._path)
+        if self._is_own:
+            _remove(self.file)
         self._open()
 
-    def pending(self) -> set[str]:
-        """The ids of all messages that wait."""
-        return {task.id for huey in self._hueys.values() for task in huey.pending()}
+    def pending(self) -> list[tuple[str, str, int]]:
+        """Kind, id and attempt of all messages that wait, the next one first."""
+        return [task.args for task in self._huey.pending()]
 
     def close(self) -> None:
-        for huey in self._hueys.values():
-            with suppress(Exception):
-                huey.storage.close()
+        with suppress(Exception):
+            self._huey.storage.close()
 
+    def _run(self, kind: str, _id: str = "", _attempt: int = 0) -> None:
+        assert self._wake is not None, "this process only sends messages"
+        if kind in KINDS:
+            self._wake(kind)
 
-def message_id(id: str, attempt: int) -> str:
-    return f"{id}.{attempt}"
+    def _open(self, *, check: bool = False) -> None:
+        """leap's own file is private to its user, and begins anew when it is damaged."""
+        if self._is_own:
+            with suppress(OSError):  # what opens it says why it cannot be made
+                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600))
+                self.file.chmod(0o600)
+        try:
+            self._huey = self._open_file(check=check)
+        except sqlite3.OperationalError as error:
+            hint = "make room" if cause_of(error) is Cause.FULL else None
+            raise LeapUnavailableError(f"the queue {self.file} cannot be opened: {error}", hint=hint) from None
+        except sqlite3.DatabaseError as error:
+            if not self._is_own:
+                hint = "see queue_url in config.toml"
+                raise LeapUnavailableError(f"the queue {self.file} cannot be used: {error}", hint=hint) from None
+            _remove(self.file)
+            self._huey = self._open_file()
+        # An explicit name: a message made by one module is understood by the worker, whatever it was started as.
+        self._task: Any = self._huey.task(name="leap-wake")(lambda *message: self._run(*message))
 
-
-def _enqueue(huey: Huey, tasks: list[Any]) -> None:
-    """All of them; in SQLite in one transaction, because each costs a wait for the disk."""
-    if len(tasks) == 1 or not isinstance(huey.storage, SqliteStorage):
-        for task in tasks[:MOST_SENT]:
-            huey.enqueue(task)
-        return
-    rows = [(huey.storage.name, huey.serialize_task(task), task.priority or 0) for task in tasks]
-    with huey.storage.db(commit=True) as cursor:
-        cursor.executemany("INSERT INTO task (queue, data, priority) VALUES (?, ?, ?)", rows)
-
-
-def _as_function(kind: str, wake: Wake | None) -> Callable[[str, int], None]:
-    def run(_id: str, _attempt: int) -> None:
-        assert wake is not None, "this process only sends messages"
-        wake(kind)
-
-    run.__module__ = "jobs"
-    return run
-
-
-def _open_own(path: Path, settings: dict[str, Any], *, check: bool) -> Huey:
-    """leap's own file, private to its user; begun anew when it is damaged."""
-    with suppress(OSError):  # what opens it says why it cannot be made
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        path.chmod(0o600)
-    try:
-        return _open_file(path, settings, check=check)
-    except sqlite3.DatabaseError:
-        _remove(path)
-        return _open_file(path, settings)
+    def _open_file(self, *, check: bool = False) -> SqliteHuey:
+        with closing(sqlite3.connect(self.file, timeout=BUSY_SECONDS)) as first:
+            first.execute("PRAGMA schema_version").close()  # huey does not close a file that is no database
+            if check and first.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("damaged")
+        # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
+        return SqliteHuey(
+            self._name,
+            filename=str(self.file),
+            timeout=BUSY_SECONDS,
+            fsync=False,
+            results=False,
+            serializer=JsonSerializer(),
+        )
 
 
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _open_file(path: Path, settings: dict[str, Any], *, check: bool = False) -> Huey:
-    try:
-        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
-            first.execute("PRAGMA schema_version").close()  # huey does not close a file that is no database
-            if check and first.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise sqlite3.DatabaseError("damaged")
-        # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
-        return SqliteHuey(filename=str(path), timeout=BUSY_SECONDS, fsync=False, **settings)
-    except sqlite3.OperationalError as error:
-        hint = "make room" if cause_of(error) is Cause.FULL else None
-        raise LeapUnavailableError(f"the queue {path} cannot be opened: {error}", hint=hint) from None
-
-
-def _open(name: str, path: Path, url: str | None, *, check: bool) -> Huey:
-    settings: dict[str, Any] = {"name": name, "results": False, "serializer": JsonSerializer()}
-    if url is None:
-        return _open_own(path, settings, check=check)
-    try:
-        if url.startswith(SQLITE):
-            return _open_file(path.parent / url.removeprefix(SQLITE), settings)
-        if url.startswith(REDIS):
-            return PriorityRedisHuey(url=url, read_timeout=LISTEN_SECONDS, **settings)
-        if url.startswith(POSTGRESQL):
-            import psycopg
-            from huey import PostgresHuey, storage
-
-            storage.psycopg = psycopg
-            settings |= {"create_tables": False, "connect_timeout": CONNECT_SECONDS, "application_name": "leap queue"}
-            return PostgresHuey(dsn=url, read_timeout=POSTGRES_LISTEN_SECONDS, **settings)
-    except LeapUnavailableError:
-        raise
-    except Exception as error:
-        message = f"the queue {masked(url)} cannot be used: {without_secrets_of(url, str(error))}"
-        raise LeapUnavailableError(message, hint="see queue_url in config.toml") from None
-    raise LeapSerializationError(f"{masked(url)!r} begins with none of {', '.join(QUEUE_SCHEMES)}", path="queue_url")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
     from leap_core.models.conversion.quantizing import QuantizeWork
 
-    from ..queue import Queues
+    from ..queue import WakeUpQueue
 
 
 WORKERS_SECONDS = 5.0
@@ -99,13 +99,13 @@ class JobsClient(JobWatcher):
         self._autostart, self._on_warning = autostart, on_warning
         self._warned: str | None = None
         self._workers_looked = float("-inf")
-        self._queues: Queues | None = None
+        self._queue: WakeUpQueue | None = None
         self._submitter = Submitter(self.configuration, self._variables)
         self._keeper = WorkerKeeper(self.configuration, self._variables)
 
     def close(self) -> None:
-        if self._queues is not None:
-            self._queues.close()
+        if self._queue is not None:
+            self._queue.close()
         self.table.close()
 
     def __enter__(self) -> JobsClient:
@@ -247,7 +247,7 @@ class JobsClient(JobWatcher):
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
-        self._open_queues()  # a wrong queue_url is refused before anything is queued; a server may be away
+        self._open_queue()  # a wrong queue_url is refused before anything is queued
         ids = self.table.add(jobs)
         now = time.time()
         due = [job.run_after <= now and not job.after and not job.after_any for job in jobs]
@@ -409,21 +409,20 @@ class JobsClient(JobWatcher):
             if self.table.running() or (self.configuration.worker_state.exists() and self.table.unfinished()):
                 self.ensure_worker()
 
-    def _open_queues(self) -> Queues | None:
-        if self._queues is None and self.configuration.has_queue:
-            from ..queue import Queues
+    def _open_queue(self) -> WakeUpQueue | None:
+        if self._queue is None and not self.configuration.is_shared:  # a server that keeps the jobs wakes workers
+            from ..queue import WakeUpQueue
 
-            self._queues = Queues(
-                self.configuration.queue, self.configuration.queue_url, table_id=self.table.database.id
-            )
-        return self._queues
+            url, table = self.configuration.queue_url, self.table.database.id
+            self._queue = WakeUpQueue(self.configuration.queue, url, table_id=table)
+        return self._queue
 
     def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:
         """Wake the worker. On failure the next status query retries: the jobs are in the table."""
         with suppress(LeapUnavailableError):
-            queues = self._open_queues()
-            if queues is not None:
-                queues.send(messages)
+            queue = self._open_queue()
+            if queue is not None:
+                queue.send(messages)
             self.ensure_worker()
 
 

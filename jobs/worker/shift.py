@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from leap_core import __version__
 
 from ..configuration import JobsConfiguration
-from ..queue import Bell, Queues, ring
+from ..queue import Bell, WakeUpQueue, ring
 from ..table.claims import WorkerRows
 from ..table.contract import MISSED
 from ..table.job import (
@@ -25,7 +24,6 @@ from ..table.job import (
     COMMAND,
     DOWNLOAD,
     GENERATE,
-    KINDS,
     QUANTIZE,
     SHARD,
     WEBHOOK,
@@ -79,11 +77,6 @@ class Slots:
                 return
             self._used[kind] += 1
         threading.Thread(target=self._serve, args=(kind,), name=f"leap-{kind}", daemon=True).start()
-
-    def has_room(self, kind: str) -> bool:
-        """Whether another job of this kind could begin now."""
-        with self._guard:
-            return not self._closed and self._used[kind] < self._capacity.get(kind, 0)
 
     def busy(self) -> set[tuple[str, int]]:
         """(id, attempt) of what runs."""
@@ -143,79 +136,49 @@ LOOK_SECONDS = 0.5
 one number from shared memory."""
 FILE_SECONDS = 1.0
 """The worker looks this often whether the file is still the same."""
-FULL_SECONDS = 1.0
-"""How long to wait where a server's queue is not listened to, because there is no free slot for its kind."""
 PAUSE_SECONDS = 2.0
 """After a failure."""
 
 
-def listen(queues: Queues, slots: Slots, stop: threading.Event) -> list[threading.Thread]:
-    """Threads that take messages until ``stop`` is set: one for a file, one for each queue of a server."""
-    if queues.file is not None:
-        threads = [threading.Thread(target=_watch_file, args=(queues, stop), name="leap-queue", daemon=True)]
-    else:
-        threads = [
-            threading.Thread(target=_listen, args=(queues, kind, slots, stop), name=f"leap-queue-{kind}", daemon=True)
-            for kind in KINDS
-        ]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def _watch_file(queues: Queues, stop: threading.Event) -> None:
+def listen(queue: WakeUpQueue, stop: threading.Event) -> None:
+    """Take messages until ``stop`` is set."""
     while not stop.is_set():
-        assert queues.file is not None
         try:
-            _follow(queues, queues.file, stop)
+            _follow(queue, stop)
         except (sqlite3.DatabaseError, OSError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-                log(f"the queue {queues.file} is damaged ({error}): it is made anew")
+                log(f"the queue {queue.file} is damaged ({error}): it is made anew")
             else:
-                log(f"the queue {queues.file}: {error}")
+                log(f"the queue {queue.file}: {error}")
                 stop.wait(PAUSE_SECONDS)
             if not stop.is_set() and not isinstance(error, sqlite3.OperationalError):
-                _renew(queues)
+                _renew(queue)
 
 
-def _renew(queues: Queues) -> None:
+def _renew(queue: WakeUpQueue) -> None:
     try:
-        queues.renew()
+        queue.renew()
     except Exception as error:  # such as a full disk
         log(f"the queue cannot be made anew: {error}")
         time.sleep(PAUSE_SECONDS)
 
 
-def _follow(queues: Queues, path: Path, stop: threading.Event) -> None:
+def _follow(queue: WakeUpQueue, stop: threading.Event) -> None:
     """Take messages as they come. Raises FileNotFoundError when the file is gone or another one."""
-    identity = os.stat(path).st_ino
+    identity = os.stat(queue.file).st_ino
     looked = time.monotonic()
-    assert queues.bell_path is not None
-    with closing(Bell(queues.bell_path)) as bell, closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(Bell(queue.bell_path)) as bell, closing(sqlite3.connect(queue.file, isolation_level=None)) as file:
         seen = -1
         while not stop.is_set():
-            version = connection.execute("PRAGMA data_version").fetchone()[0]
+            version = file.execute("PRAGMA data_version").fetchone()[0]
             if version != seen:
                 seen = version
-                queues.drain()
+                queue.drain()
             bell.wait(LOOK_SECONDS)
             if time.monotonic() - looked > FILE_SECONDS:
                 looked = time.monotonic()
-                if os.stat(path).st_ino != identity:
-                    raise FileNotFoundError(path)
-
-
-def _listen(queues: Queues, kind: str, slots: Slots, stop: threading.Event) -> None:
-    while not stop.is_set():
-        if not slots.has_room(kind):
-            stop.wait(FULL_SECONDS)
-            continue
-        try:
-            queues.prepare()
-            queues.take(kind)
-        except Exception as error:  # the server went away; the table is looked through all the same
-            log(f"the queue of {kind} jobs: {type(error).__name__}: {error}")
-            stop.wait(PAUSE_SECONDS)
+                if os.stat(queue.file).st_ino != identity:
+                    raise FileNotFoundError(queue.file)
 
 
 STOP_SECONDS = 5.0
@@ -254,16 +217,16 @@ class Shift:
             {**configuration.concurrency, WEBHOOK: MESSAGES_AT_ONCE}, self._claim, self._work, self._repeat
         )
         self._folders = None if self._shared else Folders(self._table)
-        self._queues: Queues | None = None
-        if configuration.has_queue:
-            self._queues = Queues(
+        self._queue: WakeUpQueue | None = None
+        if not self._shared:
+            self._queue = WakeUpQueue(
                 configuration.queue,
                 configuration.queue_url,
                 table_id=self._table.database.id,
                 wake=self._slots.wake,
             )
         self._ending = threading.Event()
-        self._listeners: list[threading.Thread] = []
+        self._listener: threading.Thread | None = None
         self._sweeps = 0
         self._version: int | None = None
         self._next_due = float("-inf")
@@ -297,11 +260,12 @@ class Shift:
         if self._at_hand is not None:
             self._at_hand.look()
         self._enter()
-        if self._queues is not None:
-            self._listeners = listen(self._queues, self._slots, self._ending)
-        if self._shared:
-            self._listeners.append(threading.Thread(target=self._hear, name="leap-jobs-hear", daemon=True))
-            self._listeners[-1].start()
+        if self._queue is None:
+            self._listener = threading.Thread(target=self._hear, name="leap-jobs-hear", daemon=True)
+        else:
+            arguments = (self._queue, self._ending)
+            self._listener = threading.Thread(target=listen, args=arguments, name="leap-queue", daemon=True)
+        self._listener.start()
         for kind in (*self._configuration.concurrency, WEBHOOK):
             self._slots.wake(kind)
 
@@ -310,19 +274,19 @@ class Shift:
         self._ending.set()
         if self._fetching is not None:
             self._fetching.end()
-        if self._queues is not None and self._queues.bell_path is not None:
-            ring(self._queues.bell_path)
+        if self._queue is not None:
+            ring(self._queue.bell_path)
         self._slots.close()
         self._attempts.end_all()
         self._processes.kill()
         deadline = time.monotonic() + STOP_SECONDS
         self._slots.join(deadline)
-        for thread in self._listeners if not self._shared else ():
-            thread.join(max(0.0, deadline - time.monotonic()))
+        if self._queue is not None and self._listener is not None:
+            self._listener.join(max(0.0, deadline - time.monotonic()))
         with suppress(Exception):
             self._workers.leave(self._id)
-        if self._queues is not None:
-            self._queues.close()
+        if self._queue is not None:
+            self._queue.close()
         self._table.close()
         self._output.close()
 

@@ -23,7 +23,7 @@ _tables: dict[Path, tuple[object, dict[str, Any]]] = {}
 """The file of each path as it was last read: what tells that it has changed, and its tables."""
 SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
 QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
-"""What a ``queue_url`` may begin with."""
+"""What a ``queue_url`` may begin with. A server is not used: see ``jobs.queue``."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ SETTINGS = (
     Setting(
         "queue_url",
         str,
-        "Where jobs queue, such as redis://localhost; a file of leap's own by default.",
+        "The SQLite file that wakes the worker, such as sqlite:///q.db; one of leap's own by default.",
         schemes=QUEUE_SCHEMES,
     ),
     Setting(

@@ -8,7 +8,7 @@ import json
 import shutil
 
 from jobs.configuration import JobsConfiguration
-from jobs.queue import Queues
+from jobs.queue import WakeUpQueue
 from jobs.table.job import Claim, Claimant, NewJob
 from jobs.table.table import Table
 from jobs.worker.worker_log import log
@@ -44,7 +44,7 @@ def test_a_report_that_a_full_disk_swallowed_is_written_the_next_time(monkeypatc
 def test_what_holds_names_and_traces_is_private(leap_home, leap, monkeypatch):
     leap_home.mkdir(parents=True)
     (leap_home / "queue.db").touch(0o644)
-    Queues(leap_home / "queue.db").close()
+    WakeUpQueue(leap_home / "queue.db").close()
     assert (leap_home / "queue.db").stat().st_mode & 0o077 == 0
     leap.load_error = RuntimeError("a bug")
     assert "a bug in leap" in leap("generate", "hi").stderr

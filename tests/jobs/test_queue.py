@@ -1,11 +1,11 @@
-"""The queues: what a message is, and which queues there are."""
+"""The queue: what a message is, and where the queue is."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -13,48 +13,88 @@ from pathlib import Path
 import pytest
 
 from jobs.configuration import JobsConfiguration
-from jobs.queue import Queues, message_id
-from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
+from jobs.queue import WakeUpQueue
+from jobs.table.job import KINDS
+from leap_core.errors import LeapError, LeapUnavailableError
 
 
-def test_messages_are_json_of_an_id_and_an_attempt(tmp_path):
-    queues = Queues(tmp_path / "queue.db")
-    queues.send([("job1", 1, "generate", 0), ("job2", 3, "batch", 5)])
-    assert queues.pending() == {message_id("job1", 1), "job2.3"}
-    queues.send([(f"many{n}", 1, "download", n) for n in range(3)])
-    assert [task.id for task in queues._hueys["download"].pending()] == ["many2.1", "many1.1", "many0.1"]
-    queues.close()
+def test_messages_are_json_of_a_kind_an_id_and_an_attempt(tmp_path):
+    queue = WakeUpQueue(tmp_path / "queue.db")
+    queue.send([("job1", 1, "generate", 0), ("job2", 3, "batch", 5)])
+    assert [tuple(each) for each in queue.pending()] == [("batch", "job2", 3), ("generate", "job1", 1)]
+    queue.close()
     with closing(sqlite3.connect(tmp_path / "queue.db")) as connection:
-        rows = connection.execute(
-            "SELECT queue, data, priority FROM task WHERE queue <> 'leap-download' ORDER BY id"
-        ).fetchall()
-    assert [(queue, priority) for queue, _, priority in rows] == [("leap-generate", 0), ("leap-batch", 5)]
-    message = json.loads(rows[1][1])
-    assert message[:2] == ["job2.3", "jobs.leap-batch"] and ["job2", 3] in message
+        rows = connection.execute("SELECT queue, data, priority FROM task ORDER BY priority").fetchall()
+    assert [(queue, priority) for queue, _, priority in rows] == [("leap", 0), ("leap", 5)]
+    assert ["batch", "job2", 3] in json.loads(rows[1][1])
+
+
+def test_many_jobs_of_a_kind_are_one_message(tmp_path):
+    woken: list[str] = []
+    queue = WakeUpQueue(tmp_path / "queue.db", wake=woken.append)
+    queue.send([(f"many{n}", 1, "download", n) for n in range(1000)])
+    assert [tuple(each) for each in queue.pending()] == [("download", "many0", 1)]
+    queue.drain()
+    assert woken == ["download"] and queue.pending() == []
+    queue.close()
+
+
+def test_many_messages_are_dropped_and_every_kind_is_looked_for(tmp_path):
+    woken: list[str] = []
+    queue = WakeUpQueue(tmp_path / "queue.db", wake=woken.append)
+    for n in range(100):
+        queue.send([(f"job{n}", 1, "generate", 0)])
+    queue.drain()
+    assert len(woken) < 100 and set(woken) == set(KINDS) and queue.pending() == []
+    queue.close()
+
+
+@pytest.mark.parametrize("message", [["nosuch", "id", 1], [["generate"], "id", 1]])
+def test_a_message_of_no_kind_wakes_nothing(tmp_path, message):
+    woken: list[str] = []
+    queue = WakeUpQueue(tmp_path / "queue.db", wake=woken.append)
+    queue.send([(message[1], message[2], "generate", 0)])
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection, connection:
+        (data,) = connection.execute("SELECT data FROM task").fetchone()
+        connection.execute("UPDATE task SET data=?", (data.replace(b'"generate"', json.dumps(message[0]).encode()),))
+    queue.drain()
+    assert woken == [] and queue.pending() == []
+    queue.close()
 
 
 def test_a_pickle_in_the_queue_runs_nothing(tmp_path):
-    queues = Queues(tmp_path / "queue.db")
-    huey = queues._hueys["generate"]
+    queue = WakeUpQueue(tmp_path / "queue.db")
     with pytest.raises(ValueError):
-        huey.serializer.deserialize(b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins")
-    queues.close()
+        queue._huey.serializer.deserialize(b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins")
+    queue.close()
 
 
 def test_urls_of_queues(tmp_path):
-    Queues(tmp_path / "unused.db", f"sqlite:///{tmp_path / 'other.db'}").close()
+    WakeUpQueue(tmp_path / "unused.db", f"sqlite:///{tmp_path / 'other.db'}").close()
     assert (tmp_path / "other.db").exists() and not (tmp_path / "unused.db").exists()
-    with pytest.raises(LeapSerializationError, match="queue_url"):
-        Queues(tmp_path / "queue.db", "amqp://somewhere")
     with pytest.raises(LeapUnavailableError, match="cannot be opened"):
-        Queues(tmp_path / "no" / "such" / "queue.db")
+        WakeUpQueue(tmp_path / "no" / "such" / "queue.db")
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "postgresql://me:secret@127.0.0.1:9/leap"])
+def test_the_url_of_a_server_means_the_file_of_the_data_directory(tmp_path, url):
+    queue = WakeUpQueue(tmp_path / "queue.db", url)
+    queue.send([("job1", 1, "generate", 0)])
+    assert queue.file == tmp_path / "queue.db" and len(queue.pending()) == 1
+    queue.close()
+
+
+def test_psycopg_is_not_imported_and_can_be_afterwards():
+    check = "import sys, jobs.queue; assert 'psycopg' not in sys.modules; import psycopg"
+    pytest.importorskip("psycopg")
+    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 def test_a_file_that_is_no_queue_is_not_touched_and_named(tmp_path):
     notes = tmp_path / "mynotes.txt"
     notes.write_text("precious, " * 100)
     with pytest.raises(LeapUnavailableError, match="mynotes.txt cannot be used: file is not a database"):
-        Queues(tmp_path / "queue.db", f"sqlite:///{notes}")
+        WakeUpQueue(tmp_path / "queue.db", f"sqlite:///{notes}")
     assert notes.read_text() == "precious, " * 100
 
 
@@ -63,7 +103,7 @@ def test_a_file_that_is_no_queue_is_closed_again(tmp_path):
     notes = tmp_path / "mynotes.txt"
     notes.write_text("precious, " * 100)
     with pytest.raises(LeapUnavailableError) as refused:
-        Queues(tmp_path / "queue.db", f"sqlite:///{notes}")
+        WakeUpQueue(tmp_path / "queue.db", f"sqlite:///{notes}")
     files = [os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()]
     assert str(notes) not in files, refused
 
@@ -71,14 +111,8 @@ def test_a_file_that_is_no_queue_is_closed_again(tmp_path):
 def test_relative_files_lie_in_the_data_directory(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    Queues(tmp_path / "data" / "queue.db", "sqlite:///q.db").close()
+    WakeUpQueue(tmp_path / "data" / "queue.db", "sqlite:///q.db").close()
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("q.db")] == ["data/q.db"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("redis") is not None, reason="redis is installed")
-def test_a_queue_whose_package_is_missing_says_so(tmp_path):
-    with pytest.raises(LeapUnavailableError, match="redis"):
-        Queues(tmp_path / "queue.db", "redis://localhost")
 
 
 def test_the_configuration_of_jobs(leap_home):

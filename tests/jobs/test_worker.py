@@ -112,7 +112,7 @@ def test_a_queue_that_cannot_be_reached_costs_no_job(jobs, monkeypatch):
         raise LeapUnavailableError("the queue cannot be written to")
 
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.queue.Queues.send", broken)
+        patch.setattr("jobs.queue.WakeUpQueue.send", broken)
         id = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     assert jobs.wait(id, 60).state is State.SUCCEEDED
 
