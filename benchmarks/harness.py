@@ -12,12 +12,15 @@ import random
 import statistics
 import string
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the random models of the tests
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions

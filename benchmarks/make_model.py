@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import SHORT
 
-from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, EncoderShape, write_random_model
+from tests.support.random_models import LFM2_350M, TINY_LFM2, EncoderShape, write_random_model
 
 
 def main() -> None:

@@ -22,8 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import numpy as np
 from harness import SHORT
 from PIL import Image as pillow
@@ -34,7 +32,7 @@ from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.llama.projector import Projector
 from leap_core.inference.runner import InProcessRunner
-from leap_core.testing.random_models import LFM2_350M, TINY_LFM2, write_random_model
+from tests.support.random_models import LFM2_350M, TINY_LFM2, write_random_model
 from tests.support.random_projectors import (
     LFM2_AUDIO,
     LFM2_VL_450M,

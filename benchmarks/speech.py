@@ -44,8 +44,8 @@ from leap_core.inference.speech.companions import open_vocoder
 from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.speaker import ReplySound, Speaker
 from leap_core.inference.voice import Listener
-from leap_core.testing.random_models import TINY_LFM2, Shape, write_random_model
-from leap_core.testing.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
+from tests.support.random_models import TINY_LFM2, Shape, write_random_model
+from tests.support.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
 
 LFM2_1_2B = Shape(16, 2048, 32, 8, 8192, frozenset({2, 5, 8, 10, 12, 14}), 65_536, 32_768)
 SHAPE, VOICE = (TINY_LFM2, TINY) if SHORT else (LFM2_1_2B, LFM2_5_AUDIO)

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from leap_core import Chunk, Complete, FunctionCalls, LeapFunctionCall, ModelLoadingOptions
 from leap_core.conversation.generator import Functions, Generation, MaybeOptions, Messages
 from leap_core.conversation.messages import ChatMessage
@@ -45,7 +47,7 @@ from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.system.directories import Directories
 from leap_core.system.locks import locked
 from leap_core.system.processes import start_time
-from leap_core.testing.random_models import Shape, write_random_model
+from tests.support.random_models import Shape, write_random_model
 
 SHAPE = Shape(2, 64, 2, 1, 128, frozenset({1}), 4096, 262_144)
 SHELLS = {"bash": "command", "Bash": "command", "exec_command": "cmd", "run_shell_command": "command"}

@@ -27,11 +27,13 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
 from leap_core.conversation.options import CacheOptions
 from leap_core.conversation.responses import Complete
 from leap_core.inference.engine.request import Request
-from leap_core.testing.random_models import (
+from tests.support.random_models import (
     TINY_GEMMA,
     TINY_LFM2,
     TINY_LLAMA,

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import numpy as np
 
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.library import describe
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import Shape, write_random_model
+from tests.support.random_models import Shape, write_random_model
 
 SHAPE = Shape(4, 256, 4, 2, 512, frozenset(range(4)), 1024, 4096)
 TYPES = (

@@ -25,15 +25,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .random_models import TEMPLATE, byte_alphabet
-from .random_vocoder import ARCHITECTURE
-
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
     Table = NDArray[float32]
 
+ARCHITECTURE = "this model cannot be used as LLM, use it via --model-vocoder in TTS examples"
+TEMPLATE = (
+    "{{- bos_token -}}{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content +"
+    " '<|im_end|>\\n' -}}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
+)
 WIDTH = 128
 TONES = {"low": 450, "mid": 600, "high": 900, "drone": 300}
 """Word -> Hz. A tone keeps its phase from column to column only at multiples of 75 Hz."""
@@ -211,6 +213,14 @@ def write_miniature_speech_model(directory: Path) -> Path:
     _Backbone().write(directory / MODEL_FILE)
     write_miniature_vocoder(directory / VOCODER_FILE)
     return directory / MODEL_FILE
+
+
+def byte_alphabet() -> list[str]:
+    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    stand_ins = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+    return [stand_ins[byte] for byte in range(256)]
 
 
 class _Backbone:

@@ -11,7 +11,7 @@ import pytest
 from leap_core import LeapModelNotFoundError
 from leap_core.models.builtin import model_path
 from leap_core.models.store import USE_LOCK
-from leap_core.testing.random_models import TINY_LLAMA, write_random_model
+from tests.support.random_models import TINY_LLAMA, write_random_model
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 

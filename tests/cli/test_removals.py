@@ -9,7 +9,7 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.sessions import SessionStore
 from leap_core.models.store import Store
 from leap_core.system.directories import Directories
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 
 BEGINNINGS = {"models": "smol"}
 

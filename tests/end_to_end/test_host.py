@@ -181,7 +181,7 @@ def test_it_goes_when_nobody_uses_it(program, host, leap_home):
 
 
 def test_two_models_and_their_host(program, host, tmp_path):
-    from leap_core.testing.random_models import write_random_model
+    from tests.support.random_models import write_random_model
 
     write_random_model(tmp_path / "random.gguf")
     assert program(*LOAD).returncode == 0 and program("load", "random.gguf", "--threads", "1").returncode == 0

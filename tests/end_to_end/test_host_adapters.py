@@ -8,8 +8,8 @@ import time
 import openai
 import pytest
 
-from leap_core.testing.random_models import write_random_model
 from tests.support.random_adapters import write_random_adapter
+from tests.support.random_models import write_random_model
 
 EXACT = ("--threads", "1", "--no-flash-attention", "--kv-type-k", "f32", "--kv-type-v", "f32")
 ASK = ("--temperature", "0", "--max-tokens", "10", "hello")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.testing.random_models import Shape, write_random_model
+from tests.support.random_models import Shape, write_random_model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are POSIX scripts")
 

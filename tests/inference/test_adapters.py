@@ -18,8 +18,8 @@ from leap_core import (
 )
 from leap_core.inference.runner import InProcessRunner
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.random_models import TINY_LLAMA, write_random_model
 from tests.support.random_adapters import write_random_adapter
+from tests.support.random_models import TINY_LLAMA, write_random_model
 from tests.support.whole_llama import whole_library
 
 GREEDY = {"temperature": 0.0, "max_tokens": 12}
@@ -108,7 +108,7 @@ def test_files_that_do_not_fit(load, files, tmp_path, change, problem):
     elif change == "of another width":
         from dataclasses import replace
 
-        from leap_core.testing.random_models import TINY_LFM2
+        from tests.support.random_models import TINY_LFM2
 
         write_random_adapter(path, write_random_model(tmp_path / "other.gguf", replace(TINY_LFM2, width=32)))
     elif change == "cut":

@@ -13,7 +13,7 @@ from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.model_parts import EarlyOpening
 from leap_core.inference.runner import InProcessRunner
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 OPTIONS = ModelLoadingOptions(context_size=256, cpu_threads=1)
 

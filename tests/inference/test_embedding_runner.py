@@ -13,7 +13,7 @@ from leap_core import Leap, ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.vectors import InProcessEmbeddingRunner
-from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, write_random_model
+from tests.support.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, write_random_model
 from tests.support.whole_llama import whole_library
 
 TEXTS = ["hello world", "the quick brown fox jumps over the lazy dog. " * 3, "été 你好 🙂", "", "a", "x, y; z! (w)"]

@@ -22,7 +22,7 @@ from leap_core.errors import (
 )
 from leap_core.inference.media import MediaReader
 from leap_core.inference.runner import InProcessRunner
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 
 Load = Callable[..., InProcessRunner]

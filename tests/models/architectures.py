@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leap_core.testing.random_models import TEMPLATE, _vocabulary
+from tests.support.random_models import TEMPLATE, _vocabulary
 
 from .gguf_file import ARRAY, STRING, GGUFFile, Tensor, Value
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from leap_core.inference.gguf.tensor_types import TENSOR_TYPES
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 from .architectures import ARCHITECTURES, architecture_file
 from .gguf_file import ARRAY, STRING, GGUFFile, Tensor, Value

@@ -13,7 +13,7 @@ import pytest
 
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.inference.gguf.header import SkippedArray, read_gguf_header
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 
 
 @pytest.fixture

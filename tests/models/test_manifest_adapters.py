@@ -14,8 +14,8 @@ from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
 from leap_core.models.upkeep import import_model
 from leap_core.system.directories import Directories
-from leap_core.testing.random_models import write_random_model
 from tests.support.random_adapters import write_random_adapter
+from tests.support.random_models import write_random_model
 
 
 def manifest(adapters: object) -> str:

@@ -12,7 +12,7 @@ import pytest
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.gguf.checks import check_projector
 from leap_core.inference.gguf.header import GGUFHeader, read_gguf_header
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 
 

@@ -19,7 +19,7 @@ from leap_core.server.endpoints.batches import BatchEndpoints, BatchState, JobEn
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 
 
 class Queue:

@@ -19,8 +19,8 @@ from leap_core.server.application import build_app
 from leap_core.server.endpoints.generation import GenerationEndpoints
 from leap_core.server.models.abilities import Offer
 from leap_core.server.models.loaded_models import LoadedModels
-from leap_core.testing.random_models import EncoderShape, write_random_model
 from tests.support.hashed_words import HashedWordsRunner
+from tests.support.random_models import EncoderShape, write_random_model
 
 HTTP_LIBRARIES = ("httpx2", "httpx")
 """Which of them openai's client uses depends on its version."""

@@ -21,7 +21,7 @@ from leap_core.server.models.abilities import Offer, foreseen_memory
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import Bounds, LoadedModels
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 
 from ..wav_bytes import wav_of
 

@@ -18,7 +18,7 @@ from leap_core.opening import open_embedding_runner, open_runner
 from leap_core.protocols.host.lookup import keep_warm, warm_runner
 from leap_core.protocols.host.runner import RemoteEmbeddingRunner
 from leap_core.tasks.search.searching import rank
-from leap_core.testing.random_models import TINY_LFM2, EncoderShape, write_random_model
+from tests.support.random_models import TINY_LFM2, EncoderShape, write_random_model
 
 pytestmark = pytest.mark.slow
 

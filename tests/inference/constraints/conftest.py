@@ -11,7 +11,7 @@ from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.opening import Leap
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapOptionsError, LeapSchemaError
 from leap_core.inference.constraints.compiling import compile_constraint
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import CONTROL_TOKENS
+from tests.support.random_models import CONTROL_TOKENS
 
 SCHEMA = {
     "type": "object",

@@ -14,7 +14,7 @@ from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
+from tests.support.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
 
 from .prompts import prompt_of
 

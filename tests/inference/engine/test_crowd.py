@@ -12,7 +12,7 @@ from leap_core.conversation.responses import Chunk, Complete, ReasoningChunk
 from leap_core.inference.engine import scheduler
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.runner import InProcessRunner
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 from .test_thinking import OPENING
 

@@ -14,7 +14,7 @@ from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import write_random_model
+from tests.support.random_models import write_random_model
 
 from .conftest import finish, request
 from .test_same_bits import SHAPES, asked, told, words

@@ -17,7 +17,7 @@ from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.cells import Cells
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
-from leap_core.testing.random_models import (
+from tests.support.random_models import (
     TINY_GEMMA,
     TINY_LFM2,
     TINY_LLAMA,

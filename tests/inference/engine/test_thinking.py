@@ -12,7 +12,7 @@ from leap_core.conversation.streams import last_of
 from leap_core.inference.engine.thinking import ThinkingLimit
 from leap_core.inference.runner import InProcessRunner
 from leap_core.protocols.openai.replies import usage
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 OPENING = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"

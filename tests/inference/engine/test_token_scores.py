@@ -97,7 +97,7 @@ def test_a_scored_prompt_has_a_score_for_the_token_that_ends_the_answer_too(runn
 
 def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_gap(runner, tmp_path, monkeypatch):
     from leap_core.errors import LeapOptionsError
-    from leap_core.testing import random_models
+    from tests.support import random_models
 
     with pytest.raises(LeapOptionsError, match="no tokens for filling in"):
         runner.infill_prompt("a", "c")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leap_core.testing.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
+from tests.support.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
 
 SCRIPT = """
 import sys

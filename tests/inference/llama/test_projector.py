@@ -19,7 +19,7 @@ from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.inference.llama.projector import Projector
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 from tests.support.whole_llama import whole_multimodal_library
 

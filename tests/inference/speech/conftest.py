@@ -11,7 +11,7 @@ import pytest
 from leap_core.inference.speech.companions import open_vocoder
 from leap_core.inference.speech.speaker import Speaker
 from leap_core.inference.speech.vocoder import Vocoder
-from leap_core.testing.random_vocoder import LFM2_5_AUDIO, TINY, VocoderSize, write_random_vocoder
+from tests.support.random_vocoder import LFM2_5_AUDIO, TINY, VocoderSize, write_random_vocoder
 
 WIDE = replace(
     LFM2_5_AUDIO, hidden=256, layers=2, codes=257, detokenizer_layers=3, detokenizer_attention=frozenset({1})

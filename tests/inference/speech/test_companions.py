@@ -13,8 +13,8 @@ from leap_core.inference.speech import speaker
 from leap_core.inference.speech.companions import open_vocoder
 from leap_core.inference.speech.layers import StackModel
 from leap_core.inference.speech.vocoder import Vocoder
-from leap_core.testing.random_models import write_random_model
-from leap_core.testing.random_vocoder import TINY, VocoderSize, write_random_vocoder
+from tests.support.random_models import write_random_model
+from tests.support.random_vocoder import TINY, VocoderSize, write_random_vocoder
 
 from .conftest import opened
 

@@ -12,7 +12,7 @@ from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.speaker import Speaker
 from leap_core.inference.speech.vocoder import Vocoder
 from leap_core.testing.miniature_speech import VOCODER_FILE
-from leap_core.testing.random_vocoder import TINY, write_random_vocoder
+from tests.support.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import WIDE, opened
 

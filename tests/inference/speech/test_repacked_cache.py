@@ -13,7 +13,7 @@ from leap_core.inference.speech import repacking as repacked_cache
 from leap_core.inference.speech.repacking import repacked_files
 from leap_core.inference.speech.speaker import Speaker
 from leap_core.inference.speech.vocoder import Vocoder
-from leap_core.testing.random_vocoder import TINY, write_random_vocoder
+from tests.support.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import opened
 

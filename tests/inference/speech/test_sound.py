@@ -15,7 +15,7 @@ from leap_core.inference.speech.frames import Detokenizer
 from leap_core.inference.speech.speaker import ReplySound, Speaker
 from leap_core.inference.speech.vocoder import COLUMNS_A_FRAME, Vocoder
 from leap_core.inference.speech.waveform import Waveform, hann_window
-from leap_core.testing.random_vocoder import TINY, write_random_vocoder
+from tests.support.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import WIDE, opened
 

@@ -19,9 +19,9 @@ from leap_core.inference.trial.trying import require_sound, verdict_on
 from leap_core.models.store import Store
 from leap_core.models.upkeep import import_model
 from leap_core.testing.hub import FakeHub
-from leap_core.testing.random_models import TINY_LLAMA, write_random_model
 from tests.models.conftest import Downloads
 from tests.models.gguf_file import STRING, GGUFFile, Value
+from tests.support.random_models import TINY_LLAMA, write_random_model
 
 SHORT = Limits(cpu_seconds=2, seconds=60, memory_bytes=6 * 1024**3)
 

@@ -10,7 +10,7 @@ import pytest
 
 from leap_core import Leap, ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
-from leap_core.testing.random_models import TINY_LFM2, Decisions, write_random_model
+from tests.support.random_models import TINY_LFM2, Decisions, write_random_model
 
 TEMPERATURES = {"choice": 1.0, "choice.3_5": 1.5, "noul.2": 0.5}
 

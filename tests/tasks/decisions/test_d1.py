@@ -13,7 +13,7 @@ from leap_core.errors import LeapModelLoadingError, LeapOptionsError
 from leap_core.models.catalogue import Catalogue
 from leap_core.tasks.decisions.deciding import Settings, decide, prompts_of
 from leap_core.tasks.decisions.questions import Decision, Option, Question
-from leap_core.testing.random_models import DECISION_TEMPLATE
+from tests.support.random_models import DECISION_TEMPLATE
 
 from ...bare_llama import BareLlama
 from .conftest import TEMPERATURES, write_d1

@@ -7,9 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..system.dataclass import dataclass
-
-ARCHITECTURE = "this model cannot be used as LLM, use it via --model-vocoder in TTS examples"
+from leap_core.system.dataclass import dataclass
+from leap_core.testing.miniature_speech import ARCHITECTURE
 
 
 @dataclass(frozen=True)

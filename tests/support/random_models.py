@@ -11,7 +11,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..system.dataclass import dataclass
+from leap_core.system.dataclass import dataclass
+from leap_core.testing.miniature_speech import TEMPLATE, byte_alphabet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +33,6 @@ CODES = (
 )
 """Words of a model for decisions, each longer one after its beginning."""
 COLBERT_MARKERS = ("[Q] ", "[D] ")
-TEMPLATE = (
-    "{{- bos_token -}}{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content +"
-    " '<|im_end|>\\n' -}}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
-)
 
 
 @dataclass(frozen=True)
@@ -228,14 +225,6 @@ def _write_tokenizer(writer: Any, shape: Shape, markers: tuple[str, ...], words:
     writer.add_pad_token_id(0)
     writer.add_add_bos_token(True)
     writer.add_chat_template(TEMPLATE)
-
-
-def byte_alphabet() -> list[str]:
-    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    stand_ins = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
-    return [stand_ins[byte] for byte in range(256)]
 
 
 def _vocabulary(
