@@ -44,6 +44,7 @@ from leap_core.inference.speech.companions import open_vocoder
 from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.speaker import ReplySound, Speaker
 from leap_core.inference.voice import Listener
+from tests.support.numpy_layers import NumpySpeaker
 from tests.support.random_models import TINY_LFM2, Shape, write_random_model
 from tests.support.random_vocoder import LFM2_5_AUDIO, TINY, write_random_vocoder
 
@@ -173,7 +174,7 @@ def one_busy_core():
 def equality(directory: Path, quantization: str, frames: int = 50) -> None:
     path = write_random_vocoder(directory / f"vocoder-{quantization}.gguf", VOICE, quantization)
     vocoder = open_vocoder(path, None, model=Path("model"), width=VOICE.hidden)
-    fast, oracle = Speaker(vocoder, directory / "cache"), Speaker(vocoder, None)
+    fast, oracle = Speaker(vocoder, directory / "cache"), NumpySpeaker(vocoder)
     hidden = np.random.default_rng(0).standard_normal((frames, VOICE.hidden)).astype(np.float32)
     codes = [fast.frames(row[None], [CodeSampler()])[0] for row in hidden]
     expected = oracle.frames(hidden, [CodeSampler() for _ in hidden])
@@ -223,7 +224,7 @@ def main() -> None:
             vocoder = open_vocoder(path, None, model=backbone, width=model.width)
             begun = time.perf_counter()
             speaker = Speaker(vocoder, directory / "cache")
-            print(f"depthformer {quantization}: voice ready in {time.perf_counter() - begun:.2f} s, {speaker.engine}")
+            print(f"depthformer {quantization}: voice ready in {time.perf_counter() - begun:.2f} s")
             for threads in options.threads:
                 context = LlamaContext(model, cells=2048, slots=1, batch_size=128, threads=threads)
                 scheduler = Scheduler(context, SnapshotStore(CacheOptions(), b""), context_size=2048, threads=threads)

@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..llama.matrix import Matrix, UnavailableError
+from .repacking import MATRIX_TYPES
 from .vocoder import COLUMNS_A_FRAME, TensorFile, Vocoder
 from .waveform import Waveform
 
@@ -77,6 +79,34 @@ def float32_product(file: TensorFile, name: str) -> Product:
     """Products in float32 with a matrix of ``file``, by numpy."""
     transposed = file.float32(name).T
     return lambda rows, threads: rows @ transposed
+
+
+class FileProducts:
+    """ggml's products, of ``most`` rows at most; numpy's in float32 for matrices of float32, and where ggml cannot be
+    had."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._matrices: list[Matrix] = []
+
+    def product(self, file: TensorFile, name: str) -> Product:
+        """How rows are multiplied with a matrix of ``file``."""
+        from gguf import GGMLQuantizationType
+
+        kind = file.type(name)
+        if kind == "F32" or kind not in MATRIX_TYPES:
+            return float32_product(file, name)
+        try:
+            matrix = Matrix(GGMLQuantizationType[kind], file.shape(name)[1], file.rows(name), self._most)
+        except UnavailableError:
+            return float32_product(file, name)
+        self._matrices.append(matrix)
+        return matrix.times
+
+    def close(self) -> None:
+        """Free the memory."""
+        for matrix in self._matrices:
+            matrix.close()
 
 
 class FrameMaker:

@@ -27,15 +27,7 @@ if TYPE_CHECKING:
 DUMMY_ROWS = 32
 """llama.cpp wants a table of token embeddings, which embeddings as input never touch."""
 MATRIX_TYPES = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}
-"""What llama.cpp computes with on every CPU. Other types are left to numpy."""
-
-
-def can_repack(vocoder: Vocoder) -> bool:
-    """Whether llama.cpp computes with the types of all matrices."""
-    parts = (vocoder.file, "depthformer."), (vocoder.layers_file, ("lfm.layers.", "lin.", "blk.", "dense_2."))
-    return all(
-        file.type(name) in MATRIX_TYPES for file, starts in parts for name in file.names() if name.startswith(starts)
-    )
+"""What llama.cpp computes with on every CPU. Matrices of other types become float32."""
 
 
 def write_depthformer(vocoder: Vocoder, path: Path, source: str) -> None:
@@ -57,12 +49,12 @@ def write_depthformer(vocoder: Vocoder, path: Path, source: str) -> None:
     for layer in range(shape.layers):
         block = f"blk.{layer}."
         qkv = name(layer, "operator.qkv_proj")
-        rows = file.rows(qkv)
+        kind, rows = _matrix(file, qkv)
         parts = np.split(rows, [queries, queries + keys])
         for part, data in zip(("attn_q", "attn_k", "attn_v"), parts, strict=True):
             if part != "attn_v":
                 data = data.reshape(-1, heads.head, data.shape[1])[:, order].reshape(data.shape)
-            writer.rows(f"{block}{part}.weight", data, file.type(qkv))
+            writer.rows(f"{block}{part}.weight", data, kind)
         for part, norm in (("attn_q_norm", "q_layernorm"), ("attn_k_norm", "k_layernorm")):
             writer.values(f"{block}{part}.weight", file.float32(name(layer, f"operator.attention.{norm}"))[order])
         for part, vector in (("attn_norm", "operator_norm"), ("ffn_norm", "ffn_norm")):
@@ -109,6 +101,14 @@ def write_detokenizer(vocoder: Vocoder, path: Path, source: str) -> None:
     writer.finish()
 
 
+def _matrix(file: TensorFile, name: str) -> tuple[str, NDArray[Any]]:
+    """The ggml type and the bytes of the rows: as they are in the file, where llama.cpp computes with that type."""
+    import numpy as np
+
+    kind = file.type(name)
+    return (kind, file.rows(name)) if kind in MATRIX_TYPES else ("F32", file.float32(name).view(np.uint8))
+
+
 class _Writer:
     """A GGUF that reads and gives embeddings, without a vocabulary."""
 
@@ -134,8 +134,9 @@ class _Writer:
         self.gguf.add_tensor(name, values)
 
     def tensor(self, name: str, file: TensorFile, source: str) -> None:
-        """A tensor of another file as it is."""
-        self.rows(name, file.rows(source), file.type(source))
+        """A matrix of another file."""
+        kind, rows = _matrix(file, source)
+        self.rows(name, rows, kind)
 
     def rows(self, name: str, rows: NDArray[Any], kind: str) -> None:
         """Rows of bytes, shape [rows, bytes of a row], of the ggml type ``kind``."""

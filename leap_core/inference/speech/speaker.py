@@ -14,14 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from ...errors import LeapModelLoadingError
 from ...system.dataclass import dataclass
-from .frames import CodeSampler, Detokenizer, Frame, FrameMaker
+from .frames import CodeSampler, Detokenizer, FileProducts, Frame, FrameMaker
 from .layers import MOST_SPEAKERS, LlamaColumnLayers, LlamaDepthLayers, StackModel
-from .numpy_layers import FileProducts, NumpyDepthLayers, NumpyDetokenizerLayers
-from .repacking import can_repack, repacked_files
-from .vocoder import ATTENTION_WINDOW, COLUMNS_A_FRAME, Vocoder
+from .repacking import repacked_files
+from .vocoder import COLUMNS_A_FRAME, Vocoder
 from .waveform import OVERLAP
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 class Speaker:
     """Speaks with the weights of ``vocoder``.
 
-    ``cache``: directory for the files repacked for llama.cpp. Where none can be written there, or None is given,
-    numpy computes: exact as well, three times slower, and ``warning`` says why.
+    ``cache``: directory for the files repacked for llama.cpp. Where none can be written there, they are made in a
+    temporary directory, and ``warning`` says why.
     """
 
-    def __init__(self, vocoder: Vocoder, cache: Path | None) -> None:
+    def __init__(self, vocoder: Vocoder, cache: Path) -> None:
         self._vocoder = vocoder
         self.fingerprint = vocoder.file.fingerprint
         self.warning: str | None = None
@@ -54,11 +55,6 @@ class Speaker:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def engine(self) -> str:
-        """``llama.cpp`` or ``numpy``."""
-        return "llama.cpp" if self._models else "numpy"
 
     @property
     def end_code(self) -> int:
@@ -88,8 +84,6 @@ class Speaker:
         with self._guard:
             if self._idle:
                 return self._idle.pop()
-        if self._models is None:
-            return Detokenizer(self._vocoder, NumpyDetokenizerLayers(self._vocoder, ATTENTION_WINDOW))
         layers = LlamaColumnLayers(self._models[1])
         with self._guard:
             self._columns.append(layers)
@@ -104,7 +98,7 @@ class Speaker:
     def close(self) -> None:
         """Free the memory. Nothing may speak any more."""
         with self._guard:
-            if self._closed or self._models is None:
+            if self._closed:
                 return
             self._closed = True
             for layers in (*self._columns, self._depth_layers):
@@ -116,29 +110,33 @@ class Speaker:
 
     def _make_frame_maker(self) -> FrameMaker:
         vocoder = self._vocoder
-        if self._models is None:
-            return FrameMaker(vocoder, NumpyDepthLayers(vocoder))
         exact = vocoder.file.type(vocoder.depthformer_name(0, "feed_forward.w1")) == "F32"
         self._depth_layers = LlamaDepthLayers(self._models[0], vocoder.depthformer, exact=exact)
         return FrameMaker(vocoder, self._depth_layers, self._products.product)
 
-    def _load(self, cache: Path | None) -> tuple[StackModel, StackModel] | None:
-        if cache is None:
-            return None
-        if not can_repack(self._vocoder):
-            self.warning = "speech is slower than it could be: llama.cpp does not compute with the vocoder's types"
-            return None
+    def _load(self, cache: Path) -> tuple[StackModel, StackModel]:
         try:
-            depthformer, detokenizer = repacked_files(self._vocoder, cache)
+            return _stack_models(repacked_files(self._vocoder, cache))
         except OSError as error:
-            self.warning = f"speech is slower than it could be: cannot write {cache}: {error.strerror or error}"
-            return None
-        first = StackModel(depthformer)
+            reason = f"cannot write {cache}: {error.strerror or error}"
         try:
-            return first, StackModel(detokenizer)
-        except BaseException:
-            first.close()
-            raise
+            with TemporaryDirectory(prefix="leap-speech-", ignore_cleanup_errors=True) as directory:
+                models = _stack_models(repacked_files(self._vocoder, Path(directory)))
+        except OSError as error:
+            raise LeapModelLoadingError(
+                f"{reason}, nor a temporary file: {error.strerror or error}", hint="make room, or set LEAP_HOME"
+            ) from None
+        self.warning = f"a voice takes longer to load than it could: {reason}"
+        return models
+
+
+def _stack_models(paths: tuple[Path, Path]) -> tuple[StackModel, StackModel]:
+    first = StackModel(paths[0])
+    try:
+        return first, StackModel(paths[1])
+    except BaseException:
+        first.close()
+        raise
 
 
 MOST_TOGETHER = 5

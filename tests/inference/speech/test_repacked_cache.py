@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections import deque
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from leap_core.errors import LeapModelLoadingError
+from leap_core.inference.speech import frames
 from leap_core.inference.speech import repacking as repacked_cache
+from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.repacking import repacked_files
 from leap_core.inference.speech.speaker import Speaker
-from leap_core.inference.speech.vocoder import Vocoder
+from leap_core.inference.speech.vocoder import TensorFile, Vocoder
+from tests.support.numpy_layers import NumpySpeaker
 from tests.support.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import opened
+
+SAMPLERS = [CodeSampler()] * 50
 
 
 def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
@@ -91,23 +97,45 @@ def test_several_processes_may_make_it_at_once(tiny_path: Path, tmp_path: Path) 
     assert contents(tmp_path) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_without_a_place_to_write_numpy_speaks(tiny: Vocoder, tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    speaker = Speaker(tiny, tmp_path / "cache")
-    assert speaker.engine == "numpy" and "cannot write" in (speaker.warning or "")
+def test_where_the_cache_cannot_be_written_a_temporary_directory_serves(
+    tiny: Vocoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speaker: Speaker
+) -> None:
+    (tmp_path / "blocked").write_text("")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    other = Speaker(tiny, tmp_path / "blocked")
+    assert "cannot write" in (other.warning or "")
+    assert list((tmp_path / "temporary").iterdir()) == [], "the files are mapped, and need no name"
+    hidden = np.random.default_rng(0).standard_normal((50, TINY.hidden), np.float32)
+    assert other.frames(hidden, SAMPLERS) == speaker.frames(hidden, SAMPLERS)
+    other.close()
 
 
-def test_a_file_in_the_way_of_the_cache_leaves_numpy(tiny: Vocoder, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("")
-    speaker = Speaker(tiny, tmp_path / "cache")
-    assert speaker.engine == "numpy" and "cannot write" in (speaker.warning or "")
+def test_a_machine_where_nothing_can_be_written_gets_one_clear_error(
+    tiny: Vocoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "blocked"))
+    with pytest.raises(LeapModelLoadingError, match="cannot write .*blocked: .*, nor a temporary file"):
+        Speaker(tiny, tmp_path / "blocked")
+
+
+def test_a_type_that_llama_cpp_has_no_products_for_becomes_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (repacked_cache, frames):
+        monkeypatch.setattr(module, "MATRIX_TYPES", {"F32"})
+    vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Q8.gguf", quantization="q8_0"))
+    speaker = Speaker(vocoder, tmp_path / "cache")
+    assert {TensorFile(path).type("blk.0.ffn_down.weight") for path in (tmp_path / "cache").glob("*.gguf")} == {"F32"}
+    hidden = np.random.default_rng(0).standard_normal((50, TINY.hidden), np.float32)
+    pairs = zip(speaker.frames(hidden, SAMPLERS), NumpySpeaker(vocoder).frames(hidden, SAMPLERS), strict=True)
+    assert sum(ours == reference for ours, reference in pairs) >= 45, "but for keys in half precision"
+    speaker.close()
 
 
 def test_files_keep_the_bytes_of_quantized_weights(tmp_path: Path) -> None:
     """Nothing is quantized a second time: the repacked file is about as large as the part of the vocoder."""
-    from leap_core.inference.speech.vocoder import TensorFile
-
     vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Q8.gguf", quantization="q8_0"))
     depthformer, detokenizer = map(TensorFile, repacked_files(vocoder, tmp_path))
     original = vocoder.file.rows("depthformer.layers.1.feed_forward.w2.weight")

@@ -15,6 +15,7 @@ from leap_core.inference.speech.frames import Detokenizer
 from leap_core.inference.speech.speaker import ReplySound, Speaker
 from leap_core.inference.speech.vocoder import COLUMNS_A_FRAME, Vocoder
 from leap_core.inference.speech.waveform import Waveform, hann_window
+from tests.support.numpy_layers import NumpySpeaker
 from tests.support.random_vocoder import TINY, write_random_vocoder
 
 from .conftest import WIDE, opened
@@ -53,7 +54,7 @@ def test_the_widths_of_the_real_model(tmp_path: Path, layout: str, quantization:
     vocoder = opened(path, WIDE)
     fast = Speaker(vocoder, tmp_path / "cache")
     stream = frames(20, WIDE.codebooks, WIDE.codes)
-    reference = sound(Speaker(vocoder, None).borrow_detokenizer(), [stream])
+    reference = sound(NumpySpeaker(vocoder).borrow_detokenizer(), [stream])
     assert difference(sound(fast.borrow_detokenizer(), [stream]), reference) < most
     fast.close()
 

@@ -1,20 +1,32 @@
-"""Transformer layers in numpy float32: the reference that the llama.cpp paths are held against, and the way to speak
-where no file can be written for llama.cpp. Slower, and exact."""
+"""Speech in numpy float32: the reference that the paths through llama.cpp are compared with. Slower, and exact."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..llama.matrix import Matrix, UnavailableError
-from .frames import Product, float32_product
-from .repacking import MATRIX_TYPES
-from .vocoder import EPSILON, ROPE_BASE, Attention, TensorFile, Vocoder
+from leap_core.inference.speech.frames import Detokenizer, FrameMaker
+from leap_core.inference.speech.speaker import Speaker
+from leap_core.inference.speech.vocoder import ATTENTION_WINDOW, EPSILON, ROPE_BASE, Attention, Vocoder
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
     Rows = NDArray[float32]
+
+
+class NumpySpeaker(Speaker):
+    """A speaker whose layers and products are numpy's."""
+
+    def __init__(self, vocoder: Vocoder) -> None:
+        self._vocoder = vocoder
+        self._frame_maker = FrameMaker(vocoder, NumpyDepthLayers(vocoder))
+
+    def borrow_detokenizer(self) -> Detokenizer:
+        return Detokenizer(self._vocoder, NumpyDetokenizerLayers(self._vocoder, ATTENTION_WINDOW))
+
+    def close(self) -> None:
+        pass
 
 
 def rms_norm(rows: Rows, weight: Rows | float = 1.0) -> Rows:
@@ -195,31 +207,3 @@ def _rotate_halves(rows: Rows, cosine: Rows, sine: Rows) -> Rows:
 
     first, second = np.split(rows, 2, axis=-1)
     return np.concatenate([first * cosine - second * sine, first * sine + second * cosine], axis=-1)
-
-
-class FileProducts:
-    """ggml's products, of ``most`` rows at most; numpy's in float32 for matrices of float32, and where ggml cannot be
-    had."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._matrices: list[Matrix] = []
-
-    def product(self, file: TensorFile, name: str) -> Product:
-        """How rows are multiplied with a matrix of ``file``."""
-        from gguf import GGMLQuantizationType
-
-        kind = file.type(name)
-        if kind == "F32" or kind not in MATRIX_TYPES:
-            return float32_product(file, name)
-        try:
-            matrix = Matrix(GGMLQuantizationType[kind], file.shape(name)[1], file.rows(name), self._most)
-        except UnavailableError:
-            return float32_product(file, name)
-        self._matrices.append(matrix)
-        return matrix.times
-
-    def close(self) -> None:
-        """Free the memory."""
-        for matrix in self._matrices:
-            matrix.close()
