@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 
@@ -36,3 +37,15 @@ class ExitCode(IntEnum):
     """A guard stopped a message or an answer (leap chat --guard); nothing of it was shown."""
     INTERRUPTED = 130
     """Ctrl-C. What had been answered until then was printed."""
+
+
+def exit_code_meanings() -> Iterator[tuple[int, str]]:
+    """Every exit code and what is below it in the source."""
+    import inspect
+    import re
+
+    source = inspect.getsource(ExitCode)
+    for each in ExitCode:
+        words = re.search(rf'{each.name} = {each.value}\n +"""(.*?)"""', source, re.DOTALL)
+        assert words is not None, each
+        yield each.value, " ".join(words[1].split())

@@ -20,15 +20,12 @@ sys.path.insert(0, str(ROOT))
 
 from leap_cli.command_table import COMMANDS, GROUPS, command_line  # noqa: E402
 from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
+from leap_cli.exit_codes import exit_code_meanings  # noqa: E402
 from leap_cli.framework.click_classes import OTHER_VERBS, LeapGroup  # noqa: E402
 from leap_cli.framework.help_text import metavar  # noqa: E402
 from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
-from leap_cli.help.man_pages import (  # noqa: E402
-    WORDS,  # noqa: E402
-    exit_code_meanings,
-    pages,
-)
+from scripts.man_pages import WORDS, pages  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference.md"
 WORDS_PAGE = ROOT / "docs" / "words.md"

@@ -85,13 +85,13 @@ def _print(topic: str, output: Output) -> None:
 
 
 def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output) -> None:
-    from ..help.man_pages import page_of, pages
+    from ..help.manual import shipped_pages
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
     if words and words[0] not in root.table:
         raise click.exceptions.NoSuchCommand(words[0], possibilities=root.table, ctx=ctx.parent)
-    text = page_of(root, words[0]) if words else pages(root)["leap.1"]
+    text = shipped_pages()[f"leap-{words[0]}.1" if words else "leap.1"]
     env = ctx.ensure_object(Environment)
     if env.stdout is sys.stdout and env.stdout_is_terminal and shutil.which("man"):
         subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
@@ -113,12 +113,11 @@ def _give_skill(ctx: click.Context, output: Output, *, install: bool) -> None:
 
 
 def _install_manual(ctx: click.Context, output: Output) -> None:
-    from ..help.man_pages import install, is_searched, man_directory, pages
+    from ..help.manual import install, is_searched, man_directory, shipped_pages
 
-    env, root = ctx.ensure_object(Environment), ctx.find_root().command
-    assert isinstance(root, CommandTable)
+    env = ctx.ensure_object(Environment)
     directory = man_directory(env.variables)
-    install(pages(root), directory)
+    install(shipped_pages(), directory)
     output.text(f"{directory}\n")
     if is_searched(directory, env.variables):
         output.note("man leap, man leap-generate and so on are there")

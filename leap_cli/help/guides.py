@@ -236,21 +236,22 @@ class GuideOfCommands:
 
 def text_of(topic: str) -> str:
     """The guide's Markdown. Raises FileNotFoundError where this installation came without the guides."""
-    for directory in _directories():
-        if (page := directory / f"{topic}.md").is_file():
-            return page.read_text("utf-8")
-    raise FileNotFoundError(f"the guide {topic} is not part of this installation")
+    page = shipped_file("docs", f"{topic}.md")
+    if page is None:
+        raise FileNotFoundError(f"the guide {topic} is not part of this installation")
+    return page.read_text("utf-8")
 
 
-def _directories() -> Iterator[Path]:
+def shipped_file(folder: str, name: str) -> Path | None:
+    """A file that ships beside the packages: in this folder of a checkout, in ``share`` of an installation."""
     from importlib.metadata import PackageNotFoundError, files
 
     import leap_cli
 
-    yield Path(leap_cli.__path__[0]).resolve().parent / "docs"
+    if (path := Path(leap_cli.__path__[0]).resolve().parent / folder / name).is_file():
+        return path
     try:
-        pages = [file for file in files("leap-edge") or () if file.name == "command-line.md"]
+        found = [file for file in files("leap-edge") or () if file.name == name and "share" in file.parts]
     except PackageNotFoundError:
-        return
-    for page in pages:
-        yield Path(str(page.locate())).resolve().parent
+        return None
+    return next((path for file in found if (path := Path(str(file.locate())).resolve()).is_file()), None)

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ..exit_codes import exit_code_meanings
 from .examples import EXAMPLES
-from .man_pages import exit_code_meanings
 
 NAME = "leap"
 DESCRIPTION = (

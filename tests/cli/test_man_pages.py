@@ -14,7 +14,7 @@ from leap_cli.command_table import command_line
 from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
 from leap_cli.help.examples import EXAMPLES
-from leap_cli.help.man_pages import code, escaped, pages, prose
+from scripts.man_pages import code, escaped, pages, prose
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = pages(command_line)

@@ -10,7 +10,7 @@ import pytest
 
 from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
-from leap_cli.help.man_pages import WORDS
+from scripts.man_pages import WORDS
 
 ROOT = Path(__file__).parent.parent.parent
 OPTIONS = [(path, option) for path, command in commands() for option in options_of(command) if not option.hidden]

@@ -1,63 +1,25 @@
 """The manual: leap(1) and a page for each command, written from the same declarations as help.
 
-A group's page holds the commands of the group. Knows roff and the command line; installs nothing.
+A group's page holds the commands of the group. scripts/make_reference.py writes the pages into man/, which ships.
 
 docs/words.md is written from this table by scripts/make_reference.py; tests/cli/test_words.py walks all commands.
 """
 
 from __future__ import annotations
 
-import inspect
-import os
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import click
 
+from leap_cli.exit_codes import exit_code_meanings
+from leap_cli.framework.click_classes import CommandTable, HelpContext
+from leap_cli.framework.help_text import meaning, metavar, text_of
+from leap_cli.framework.option_defaults import option_variable, options_of
+from leap_cli.framework.options import OPTIONS, under_headings
+from leap_cli.help.examples import EXAMPLES
+from leap_cli.help.guides import TOPICS, GuideOfCommands
 from leap_core import __version__
-from leap_core.errors import LeapError
-from leap_core.system.files import replace_text
-
-from ..exit_codes import ExitCode
-from ..framework.click_classes import CommandTable, HelpContext
-from ..framework.help_text import meaning, metavar, text_of
-from ..framework.option_defaults import option_variable, options_of
-from ..framework.options import OPTIONS, under_headings
-from .examples import EXAMPLES
-from .guides import TOPICS, GuideOfCommands
-
-
-def man_directory(variables: Mapping[str, str]) -> Path:
-    """``man1`` of this user: man(1) finds it where ``~/.local/bin`` is on the path."""
-    home = Path(variables.get("HOME") or variables.get("USERPROFILE") or Path.home())
-    return Path(variables.get("XDG_DATA_HOME") or home / ".local" / "share") / "man" / "man1"
-
-
-def is_searched(directory: Path, variables: Mapping[str, str]) -> bool:
-    """Whether man finds pages there, as far as the variables say: through MANPATH, or beside a directory of PATH."""
-    manual = directory.parent
-    if variables.get("MANPATH"):
-        return str(manual) in variables["MANPATH"].split(os.pathsep)
-    places = [Path(place) for place in variables.get("PATH", "").split(os.pathsep) if place]
-    return any(manual in (place.parent / "share" / "man", place.parent / "man") for place in places)
-
-
-def install(pages: Mapping[str, str], directory: Path) -> None:
-    """Write the pages, each in one step; pages of commands that leap no longer has go. Raises LeapError."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in pages.items():
-            replace_text(directory / name, text)
-        for page in directory.glob("leap-*.1"):
-            if page.name not in pages and "by scripts/make_reference.py" in page.read_text("utf-8", "replace")[:200]:
-                page.unlink()
-    except OSError as error:
-        raise LeapError(
-            f"cannot write {error.filename or directory}: {error.strerror}",
-            hint="leap help --man COMMAND prints a page, to be put where you like",
-        ) from None
-
 
 SPECIAL = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", '"': r"\(dq", "^": r"\(ha", "~": r"\(ti"}
 """Characters that roff would obey, or turn into their typographic siblings."""
@@ -241,15 +203,6 @@ def _examples(heading: str, paths: tuple[str, ...]) -> Iterator[str]:
     lines = tuple(line for path in paths for line in EXAMPLES.get(path, ()))
     if lines:
         yield from (f"{heading} EXAMPLES", *code(lines)[1:])
-
-
-def exit_code_meanings() -> Iterator[tuple[int, str]]:
-    """Every exit code and what is below it in the source."""
-    source = inspect.getsource(ExitCode)
-    for each in ExitCode:
-        words = re.search(rf'{each.name} = {each.value}\n +"""(.*?)"""', source, re.DOTALL)
-        assert words is not None, each
-        yield each.value, " ".join(words[1].split())
 
 
 WORDS: dict[str, str] = {
