@@ -16,6 +16,12 @@ from .constraints import Constraint
 if TYPE_CHECKING:
     from leap_core.conversation.options import GenerationOptions
 
+CALL_PARSERS = (
+    *("auto", "lfm", "hermes", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite", "qwen3_coder", "glm45"),
+    *("functiongemma", "gemma4", "functionary", "llama3_json", "none"),
+)
+"""``leap_core.conversation.options.PARSERS``, which a start of a command need not load, and none."""
+
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
     ("--top-p", "top_p", float, "Keep the likeliest tokens up to this probability, 0 to 1."),
@@ -118,7 +124,7 @@ _DETAILS = (
     ),
     option(
         "--call-parser",
-        type=click.Choice(["auto", "lfm", "hermes", "none"]),
+        type=click.Choice(CALL_PARSERS),
         heading="Tools",
         help="Read calls of tools as this kind of model writes them (auto, default: as its template says), or leave "
         "them in the text (none).",

@@ -49,7 +49,11 @@ class FunctionCallParser(Protocol):
 
 
 AUTO = "auto"
-PARSERS = (AUTO, "lfm", "hermes")
+PARSERS = (
+    *(AUTO, "lfm", "hermes", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite", "qwen3_coder", "glm45"),
+    *("functiongemma", "gemma4", "functionary", "llama3_json"),
+)
+"""Names of the ways in which models write calls: ``conversation.calls.dialects``."""
 CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
 """Options of which at most one is given."""
 
@@ -195,8 +199,8 @@ class GenerationOptions:
     about are not computed one by one, and count as certain. ``prompt_logprobs`` says it of the prompt's tokens too,
     where it is text alone; then all of it is computed.
 
-    Functions: ``function_call_parser`` is "auto" (by the model), "lfm", "hermes", a parser object, or None for the raw
-    text; ``tool_choice`` is auto, required, none, or a function's name.
+    Functions: ``function_call_parser`` is "auto" (by the model), one of ``PARSERS``, a parser object, or None for the
+    raw text; ``tool_choice`` is auto, required, none, or a function's name.
 
     Reasoning: ``enable_thinking`` delivers ReasoningChunks (and asks a template that has the switch to think);
     ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's

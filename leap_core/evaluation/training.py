@@ -77,7 +77,7 @@ class TrainingTemplate:
             raise LeapGenerationError(f"{model.path.name} has no chat template, which training data needs")
         endings = tuple(text for text, token in model.special_tokens.items() if token in model.eog_tokens)
         opening = model.bos_text if model.bos_token is not None else ""
-        return TrainingTemplate(read, parser_of_model(model, parser_name), opening, endings)
+        return TrainingTemplate(read, parser_of_model(model, parser_name, template), opening, endings)
 
     def rendered(
         self,

@@ -54,8 +54,8 @@ class MadePrompt:
 
 class PromptMaker:
     """Makes the prompts of one model. ``template``: Jinja text in the place of the model's own. ``parser_name``: how
-    the model writes calls, "auto" to decide by its vocabulary. ``media`` gives what reads pictures and sound. Any
-    thread may call."""
+    the model writes calls, "auto" to decide by its template and vocabulary. ``media`` gives what reads pictures and
+    sound. Any thread may call."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class PromptMaker:
         self._model = model
         self._open_media = media
         self._template = read_template(model, template)
-        self._parser = parser_of_model(model, parser_name)
+        self._parser = parser_of_model(model, parser_name, template)
         self._replies = ReplyMemory(model.special_tokens)
         self._special = frozenset(model.special_tokens.values())
 
@@ -274,15 +274,13 @@ def read_template(model: LlamaModel, override: str | None) -> ChatTemplate | Non
     return ChatTemplate(source, bos_text=model.bos_text, eos_text=model.eos_text, special_texts=model.special_tokens)
 
 
-def parser_of_model(model: LlamaModel, name: str) -> FunctionCallParser:
-    """How the model writes calls: as ``name`` says, or with "auto" as its vocabulary shows."""
-    from ..conversation.calls import parser_named
+def parser_of_model(model: LlamaModel, name: str, template: str | None = None) -> FunctionCallParser:
+    """How the model writes calls: as ``name`` says, or with "auto" as its chat template and its vocabulary show."""
+    from ..conversation.calls.parsers import parser_for_template, parser_named
 
     if name != AUTO:
         return parser_named(name)
-    hermes, lfm = parser_named("hermes"), parser_named("lfm")
-    tokens = model.special_tokens
-    return hermes if hermes.start_marker in tokens and lfm.start_marker not in tokens else lfm
+    return parser_for_template(template or model.chat_template or "", model.special_tokens)
 
 
 USUAL_BYTES = 6

@@ -1,14 +1,15 @@
-"""Numbers of a call as the function's schema declares them: 07 for an integer is 7, and +49 for a text is "+49"."""
+"""Values of a call as the function's schema declares them: 07 for an integer is 7, and +49 for a text is "+49"."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...schemas.json_schema import check_schema, resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
-from .pythonic import WrittenInt, WrittenText
+from .pythonic import UntypedText, WrittenInt, WrittenText
 
 
 def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
@@ -25,15 +26,15 @@ def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
 
 def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     schema = resolved_schema(schema, root) if isinstance(schema, Mapping) else {}
+    if isinstance(value, UntypedText):
+        return _typed(value, schema, root)
     if isinstance(value, dict):
         parts = schema.get("properties")
         named = parts if isinstance(parts, Mapping) else {}
         return {key: _fitted(each, named.get(key), root) for key, each in value.items()}
     if isinstance(value, list):
         return [_fitted(each, schema.get("items"), root) for each in value]
-    kinds, listed = schema.get("type"), schema.get("enum")
-    names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
-    types = {str(each) for each in names} or {type(each).__name__ for each in listed or ()}
+    types = _types(schema)
     is_text, is_number = types & {"string", "str"}, types & {"integer", "number", "int", "float"}
     if isinstance(value, WrittenText):
         return int(value) if is_number and not is_text else str(value)
@@ -41,3 +42,24 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
         return value.written if is_text and not is_number else int(value)
     is_whole = isinstance(value, float) and "integer" in types and "number" not in types and value.is_integer()
     return int(value) if is_whole else value
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    kinds, listed = schema.get("type"), schema.get("enum")
+    names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
+    return {str(each) for each in names} or {type(each).__name__ for each in listed or ()}
+
+
+def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The text as a value of the schema; the text itself where the schema accepts it or it is no value."""
+    try:
+        value = json.loads(LITERALS.get(text.strip(), text), strict=False)
+    except (ValueError, RecursionError):
+        return str(text)
+    if _types(schema) & {"string", "str"} or (not schema and not isinstance(value, (dict, list))):
+        return str(text)
+    return _fitted(value, schema, root)
+
+
+LITERALS = {"True": "true", "False": "false", "None": "null"}
+"""Python's spellings, which models write."""

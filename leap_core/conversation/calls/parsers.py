@@ -1,4 +1,4 @@
-"""Calls separated from text while a reply arrives, in LFM2's and in Hermes' form.
+"""Calls separated from text while a reply arrives.
 
 Cut anywhere, the same reply gives the same text, calls and warnings in the same order. A call counts where the model
 made it: between its markers, or, without markers, where a list of calls is the whole reply. A list within
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...system.dataclass import dataclass
@@ -17,6 +17,7 @@ from ..messages import LeapFunctionCall
 from . import pythonic
 from .bare_json import BareJson, Fits
 from .call_list import BareList, read_calls, unfenced
+from .dialects import DIALECTS, Dialect, dialect_of_template
 from .pythonic import PythonicSyntaxError
 
 if TYPE_CHECKING:
@@ -98,14 +99,46 @@ class HermesFunctionCallParser(LeapFunctionCallParser):
         return read_calls(body, repair=False)
 
 
+class DialectParser(LeapFunctionCallParser):
+    """Calls in a form of the table ``dialects.DIALECTS``."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect.start, dialect.end)
+        self.name = dialect.name
+        self.dialect = dialect
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        return self.dialect.write(calls)
+
+    def _read(self, body: str) -> list[LeapFunctionCall]:
+        return self.dialect.calls_of(body)
+
+
 PARSERS = {parser.name: parser for parser in (LFMFunctionCallParser, HermesFunctionCallParser)}
 
 
 def parser_named(name: str) -> LeapFunctionCallParser:
-    """A new parser: "lfm" or "hermes". Raises ValueError for another name."""
-    if name not in PARSERS:
-        raise ValueError(f"{name!r} is not a function call parser; known are {', '.join(PARSERS)}")
-    return PARSERS[name]()
+    """A new parser: "lfm", "hermes", or a name of ``dialects.DIALECTS``. Raises ValueError for another name."""
+    if name in PARSERS:
+        return PARSERS[name]()
+    if name in DIALECTS:
+        return DialectParser(DIALECTS[name])
+    raise ValueError(f"{name!r} is not a function call parser; known are {', '.join((*PARSERS, *DIALECTS))}")
+
+
+def is_own_parser(parser: FunctionCallParser) -> bool:
+    """Whether the parser is one that ``parser_named`` gives, so that its name is enough."""
+    return type(parser) in PARSERS.values() or (isinstance(parser, DialectParser) and parser.name in DIALECTS)
+
+
+def parser_for_template(template: str, special_tokens: Collection[str]) -> LeapFunctionCallParser:
+    """The parser for the calls that a chat template has written, else for those that the vocabulary has tokens for."""
+    lfm, hermes = LFMFunctionCallParser(), HermesFunctionCallParser()
+    if lfm.start_marker in template or lfm.start_marker in special_tokens:
+        return lfm
+    if (name := dialect_of_template(template)) is not None:
+        return parser_named(name)
+    return hermes if hermes.start_marker in template or hermes.start_marker in special_tokens else lfm
 
 
 def _compact_object(call: LeapFunctionCall) -> str:
@@ -180,7 +213,7 @@ class CallStream:
             self._bare.append(BareList(declared, self._end))
         if parser and fits and declared:
             self._bare.append(BareJson(declared, self._end, fits, self._spelled))
-        self._markers = re.compile(f"{re.escape(self._start)}|{re.escape(self._end)}")
+        self._markers = re.compile("|".join(re.escape(mark) for mark in (self._start, self._end) if mark))
 
     @property
     def is_open(self) -> bool:
@@ -279,7 +312,7 @@ class CallStream:
         A string may contain the end marker: where the text before it ends within a string, the next one is tried, and
         only when none will do the first counts.
         """
-        end = self._held.find(self._end, self._searched)
+        end = self._held.find(self._end, self._searched) if self._end else -1
         if end < 0:
             self._searched = max(self._searched, len(self._held) - len(self._end) + 1)
             return self._end_without_marker() if final else None
@@ -313,7 +346,7 @@ class CallStream:
         return text.replace(self._start, self._parser.start_marker).replace(self._end, self._parser.end_marker)
 
     def _read(self, calls: Sequence[LeapFunctionCall], end: int, after: int) -> list[CallEvent]:
-        self._echo = self._held[:end].strip() or None
+        self._echo = (self._end and self._held[:end].strip()) or None
         self._leave(after)
         return [CallsFound(tuple(calls))] if calls else []
 

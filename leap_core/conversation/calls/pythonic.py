@@ -30,6 +30,10 @@ class WrittenText(str):
     """Digits with zeros before them: a text unless the schema wants a number."""
 
 
+class UntypedText(str):
+    """A value without quotes, as XML elements hold: JSON unless the schema allows a text."""
+
+
 class WrittenInt(int):
     """An integer with a sign or in another base, which its value loses: a number unless the schema wants a text."""
 

@@ -21,9 +21,11 @@ from ...schemas.grammar_matcher import (
     tokenizer_of,
 )
 from ...schemas.json_schema import JsonSchema, check_schema, read_schema
-from .grammars import STRICTNESSES, Freedom, Strictness, enforce, json_grammar, pythonic_grammar, unenforced
+from .call_grammars import HERMES, STRICTNESSES, Strictness, bare_grammar, json_grammar, pythonic_grammar, unenforced
+from .grammars import Freedom, enforce
 from .token_constraints import (
     AfterReasoning,
+    BareCallConstraint,
     CallsConstraint,
     CompiledConstraint,
     ForbiddenTokens,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...conversation.calls import LeapFunction
+    from ...conversation.calls.dialects import Dialect
     from ...conversation.options import FunctionCallParser, GenerationOptions
 
 RESERVE = 16
@@ -136,8 +139,11 @@ LONGEST_CHOICE, LONGEST_GRAMMAR = 20_000, 200_000
 """Characters: longer ones take a second and more, or more than llguidance's lexer has room for."""
 MOST_GRAMMAR_RULES = 1000
 """llguidance reads a chain of rules by recursion, and a full stack ends the process."""
-GRAMMARS = ("lfm", "hermes")
-"""The styles of calls that have a grammar."""
+
+
+def _dialect_of(parser: FunctionCallParser) -> Dialect | None:
+    """The dialect whose JSON calls can be enforced; None for LFM2's calls and for another's parser."""
+    return HERMES if parser.name == "hermes" else getattr(parser, "dialect", None)
 
 
 def compile_constraint(
@@ -157,21 +163,29 @@ def compile_constraint(
     names no function.
     """
     choice = _tool_choice(options, functions, parser)
-    if parser is not None and parser.name not in GRAMMARS and choice not in (None, "none"):
-        if choice != "auto":
+    dialect = _dialect_of(parser) if parser is not None else None
+    may_be_bare = choice == "auto"
+    if parser is not None and parser.name != "lfm" and choice not in (None, "none"):
+        if dialect is None and choice != "auto":
             raise LeapOptionsError("tool_choice", f"calls in the style {parser.name!r} cannot be enforced")
-        choice = None
+        if dialect is None or (choice == "auto" and not dialect.is_json):
+            choice = None
     shape = _shape(options, vocabulary)
-    if shape is None and choice is None:
+    may_be_bare = may_be_bare and shape is None
+    if shape is None and choice is None and not may_be_bare:
         return None
     constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
-    makes_calls = False
+    makes_calls, call_start = False, None
     if choice is not None and parser is not None:
         constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
         warnings = (*warnings, *more)
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
         call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
+    if may_be_bare:
+        constraint, more = _with_bare_calls(constraint, functions, vocabulary)
+        warnings = tuple(dict.fromkeys((*warnings, *more)))
+    if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
     if options.finish_shape and room is not None and shape is not None:
         grammar = shape.constraint
@@ -306,8 +320,11 @@ def _with_calls(
     named = choice not in ("auto", "required")
     allowed = [function for function in functions if function.name == choice] if named else list(functions)
     end = parser.end_marker if parser.end_marker in vocabulary.special_tokens else json.dumps(parser.end_marker)
-    if parser.name == "hermes":
-        write: Callable[..., str] = partial(json_grammar, allowed, end)
+    dialect = _dialect_of(parser)
+    if dialect is not None:
+        write: Callable[..., str] = partial(
+            json_grammar, allowed, end, dialect=dialect, special_tokens=vocabulary.special_tokens
+        )
     else:
         write = partial(pythonic_grammar, allowed, end, many=not named)
     from llguidance import LLMatcher
@@ -327,9 +344,27 @@ def _with_calls(
         vocabulary.eog_tokens,
         required=choice != "auto",
         otherwise=shape if choice == "auto" else None,
-        repeat=parser.name == "hermes" and not named,
+        repeat=dialect is not None and dialect.separator is None and not named,
     )
     return constraint, warnings
+
+
+def _with_bare_calls(
+    constraint: TokenConstraint | None, functions: Sequence[LeapFunction], vocabulary: Vocabulary
+) -> tuple[TokenConstraint, tuple[str, ...]]:
+    """The constraint, and beside it the grammar of JSON calls without markers for a reply that begins with one."""
+    from llguidance import LLMatcher
+
+    tokenizer = tokenizer_of(vocabulary)
+    lark, warnings = _compiled_calls(
+        functions, tokenizer, lambda strictness: bare_grammar(functions, strictness=strictness)
+    )
+    grammar = LLMatcher.grammar_from_lark(lark)
+    begin = partial(GrammarConstraint, tokenizer=tokenizer)
+    names = [function.name for function in functions]
+    return BareCallConstraint(
+        names, lambda: begin(tokenizer.matcher(grammar)), tokenizer.bytes_of, constraint
+    ), warnings
 
 
 def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:

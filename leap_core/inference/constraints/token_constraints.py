@@ -1,4 +1,4 @@
-"""TokenConstraints: a grammar, reasoning before it, calls within free text, tokens that must not come.
+"""TokenConstraints: a grammar, reasoning before it, calls with and without markers, tokens that must not come.
 
 A grammar of numbers has no end: a small model writes digits until its tokens are used up. Beyond these bounds digits
 are left out as long as anything else may follow, so that a schema that asks for more gets it.
@@ -10,6 +10,7 @@ a pattern may loop over some characters and end only after others.
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
@@ -473,6 +474,75 @@ class CallsConstraint:
         if self._state == "otherwise":
             return self._otherwise is not None and self._otherwise.finished
         return self._state == "after" and not self._repeat
+
+
+BARE_CALL = re.compile(
+    rb'\s*(?:```(?:json|tool_calls?)?\s*)?\[?\s*\{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*"(arguments|parameters)"\s*:'
+)
+MOST_BEFORE = 300
+"""Bytes within which a reply shows whether it is a JSON call."""
+
+
+class BareCallConstraint:
+    """A reply that begins with a JSON call of one of ``names``, without markers, follows the grammar of such calls.
+
+    ``begin`` makes the constraint for the whole reply; ``bytes_of`` gives a token's text; ``inner`` holds for a reply
+    that begins otherwise.
+    """
+
+    def __init__(
+        self,
+        names: Collection[str],
+        begin: Callable[[], GrammarConstraint],
+        bytes_of: Callable[[int], bytes],
+        inner: TokenConstraint | None,
+    ) -> None:
+        self._names = frozenset(name.encode() for name in names)
+        self._begin = begin
+        self._bytes_of = bytes_of
+        self._inner = inner
+        self._tokens: list[int] | None = []
+        self._text = b""
+        self._calls: GrammarConstraint | None = None
+
+    @property
+    def _active(self) -> TokenConstraint | None:
+        return self._calls or self._inner
+
+    def apply(self, logits: NDArray[float32]) -> None:
+        if self._active is not None:
+            self._active.apply(logits)
+
+    def forced_tokens(self) -> list[int]:
+        return self._active.forced_tokens() if self._active is not None else []
+
+    def accept(self, token: int) -> None:
+        if self._active is not None:
+            self._active.accept(token)
+        if self._tokens is None:
+            return
+        self._tokens.append(token)
+        self._text += self._bytes_of(token)
+        found = BARE_CALL.match(self._text)
+        if found is not None and found[1] in self._names:
+            self._calls = self._following(self._tokens)
+        begins = self._text.lstrip()[:1]
+        if found is not None or len(self._text) > MOST_BEFORE or begins not in (b"", b"`", b"[", b"{"):
+            self._tokens = None
+
+    def _following(self, tokens: list[int]) -> GrammarConstraint | None:
+        """The grammar after the tokens; None where they do not follow it."""
+        calls = self._begin()
+        try:
+            for token in tokens:
+                calls.accept(token)
+        except LeapGenerationError:
+            return None
+        return calls
+
+    @property
+    def finished(self) -> bool:
+        return self._active is not None and self._active.finished
 
 
 class ForbiddenTokens:

@@ -245,7 +245,7 @@ class ReplyBuilder:
         self._special = self._hidden | self._opens_reasoning | self._ends_reasoning | self._marks.keys()
         self._tags_are_tokens = bool(tags)
         texts = [*(() if tags else REASONING_TAGS[0]), *(marks or ())]
-        self._signs = {text[0] for text in texts}
+        self._signs = {text[0] for text in texts if text}
         """With these begins what is not text, where no token says so."""
         self._is_plain = False
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""

@@ -190,9 +190,9 @@ def _extension(options: MaybeOptions) -> JsonObject:
     options.validate()
     parser = options.function_call_parser
     if parser is not None and not isinstance(parser, str):
-        from ...conversation.calls.parsers import PARSERS  # here, because every start of a command would pay for it
+        from ...conversation.calls.parsers import is_own_parser  # here: every start of a command would pay for it
 
-        if type(parser) is not PARSERS.get(parser.name):
+        if not is_own_parser(parser):
             reason = f"{parser.name!r} is an object of this program, which a model host cannot run"
             raise LeapOptionsError("function_call_parser", reason)
     return {"events": True, "options": options.to_json()}

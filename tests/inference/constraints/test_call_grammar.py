@@ -21,8 +21,8 @@ from leap_core.conversation.calls import (
     parser_named,
 )
 from leap_core.errors import LeapSchemaError
+from leap_core.inference.constraints.call_grammars import MOST_PROPERTIES, json_grammar, pythonic_grammar
 from leap_core.inference.constraints.compiling import check_calls
-from leap_core.inference.constraints.grammars import MOST_PROPERTIES, json_grammar, pythonic_grammar
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 
 END = "<|end|>"

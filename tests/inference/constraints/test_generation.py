@@ -148,6 +148,43 @@ def test_free_text_is_free_until_a_call_begins(vocabulary: LlamaModel):
     assert logits.min() == 0.0 and not constraint.finished
 
 
+@pytest.mark.parametrize("key", ["arguments", "parameters"])
+@pytest.mark.parametrize("before", ["", "```json\n", "[", "\n [\n  "])
+@pytest.mark.parametrize("parser", ["lfm", "hermes", "mistral"])
+def test_a_json_call_without_markers_is_held_to_the_declared_arguments(vocabulary: LlamaModel, before, key, parser):
+    compiled = compile_constraint(GenerationOptions(), [LIGHT, NOW], vocabulary, parser=parser_named(parser))
+    assert compiled is not None and compiled.constraint is not None
+    constraint = compiled.constraint
+    for token in vocabulary.tokenize(f'{before}{{"name": "light", "{key}": {{"room": "', parse_special=False):
+        constraint.accept(token)
+    assert allowed(constraint, vocabulary) <= {"h", "ha", "hal", "hall", 'hall"', "a", "at", "attic", "atti", "att"}
+    for token in vocabulary.tokenize('attic"}}' + "]" * before.count("["), parse_special=False):
+        constraint.accept(token)
+    ends = {vocabulary.text_of([token]) for token in vocabulary.eog_tokens}
+    assert ends & allowed(constraint, vocabulary) and "x" not in allowed(constraint, vocabulary)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'A call is {"name": "light", "arguments": {',
+        '{"name": "Ada", "arguments": {',
+        '{"name": "other", "parameters": {',
+        '{"age": 36, "name": "light", "arguments": {',
+        "```python\n",
+        "[1, 2, 3",
+    ],
+)
+def test_other_text_is_not_held(vocabulary: LlamaModel, text: str):
+    compiled = compile_constraint(GenerationOptions(), [LIGHT, NOW], vocabulary, parser=parser_named("hermes"))
+    assert compiled is not None and compiled.constraint is not None
+    for token in vocabulary.tokenize(text, parse_special=False):
+        compiled.constraint.accept(token)
+    logits = flat(vocabulary)
+    compiled.constraint.apply(logits)
+    assert logits.min() == 0.0 and not compiled.constraint.finished
+
+
 def flat(vocabulary: LlamaModel) -> Any:
     import numpy as np
 

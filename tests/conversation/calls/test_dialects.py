@@ -1,0 +1,169 @@
+"""Calls as families of models write them, by the examples of their chat templates."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from llguidance import LLMatcher
+
+from leap_cli.options.sampling import CALL_PARSERS
+from leap_core.conversation.calls import IntegerType, LeapFunction, LeapFunctionParameter, StringType, parser_named
+from leap_core.conversation.calls.dialects import DIALECTS, dialect_of_template
+from leap_core.conversation.calls.fitting import fitted
+from leap_core.conversation.calls.parsers import (
+    CallsFound,
+    CallStream,
+    CallText,
+    CallWarning,
+    LeapFunctionCall,
+    parser_for_template,
+)
+from leap_core.conversation.options import PARSERS
+from leap_core.inference.constraints.call_grammars import json_grammar
+from leap_core.schemas.grammar_matcher import byte_tokenizer
+
+WEATHER = LeapFunction(
+    "get_weather",
+    "The weather of a city.",
+    [
+        LeapFunctionParameter("city", StringType(), "City"),
+        LeapFunctionParameter("days", IntegerType(), "Days", optional=True),
+    ],
+)
+PARIS = LeapFunctionCall("get_weather", {"city": 'Paris, "FR"', "days": 3})
+ROME = LeapFunctionCall("get_weather", {"city": "Rome"})
+SEEN = {
+    "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+    '{"city": "Paris, \\"FR\\"", "days": 3}<|tool_call_end|><|tool_call_begin|>functions.get_weather:1'
+    '<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|><|tool_calls_section_end|>',
+    "deepseek_v3": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n"
+    '{"city": "Paris, \\"FR\\"", "days": 3}\n```<｜tool▁call▁end｜>\n'
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
+    '```json\n{"city": "Rome"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "deepseek_v31": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>"
+    '{"city": "Paris, \\"FR\\"", "days": 3}<｜tool▁call▁end｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>'
+    '{"city": "Rome"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "mistral": '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris, \\"FR\\"", "days": 3}, '
+    '"id": "abcdefghi"}, {"name": "get_weather", "arguments": {"city": "Rome"}}]',
+    "granite": '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris, \\"FR\\"", "days": 3}}, '
+    '{"name": "get_weather", "arguments": {"city": "Rome"}}]',
+    "qwen3_coder": '<tool_call>\n<function=get_weather>\n<parameter=city>\nParis, "FR"\n</parameter>\n'
+    "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n"
+    "<parameter=city>\nRome\n</parameter>\n"
+    "</function>\n</tool_call>",
+    "glm45": '<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris, "FR"</arg_value>\n'
+    "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n"
+    "</tool_call>",
+    "functiongemma": '<start_function_call>call:get_weather{city:<escape>Paris, "FR"<escape>,days:3}<end_function_call>'
+    "<start_function_call>call:get_weather{city:<escape>Rome<escape>}<end_function_call>",
+    "gemma4": '<|tool_call>call:get_weather{city:<|"|>Paris, "FR"<|"|>,days:3}<tool_call|>'
+    '<|tool_call>call:get_weather{city:<|"|>Rome<|"|>}<tool_call|>',
+    "functionary": '<function=get_weather>{"city": "Paris, \\"FR\\"", "days": 3}</function>'
+    '<function=get_weather>{"city": "Rome"}</function>',
+    "llama3_json": '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris, \\"FR\\"", "days": 3}}; '
+    '{"name": "get_weather", "parameters": {"city": "Rome"}}',
+}
+OTHERS = [
+    ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}'),
+    ("mistral", '[TOOL_CALLS]get_weather[CALL_ID]123456789[ARGS]{"city": "Rome"}'),
+    ("mistral", '[TOOL_CALLS]get_weather{"city": "Rome"}'),
+    ("llama3_json", '<|python_tag|>get_weather.call(city="Rome")'),
+    ("qwen3_coder", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'),
+    ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</function>\n</tool_call>"),
+    ("qwen3_coder", "<tool_call><function=get_weather><parameter=city>Rome</parameter></function></tool_call>"),
+    ("glm45", '<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'),
+    ("glm45", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>"),
+    ("functiongemma", '<start_function_call>call:get_weather{"city": "Rome"}<end_function_call>'),
+]
+
+
+def read(name: str, pieces: list[str]) -> tuple[str, list[LeapFunctionCall], list[str]]:
+    stream = CallStream(parser_named(name), ["get_weather"])
+    events = [event for piece in pieces for event in stream.feed(piece)] + stream.finish()
+    calls = [call for event in events if isinstance(event, CallsFound) for call in event.calls]
+    text = "".join(event.text for event in events if isinstance(event, CallText))
+    warnings = [event.message for event in events if isinstance(event, CallWarning)]
+    return text, [fitted(call, [WEATHER]) for call in calls], warnings
+
+
+def cut(text: str, draw: random.Random) -> list[str]:
+    places = sorted(draw.sample(range(1, len(text)), min(8, len(text) - 1)))
+    return [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+def test_every_dialect_has_an_example_and_a_name_in_the_options():
+    assert SEEN.keys() == DIALECTS.keys()
+    assert list(PARSERS) == ["auto", "lfm", "hermes", *DIALECTS]
+    assert list(CALL_PARSERS) == [*PARSERS, "none"]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_calls_of_the_examples_are_found_cut_anywhere(name):
+    draw = random.Random(name)
+    for before in ("", "I will look it up.\n"):
+        whole = read(name, [before + SEEN[name]])
+        assert (whole[0].strip(), whole[1:]) == (before.strip(), ([PARIS, ROME], []))
+        for _ in range(20):
+            assert read(name, cut(before + SEEN[name], draw)) == whole
+
+
+@pytest.mark.parametrize(("name", "text"), OTHERS)
+def test_other_spellings(name, text):
+    assert read(name, [text]) == ("", [ROME], [])
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_is_written_is_read(name):
+    text = parser_named(name).dump([PARIS, ROME])
+    assert read(name, [text])[1:] == ([PARIS, ROME], [])
+    assert parser_named(name).dump([]) == ""
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_call_that_breaks_off_is_no_call(name):
+    text = SEEN[name][: SEEN[name].index("Paris") + 2]
+    shown, calls, warnings = read(name, [text])
+    assert calls == [] and len(warnings) == 1 and "Pa" in shown
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_template_tells_the_dialect(name):
+    template = "{% for call in message.tool_calls %}" + "".join(DIALECTS[name].signs) + "{% endfor %}"
+    assert dialect_of_template(template) == name
+    assert parser_for_template(template, ()).name == name
+
+
+def test_templates_of_the_two_usual_forms():
+    assert parser_for_template("<|tool_call_start|>", ()).name == "lfm"
+    assert parser_for_template("", ["<|tool_call_start|>", "<tool_call>"]).name == "lfm"
+    assert parser_for_template("<tool_call>", ()).name == "hermes"
+    assert parser_for_template("", ["<tool_call>"]).name == "hermes"
+    assert parser_for_template("{{ messages }}", ()).name == "lfm"
+
+
+def test_values_without_quotes_follow_the_schema():
+    kinds = {"n": "integer", "s": "string", "l": "array", "b": "boolean", "o": "object", "both": ["string", "integer"]}
+    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in kinds.items()}}
+    function = LeapFunction.from_openai({"name": "f", "description": "", "parameters": schema})
+    parameters = {"n": "3", "s": "3", "l": "[1, 2]", "b": "True", "o": '{"a": 1}', "both": "3"}
+    body = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in parameters.items())
+    (call,) = parser_named("qwen3_coder").parse(f"<function=f>\n{body}</function>")
+    expected = {"n": 3, "s": "3", "l": [1, 2], "b": True, "o": {"a": 1}, "both": "3"}
+    assert fitted(call, [function]).arguments == expected
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_json])
+def test_the_grammar_of_a_block_takes_what_is_written_and_nothing_undeclared(name):
+    dialect = DIALECTS[name]
+    calls = [PARIS, ROME] if dialect.separator is not None else [PARIS]
+    body = parser_named(name).dump(calls).removeprefix(dialect.start).removesuffix(dialect.end)
+    grammar = LLMatcher.grammar_from_lark(json_grammar([WEATHER], '"<end>"', dialect=dialect))
+
+    def accepts(text: str) -> bool:
+        tokenizer = byte_tokenizer()
+        return tokenizer.matcher(grammar).consume_tokens(list((text + "<end>").encode()))
+
+    assert accepts(body)
+    assert not accepts(body.replace("get_weather", "get_other"))
+    assert not accepts(body.replace('"days"', '"hours"'))
