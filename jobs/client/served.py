@@ -1,4 +1,4 @@
-"""The job queue as ``leap serve`` uses it: answers that outlive their connection, and batches."""
+"""The job queue as ``leap serve`` uses it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_core.errors import LeapError, LeapJobError
+from leap_core.errors import LeapError, LeapJobNotFoundError
 
 from ..table.job import FINAL, Job, State
 from .client import JobsClient
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
-    from leap_core.server.endpoints.batches import BatchState
-    from leap_core.server.endpoints.responses import AnswerState, QueuedAnswer
+    from leap_core.server.jobs import AnswerState, BatchState, QueuedAnswer
 
 
-class ServedAnswers:
-    """Answers as jobs of the data directory that these variables lead to."""
+class ServedJobs:
+    """The jobs of the data directory that these variables lead to, as ``leap_core.server.jobs.JobQueue``."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
@@ -39,12 +38,12 @@ class ServedAnswers:
     def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
         """How the job is, and what its newest attempt put out: all of it, or where that is ``attempt`` what came
         beyond the event ``number``. None when it was removed."""
-        from leap_core.server.endpoints.responses import AnswerState
+        from leap_core.server.jobs import AnswerState
 
         with JobsClient(self._variables) as jobs:
             try:
                 row = jobs.get(job)
-            except LeapJobError:
+            except LeapJobNotFoundError:
                 return None
             newest = jobs.table.last_attempt_with_output(row.id)
             if newest is not None and newest == attempt:
@@ -54,10 +53,10 @@ class ServedAnswers:
             jobs.ensure_worker_for_unfinished()
         return AnswerState(
             row.state.value,
+            (row.error or {}).get("message"),
             events[-1].attempt if events else newest or attempt,
             events[-1].number if events else number,
             [event.value for event in events],
-            (row.error or {}).get("message"),
         )
 
     def cancel(self, job: str) -> None:
@@ -71,31 +70,27 @@ class ServedAnswers:
             jobs.cancel(job)
             jobs.remove(job)
 
-
-class ServedBatches:
-    """Batches as jobs of the data directory that these variables lead to."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
-
     def submit(self, settings: BatchSettings, cwd: Path) -> str:
         """Have a batch answered in the background; the job's id. Raises LeapError when its lines cannot be used."""
         with JobsClient(self._variables) as jobs:
             return jobs.batch(settings, cwd=cwd)
 
     def state(self, job: str) -> BatchState | None:
-        """How the job is; None when it was removed."""
-        from leap_core.server.endpoints.batches import BatchState
+        """How the job is, queued where the table cannot be read just now; None when it was removed."""
+        from leap_core.server.jobs import BatchState
 
-        with JobsClient(self._variables) as jobs:
-            try:
+        try:
+            with JobsClient(self._variables) as jobs:
                 row = jobs.get(job)
-            except LeapJobError:
-                return None
-            jobs.ensure_worker_for_unfinished()
+                jobs.ensure_worker_for_unfinished()
+        except LeapJobNotFoundError:
+            return None
+        except LeapError:
+            return BatchState("queued")
         counts = row.result or row.progress or {}
         return BatchState(
             row.state.value,
+            (row.error or {}).get("message"),
             row.cancel_requested,
             row.started,
             row.finished,
@@ -103,13 +98,7 @@ class ServedBatches:
             completed=int(counts.get("succeeded") or 0),
             failed=int(counts.get("failed") or 0),
             counted=bool((row.result or {}).get("total")),
-            message=(row.error or {}).get("message"),
         )
-
-    def cancel(self, job: str) -> None:
-        """Have it end soon; harmless when it has ended."""
-        with JobsClient(self._variables) as jobs:
-            jobs.cancel(job, wait=False)
 
     def jobs(self, limit: int, only: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Jobs of all kinds, or of these ids: running ones, then queued ones, then those that ended; each kind the
@@ -118,7 +107,7 @@ class ServedBatches:
         with JobsClient(self._variables) as jobs:
             if only is not None:
                 for id in only:
-                    with suppress(LeapJobError):  # removed meanwhile
+                    with suppress(LeapJobNotFoundError):  # removed meanwhile
                         rows.append(jobs.get(id))
                 order = (State.RUNNING, State.QUEUED)
                 rows.sort(key=lambda row: (order.index(row.state) if row.state in order else 2, -row.created))

@@ -141,7 +141,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     Prints the page's address, which holds a fresh key: it opens the page for nobody else. It runs until Ctrl-C, and
     loads no model; leap serve --page is the same page beside models.
     """
-    from jobs.client.served import ServedBatches
+    from jobs.client.served import ServedJobs
     from leap_core.server.foreground import ServerSettings, serve
     from leap_core.server.page.sessions import PageServices
 
@@ -157,7 +157,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     settings = ServerSettings(
         port=port,
         api_key=key,
-        batches=ServedBatches(env.variables),
+        jobs=ServedJobs(env.variables),
         files=env.directories.data / "served",
         page=PageServices(key=key, **guides()),
         all_jobs=True,

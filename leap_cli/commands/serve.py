@@ -212,7 +212,7 @@ PAGE = OptionGroup(
 
 
 def _settings(arguments: Arguments) -> ServerSettings:
-    from jobs.client.served import ServedAnswers, ServedBatches
+    from jobs.client.served import ServedJobs
     from leap_core.conversation.media.fetching import UrlAccess
     from leap_core.server.endpoints.responses import durable_responses
     from leap_core.server.foreground import ServerSettings
@@ -225,8 +225,7 @@ def _settings(arguments: Arguments) -> ServerSettings:
         key,
         most_connections=arguments["max_connections"],
         urls=UrlAccess[arguments["media_urls"].upper()],
-        batches=ServedBatches(env.variables),
-        answers=ServedAnswers(env.variables),
+        jobs=ServedJobs(env.variables),
         files=env.directories.data / "served",
         responses=durable_responses(env.directories.data / "served" / "responses", key),
         log_requests=arguments["log_requests"],

@@ -22,18 +22,20 @@ from ..protocols.host.served_models import STATUS_PATH, ServerState, known_serve
 from ..system.dataclass import dataclass
 from .access import LOOPBACK_NAMES, AccessCheck, PlainPaths, for_local_pages
 from .application import Server, build_app, listen, on_signals
-from .endpoints.batches import BatchEndpoints, BatchQueue, JobEndpoints, owner_of
+from .endpoints.batches import BatchEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.message_batches import MessageBatches
 from .endpoints.models import status_route
 from .endpoints.ollama import OllamaEndpoints, alive_route
-from .endpoints.responses import AnswerQueue, KeptResponses, StoredResponses
+from .endpoints.responses import KeptResponses, StoredResponses
+from .jobs import JobEndpoints, JobQueue
 from .measures import Metrics, RequestLog, access_log
 from .models.abilities import Offer
 from .models.loaded_model import LoadRequest
 from .models.loaded_models import Bounds, LoadedModels
 from .page.routes import PAGE_PATHS, page_routes
 from .page.sessions import PageServices
+from .records import owner_of
 
 OPEN_PATHS = frozenset({"/health", STATUS_PATH})
 TICK_SECONDS = 0.25
@@ -43,8 +45,8 @@ TICK_SECONDS = 0.25
 class ServerSettings:
     """How a server is reached, and what it offers beside answers.
 
-    ``urls``: what the URLs of pictures in requests may reach. ``batches`` does the work of /v1/batches, whose files lie
-    in ``files``; without it there are none. ``answers`` makes responses of the background, kept in ``responses``.
+    ``urls``: what the URLs of pictures in requests may reach. ``jobs`` does the work of /v1/batches, whose files lie in
+    ``files``, and of responses of the background, which are kept in ``responses``; where one is None there are none.
     ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
     people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
@@ -56,8 +58,7 @@ class ServerSettings:
     api_key: str | None = None
     most_connections: int | None = None
     urls: UrlAccess = UrlAccess.DATA
-    batches: BatchQueue | None = None
-    answers: AnswerQueue | None = None
+    jobs: JobQueue | None = None
     files: Path | None = None
     responses: KeptResponses | None = None
     offer: Offer | None = None
@@ -113,20 +114,20 @@ def serve(
 def application(models: LoadedModels, settings: ServerSettings, state: ServerState | None = None) -> ASGIApp:
     """The whole application: who may ask, what is answered, and what is measured and logged. ``state``: how ``leap ps``
     asks."""
-    counts = None if settings.batches is None else settings.batches.counts
+    counts = None if settings.jobs is None else settings.jobs.counts
     generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
     routes: list[Route] = [] if state is None else [status_route(models, state.token)]
-    if settings.batches is not None and settings.files is not None:
+    if settings.jobs is not None and settings.files is not None:
         made = [] if settings.responses is None or settings.responses.records is None else [settings.responses.records]
         for endpoints in (BatchEndpoints, MessageBatches):
             batches = endpoints(
-                models, settings.batches, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
+                models, settings.jobs, settings.files, urls=settings.urls, owner=owner_of(settings.api_key)
             )
             routes += batches.routes()
             made.append(batches.records)
-        routes += JobEndpoints(settings.batches, None if settings.all_jobs else made).routes()
-    if settings.answers is not None and settings.responses is not None:
-        generation.stored = StoredResponses(models, settings.responses, settings.answers)
+        routes += JobEndpoints(settings.jobs, None if settings.all_jobs else made).routes()
+    if settings.jobs is not None and settings.responses is not None:
+        generation.stored = StoredResponses(models, settings.responses, settings.jobs)
         generation.conversations.settle = generation.stored.settle
         routes += generation.stored.routes() + generation.conversations.routes()
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()

@@ -106,12 +106,12 @@ def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_pat
 
 
 def test_the_page_lists_unfinished_jobs_before_those_that_ended(jobs):
-    from jobs.client.served import ServedBatches
+    from jobs.client.served import ServedJobs
 
     waiting = jobs.submit([jobs.generation(f"Count {n}.") for n in range(3)])
     (ended,) = jobs.submit([jobs.generation("Hi.")])  # the newest
     jobs.cancel(ended, wait=False)
-    served = ServedBatches(os.environ)
+    served = ServedJobs(os.environ)
     assert {job["id"] for job in served.jobs(3)} == set(waiting)
     assert [job["id"] for job in served.jobs(4)][3] == ended and sum(served.counts().values()) == 4
     assert [job["id"] for job in served.jobs(4, {ended, waiting[0], "gone"})] == [waiting[0], ended]

@@ -15,9 +15,11 @@ from starlette.applications import Starlette
 from leap_core import LeapModelNotFoundError, LeapSerializationError
 from leap_core.batch.settings import BatchSettings
 from leap_core.server.application import HANDLERS
-from leap_core.server.endpoints.batches import BatchEndpoints, BatchState, JobEndpoints, Records, owner_of
+from leap_core.server.endpoints.batches import BatchEndpoints
+from leap_core.server.jobs import BatchState, JobEndpoints
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
+from leap_core.server.records import Records, owner_of, page_of
 from leap_core.testing import ScriptedModelRunner
 from tests.support.random_models import write_random_model
 
@@ -162,3 +164,22 @@ def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for
             assert (await client.post("/leap/jobs/mine/cancel", headers=page)).status_code == 403
 
     asyncio.run(ask())
+
+
+def test_pages_of_a_list():
+    items = [{"id": each} for each in "abcdef"]
+
+    def page(cursor: str = "", **query: str) -> tuple[str, bool]:
+        found, ends = page_of(items, query, 100, cursor)
+        letters = "".join(each["id"] for each in found)
+        assert (ends["first_id"], ends["last_id"]) == ((letters[0], letters[-1]) if letters else (None, None))
+        return letters, ends["has_more"]
+
+    assert page() == ("abcdef", False) and page(limit="2") == ("ab", True)
+    assert page(after="b", limit="2") == ("cd", True) and page(after="d", limit="2") == ("ef", False)
+    assert page(after="f") == ("", False) and page(after="unknown", limit="1") == ("a", True)
+    assert page(before="d", limit="2") == ("bc", True) and page(before="b", limit="2") == ("a", False)
+    assert page("_id", after_id="a", before_id="d", after="e") == ("bc", False)
+    for wrong in ("0", "101", "-1", "two", "\N{SUPERSCRIPT TWO}"):
+        with pytest.raises(LeapSerializationError, match="from 1 to 100"):
+            page(limit=wrong)

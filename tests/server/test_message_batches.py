@@ -20,8 +20,8 @@ from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.calls import LeapFunctionCall
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import GenerationFinishReason
-from leap_core.server.endpoints.batches import BatchState
 from leap_core.server.foreground import ServerSettings, application
+from leap_core.server.jobs import BatchState
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
@@ -85,7 +85,7 @@ def serving(directory: Path, queue: Queue, use: Callable[[Client], Awaitable[Any
     async def main() -> Any:
         models = LoadedModels(lambda local, _: ScriptedModelRunner(model_id=local.model_id))
         await models.load(LoadRequest("builtin"))
-        app = application(models, ServerSettings(api_key=key, batches=queue, files=directory))
+        app = application(models, ServerSettings(api_key=key, jobs=queue, files=directory))
         library = import_module(next(each for each in HTTP_LIBRARIES if find_spec(each)))
         http = anthropic.DefaultAsyncHttpxClient(transport=library.ASGITransport(app))
         settings: dict[str, Any] = {"max_retries": 0, "_strict_response_validation": True}

@@ -16,8 +16,9 @@ import pytest
 from leap_core import Complete, FunctionCalls, LeapFunctionCall
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import Chunk, GenerationFinishReason
-from leap_core.server.endpoints.responses import AnswerState, QueuedAnswer, durable_responses
+from leap_core.server.endpoints.responses import durable_responses
 from leap_core.server.foreground import ServerSettings, application
+from leap_core.server.jobs import AnswerState, QueuedAnswer
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
@@ -43,10 +44,13 @@ class Queue:
     def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
         begin = number + 1 if attempt == self.attempt else 0
         message = "broken" if self.state == "failed" else None
-        return AnswerState(self.state, self.attempt, len(self.events) - 1, self.events[begin:], message)
+        return AnswerState(self.state, message, self.attempt, len(self.events) - 1, self.events[begin:])
 
     def cancel(self, job: str) -> None:
         self.state = "cancelled"
+
+    def counts(self) -> dict[str, int]:
+        return {}
 
     def forget(self, job: str) -> None:
         self.forgotten.append(job)
@@ -65,7 +69,7 @@ def serving(
         models = LoadedModels(lambda local, _: ScriptedModelRunner(*scripts, model_id=local.model_id))
         await models.load(LoadRequest("builtin"))
         kept = durable_responses(directory / "responses", key)
-        app = application(models, ServerSettings(api_key=key, responses=kept, answers=queue))
+        app = application(models, ServerSettings(api_key=key, responses=kept, jobs=queue))
         library = import_module(next(each for each in HTTP_LIBRARIES if find_spec(each)))
         http = openai.DefaultAsyncHttpxClient(transport=library.ASGITransport(app))
         url = "http://127.0.0.1/v1"

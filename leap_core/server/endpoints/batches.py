@@ -5,17 +5,12 @@ The work is a job of leap's own queue, so it survives this server; the records l
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -26,77 +21,18 @@ from starlette.routing import Route
 from ...batch.input.lines import CHAT_URL, URLS, first_line
 from ...batch.settings import BatchSettings
 from ...conversation.media.fetching import UrlAccess
-from ...errors import LeapError, LeapModelNotFoundError, LeapSerializationError
+from ...errors import LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDINGS_URL
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, object_at, text_at
-from ...system.dataclass import dataclass
-from ...system.directories import private_directory
-from ...system.files import replace_text
-from ..access import refuse_other_origins
 from ..http import STORE, AsciiJSON, Refused, read_json
+from ..jobs import BatchState, JobQueue, answered_by
 from ..models.abilities import check_name
-from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
+from ..records import ID, Records, new_id, not_found, page_of
 
 LARGEST_FILE = 1024**3
 PIECE = 1 << 20
-ID = re.compile(r"(file|batch|msgbatch)[-_][0-9a-f]{24}|(resp|conv)_[0-9a-f]{48}")
-
-
-def not_found(what: str, id: str) -> Refused:
-    """The answer to an id that nothing has."""
-    return Refused(404, "not_found", LeapModelNotFoundError(f"there is no {what} {id!r}"))
-
-
-def owner_of(api_key: str | None) -> str:
-    """Who keeps things in a server of this key, without the key. A server without one is open to all who reach it."""
-    return hashlib.blake2b((api_key or "").encode(), digest_size=16).hexdigest()
-
-
-class Records:
-    """JSON objects by their ids, each a file of its own in ``directory`` (mode 0700). Every change is one step. They
-    belong to ``owner``, and are not there for another."""
-
-    def __init__(self, directory: Path, what: str, owner: str = "") -> None:
-        self.directory, self._what, self._owner = directory, what, owner
-
-    def make_directory(self) -> None:
-        """Make the directory and the one around it, for this user alone."""
-        for each in (self.directory.parent, self.directory):
-            private_directory(each)
-
-    def write(self, record: JsonObject) -> JsonObject:
-        """Keep a record, in place of an older one."""
-        self.make_directory()
-        replace_text(self._path(record["id"]), json.dumps({**record, "owner": self._owner}))
-        return record
-
-    def get(self, id: str) -> JsonObject:
-        """The record. Raises Refused (404) when there is none."""
-        if ID.fullmatch(id):
-            with suppress(OSError, ValueError):
-                record = dict(json.loads(self._path(id).read_text("utf-8")))
-                if record.pop("owner", self._owner) == self._owner:
-                    return record
-        raise not_found(self._what, id)
-
-    def remove(self, id: str) -> None:
-        """Remove the record."""
-        with suppress(FileNotFoundError):
-            self._path(id).unlink()
-
-    def all(self) -> list[JsonObject]:
-        """All records, the newest first. One that cannot be read is passed over."""
-        return sorted(self._read(), key=lambda record: (record["created_at"], record["id"]), reverse=True)
-
-    def _read(self) -> Iterator[JsonObject]:
-        for path in self.directory.glob("*.json"):
-            with suppress(Refused):
-                yield self.get(path.stem)
-
-    def _path(self, id: str) -> Path:
-        return self.directory / f"{id}.json"
 
 
 class KeptFiles:
@@ -154,11 +90,6 @@ class KeptFiles:
         return self._records.directory / f"{id}.jsonl"
 
 
-def new_id(kind: str = "file-") -> str:
-    """A fresh id."""
-    return kind + secrets.token_hex(12)
-
-
 def _record(id: str, filename: str, purpose: str, size: int) -> JsonObject:
     return {
         "id": id,
@@ -172,50 +103,10 @@ def _record(id: str, filename: str, purpose: str, size: int) -> JsonObject:
 
 
 PURPOSES = ("batch", "user_data", "assistants", "fine-tune", "evals", "vision")
-MOST_LISTED = 100
+MOST_LISTED = 10_000
 WINDOW = "24h"
 LINE = re.compile(r"\bline (\d+)\b")
 FINAL = ("completed", "failed", "cancelled", "expired")
-
-
-@dataclass(frozen=True)
-class BatchState:
-    """How a batch's job is: ``state`` is queued, running, succeeded, failed or cancelled; times in seconds since 1970,
-    None where they have not come. ``counted``: its lines were read, so that a failure is one of lines."""
-
-    state: str
-    cancelling: bool = False
-    started: float | None = None
-    finished: float | None = None
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-    counted: bool = False
-    message: str | None = None
-
-
-class BatchQueue(Protocol):
-    """The queue that the work goes to."""
-
-    def submit(self, settings: BatchSettings, cwd: Path) -> str:
-        """Have a batch answered; the job's id. Raises LeapError when its lines cannot be used."""
-        ...
-
-    def state(self, job: str) -> BatchState | None:
-        """How the job is; None when it is not there any more."""
-        ...
-
-    def cancel(self, job: str) -> None:
-        """Have it end soon."""
-        ...
-
-    def counts(self) -> Mapping[str, int]:
-        """How many jobs are in each state."""
-        ...
-
-    def jobs(self, limit: int, only: Collection[str] | None = None) -> list[JsonObject]:
-        """The newest jobs of all kinds, or of these ids: id, kind, state, percent, label, cancelling."""
-        ...
 
 
 class BatchEndpoints:
@@ -225,7 +116,7 @@ class BatchEndpoints:
     def __init__(
         self,
         models: LoadedModels,
-        queue: BatchQueue,
+        queue: JobQueue,
         directory: Path,
         *,
         urls: UrlAccess = UrlAccess.DATA,
@@ -272,7 +163,10 @@ class BatchEndpoints:
         """The files, the newest first; those of a ``purpose`` where one is named."""
         purpose = request.query_params.get("purpose")
         files = await STORE.run(self._files.all)
-        return _listed(request, [file for file in files if purpose in (None, file["purpose"])])
+        page, ends = page_of(
+            [file for file in files if purpose in (None, file["purpose"])], request.query_params, MOST_LISTED
+        )
+        return AsciiJSON({"object": "list", "data": page, **ends})
 
     async def file(self, request: Request) -> Response:
         """One file's object."""
@@ -350,10 +244,11 @@ class BatchEndpoints:
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first."""
 
-        def described() -> list[JsonObject]:
-            return [self._described(record) for record in self.records.all()[:MOST_LISTED]]
+        def listed() -> JsonObject:
+            page, ends = page_of(self.records.all(), request.query_params, MOST_LISTED)
+            return {"object": "list", "data": [self._described(record) for record in page], **ends}
 
-        return _listed(request, await STORE.run(described))
+        return AsciiJSON(await STORE.run(listed))
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
@@ -371,7 +266,7 @@ class BatchEndpoints:
         """The batch's object. Waits for the disk, and keeps how the batch ended."""
         if "final" in record:
             return dict(record["final"])
-        state = None if record["job"] is None else self._state(record["job"])
+        state = None if record["job"] is None else self._queue.state(record["job"])
         value = _batch(record, state)
         if value["status"] in FINAL:
             for name, title in (("output_file_id", "output"), ("error_file_id", "errors")):
@@ -379,36 +274,6 @@ class BatchEndpoints:
                     value[name] = None
             self.records.write({**record, "final": value})
         return value
-
-    def _state(self, job: str) -> BatchState | None:
-        try:
-            return self._queue.state(job)
-        except LeapError:  # the table of jobs cannot be read just now
-            return BatchState("queued")
-
-
-def loading_of(model: LoadedModel) -> JsonObject:
-    """How the server loads a model, as fields of ModelLoadingOptions."""
-    names = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
-    loading = {name: value for name in names if (value := getattr(model.load_request, name)) is not None}
-    return {**loading, **(model.load_request.details or {})}
-
-
-def answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) -> BatchSettings:
-    """The settings with a model as the server holds it, and with the adapters behind its ``name``."""
-    loading = loading_of(model)
-    adapters = model.named_adapters(name)
-    answers_to = [model.name, *sorted(model.references)]
-    if adapters is not None and name is not None:
-        loading["adapters"] = [adapter.to_json() for adapter in adapters]
-        answers_to = [name]  # the model alone is another
-    return replace(
-        settings,
-        model=model.load_request.reference,
-        loading=loading,
-        concurrency=model.options.slots,
-        answers_to=tuple(answers_to),
-    )
 
 
 def _batch(record: JsonObject, state: BatchState | None) -> JsonObject:
@@ -451,60 +316,3 @@ def _status(record: JsonObject, state: BatchState | None) -> str:
     if state.state in ("failed", "cancelled"):
         return state.state
     return "cancelling" if state.cancelling else "in_progress"
-
-
-def _listed(request: Request, items: list[JsonObject]) -> Response:
-    """A page of objects: ``after`` an id, at most ``limit``."""
-    limit = request.query_params.get("limit", "20")
-    if not limit.isdigit() or not 1 <= int(limit) <= 10_000:
-        raise LeapSerializationError("expected a number from 1 to 10000", path="limit")
-    ids = [item["id"] for item in items]
-    after = request.query_params.get("after")
-    begin = ids.index(after) + 1 if after in ids else 0
-    page = items[begin : begin + int(limit)]
-    return AsciiJSON(
-        {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": begin + len(page) < len(items),
-        }
-    )
-
-
-class JobEndpoints:
-    """The jobs that the page shows: those of ``records``, which this server has made for its clients, or with None all
-    of the user, for a server that was started to show them. Pages of other origins are refused."""
-
-    def __init__(self, queue: BatchQueue, records: Sequence[Records] | None) -> None:
-        self._queue, self._records = queue, records
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("/leap/jobs", self.list_jobs),
-            Route("/leap/jobs/{id}/cancel", self.cancel_job, methods=["POST"]),
-        ]
-
-    async def list_jobs(self, request: Request) -> Response:
-        """Jobs of all kinds, unfinished ones first, and how many more there are."""
-        refuse_other_origins(request)
-        own = await STORE.run(self._own)
-        jobs = await STORE.run(self._queue.jobs, MOST_LISTED, own)
-        count = sum((await STORE.run(self._queue.counts)).values()) if own is None else len(own)
-        return AsciiJSON({"jobs": jobs, "more": max(0, count - len(jobs)) if len(jobs) == MOST_LISTED else 0})
-
-    async def cancel_job(self, request: Request) -> Response:
-        """End a job of any kind."""
-        refuse_other_origins(request)
-        id = request.path_params["id"]
-        own = await STORE.run(self._own)
-        if own is not None and id not in own:
-            raise not_found("job", id)
-        await STORE.run(self._queue.cancel, id)
-        return AsciiJSON({"cancelling": id})
-
-    def _own(self) -> set[str] | None:
-        if self._records is None:
-            return None
-        return {record["job"] for records in self._records for record in records.all() if record.get("job")}

@@ -16,7 +16,7 @@ from ...errors import LeapSerializationError
 from ...protocols.openai.responses import messages_of
 from ...schemas.json_values import JsonObject, list_at, object_at
 from ..http import STORE, AsciiJSON, Refused, read_json
-from .batches import not_found
+from ..records import not_found, page_of
 from .responses import KeptResponses
 
 MOST_ADDED = 20
@@ -75,21 +75,18 @@ class Conversations:
 
     async def list_items(self, request: Request) -> Response:
         """The items, the newest first unless ``order`` is asc; beyond ``after``, at most ``limit``."""
-        limit = request.query_params.get("limit", "20")
-        if not limit.isdigit() or not 1 <= int(limit) <= MOST_LISTED:
-            raise LeapSerializationError(f"expected a number from 1 to {MOST_LISTED}", path="limit")
         items = list((await STORE.run(self._settled, request.path_params["id"]))["items"])
         if request.query_params.get("order", "desc") == "desc":
             items.reverse()
-        ids, after = [item["id"] for item in items], request.query_params.get("after")
-        rest = items[ids.index(after) + 1 :] if after in ids else items
-        return _listed(rest[: int(limit)], len(rest) > int(limit))
+        page, ends = page_of(items, request.query_params, MOST_LISTED)
+        return AsciiJSON({"object": "list", "data": page, **ends})
 
     async def add_items(self, request: Request) -> Response:
         """Add items at the end."""
         items = _added(object_at(await read_json(request), "body").get("items"))
         await STORE.run(self._change, request.path_params["id"], lambda record: record["items"].extend(items))
-        return _listed(items, False)
+        page, ends = page_of(items, {}, MOST_ADDED)
+        return AsciiJSON({"object": "list", "data": page, **ends})
 
     async def item(self, request: Request) -> Response:
         """One item."""
@@ -195,8 +192,3 @@ def _of_id(record: JsonObject, id: str) -> JsonObject:
 def _conversation(record: JsonObject) -> JsonObject:
     about = {name: record[name] for name in ("id", "created_at", "metadata")}
     return {**about, "object": "conversation"}
-
-
-def _listed(items: list[JsonObject], more: bool) -> Response:
-    ends = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
-    return AsciiJSON({"object": "list", "data": items, "has_more": more, **ends})

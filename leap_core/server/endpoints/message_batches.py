@@ -28,14 +28,14 @@ from ...protocols.anthropic import batch_error, chat_body
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from ..http import STORE, AsciiJSON, read_body
+from ..jobs import JobQueue, answered_by
 from ..models.loaded_models import LoadedModels
-from .batches import BatchQueue, BatchState, Records, answered_by, new_id
+from ..records import Records, new_id, page_of
 
 MOST_REQUESTS = 10_000
 MOST_LISTED = 1000
 YEAR = 365 * 86_400
 CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-OVER = ("succeeded", "failed", "cancelled")
 COUNTED = ("processing", "succeeded", "errored", "canceled", "expired")
 
 
@@ -46,7 +46,7 @@ class MessageBatches:
     def __init__(
         self,
         models: LoadedModels,
-        queue: BatchQueue,
+        queue: JobQueue,
         directory: Path,
         *,
         urls: UrlAccess = UrlAccess.DATA,
@@ -91,23 +91,12 @@ class MessageBatches:
 
     async def list_batches(self, request: Request) -> Response:
         """The batches, the newest first: those after ``after_id``, or before ``before_id``."""
-        query = request.query_params
-        limit = query.get("limit", "20")
-        if not limit.isdigit() or not 1 <= int(limit) <= MOST_LISTED:
-            raise LeapSerializationError(f"expected a number from 1 to {MOST_LISTED}", path="limit")
-        records = await STORE.run(self.records.all)
-        ids = [record["id"] for record in records]
-        begin, end = 0, len(ids)
-        if query.get("after_id") in ids:
-            begin = ids.index(query["after_id"]) + 1
-        if query.get("before_id") in ids:
-            end = ids.index(query["before_id"])
-            page = records[max(begin, end - int(limit)) : end]
-        else:
-            page = records[begin:][: int(limit)]
-        data = await STORE.run(lambda: [self._described(record, request) for record in page])
-        ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
-        return AsciiJSON({"data": data, "has_more": end - begin > len(page), **ends})
+
+        def listed() -> JsonObject:
+            page, ends = page_of(self.records.all(), request.query_params, MOST_LISTED, "_id")
+            return {"data": [self._described(record, request) for record in page], **ends}
+
+        return AsciiJSON(await STORE.run(listed))
 
     async def batch(self, request: Request) -> Response:
         """One batch, and how far it is."""
@@ -170,8 +159,8 @@ class MessageBatches:
     def _described(self, record: JsonObject, request: Request) -> JsonObject:
         """Anthropic's object. Waits for the disk, and keeps how the batch ended."""
         if "ended_at" not in record:
-            states = [self._state(job["id"]) for job in record["jobs"] if job["id"] is not None]
-            if all(state is None or state.state in OVER for state in states):
+            states = [self._queue.state(job["id"]) for job in record["jobs"] if job["id"] is not None]
+            if all(state is None or state.is_final for state in states):
                 ends = [state.finished for state in states if state is not None and state.finished is not None]
                 counts = Counter(line["result"]["type"] for line in self._results(record))
                 record |= {"ended_at": max(ends, default=time.time()), "counts": dict(counts)}
@@ -207,7 +196,7 @@ class MessageBatches:
             for line in _lines(directory / f"{job['n']}_results.jsonl"):
                 answered.add(line["custom_id"])
                 yield line
-            state = None if job["id"] is None else self._state(job["id"])
+            state = None if job["id"] is None else self._queue.state(job["id"])
             for line in _lines(directory / f"{job['n']}.jsonl"):
                 if (id := line["custom_id"]) in answered:
                     continue
@@ -217,12 +206,6 @@ class MessageBatches:
                     yield batch_error(id, "generation_failed", state.message or "the batch failed")
                 else:
                     yield {"custom_id": id, "result": {"type": "expired" if state is None else "canceled"}}
-
-    def _state(self, job: str) -> BatchState | None:
-        try:
-            return self._queue.state(job)
-        except LeapError:  # the table of jobs cannot be read just now
-            return BatchState("queued")
 
     def _directory(self, id: str) -> Path:
         return self.records.directory / id

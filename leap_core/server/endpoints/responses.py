@@ -12,15 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.calls import LeapFunction
 from ...conversation.loading_options import refuse_adapters
-from ...conversation.messages import ChatMessage
 from ...conversation.options import GenerationOptions
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapError, LeapSerializationError
@@ -29,10 +27,10 @@ from ...protocols.openai.requests import GenerationRequest
 from ...protocols.openai.responses import ResponsesRequest
 from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
 from ...schemas.json_values import JsonObject
-from ...system.dataclass import dataclass
 from ..http import STORE, AsciiJSON, Refused
+from ..jobs import JobQueue, QueuedAnswer, loading_of
 from ..models.loaded_models import LoadedModels
-from .batches import Records, loading_of, not_found, owner_of
+from ..records import Records, not_found, owner_of
 
 MOST_KEPT = 1000
 """Responses in memory; the oldest are forgotten."""
@@ -100,59 +98,14 @@ def durable_responses(directory: Path, api_key: str | None) -> KeptResponses:
 
 
 LOOK_SECONDS = 0.05
-FINAL = ("succeeded", "failed", "cancelled")
 STATUSES = {"queued": "queued", "running": "in_progress", "failed": "failed", "cancelled": "cancelled"}
 SEQUENCE = re.compile(rb'"sequence_number":(\d+)')
-
-
-@dataclass(frozen=True)
-class QueuedAnswer:
-    """What a job is to answer. ``loading``: fields of ModelLoadingOptions."""
-
-    messages: Sequence[ChatMessage]
-    model: str
-    options: GenerationOptions
-    functions: Sequence[LeapFunction]
-    loading: Mapping[str, Any]
-    cwd: Path
-
-
-@dataclass(frozen=True)
-class AnswerState:
-    """How a job is: ``state`` as in BatchState. ``events``: what the newest ``attempt`` put out, beyond the event
-    ``number`` that was asked for; the last of them is ``number``."""
-
-    state: str
-    attempt: int
-    number: int
-    events: Sequence[Mapping[str, Any]]
-    message: str | None = None
-
-
-class AnswerQueue(Protocol):
-    """The queue that answers of the background go to."""
-
-    def ask(self, answer: QueuedAnswer) -> str:
-        """Have it answered; the job's id."""
-        ...
-
-    def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
-        """How the job is; None when it is not there any more."""
-        ...
-
-    def cancel(self, job: str) -> None:
-        """Have it end soon."""
-        ...
-
-    def forget(self, job: str) -> None:
-        """Remove a job, and what it put out."""
-        ...
 
 
 class StoredResponses:
     """Responses in ``kept``; those of the background are answered by ``queue``."""
 
-    def __init__(self, models: LoadedModels, kept: KeptResponses, queue: AnswerQueue) -> None:
+    def __init__(self, models: LoadedModels, kept: KeptResponses, queue: JobQueue) -> None:
         self._models, self._kept, self._queue = models, kept, queue
 
     def routes(self) -> list[Route]:
@@ -270,7 +223,7 @@ class StoredResponses:
                 body = reply.finished
             else:
                 body = reply.so_far(STATUSES.get(state.state, "failed"), state.message)
-        if state is None or state.state in FINAL:
+        if state is None or state.is_final:
             messages = {"messages": [*record["before"], *said]} if said else {}
             self._kept.keep({**record, **messages, "body": body}, durable=True)
         return body
@@ -295,7 +248,7 @@ class StoredResponses:
                 pieces = [reply.begin()]
             attempt, number = state.attempt, state.number
             pieces += _events(reply, state.events)
-            over = reply.finished is not None or state.state in FINAL
+            over = reply.finished is not None or state.is_final
             if over and reply.finished is None:
                 pieces.append(reply.ended(STATUSES.get(state.state, "failed"), state.message))
             for event in b"".join(pieces).split(b"\n\n"):
