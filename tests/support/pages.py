@@ -1,8 +1,8 @@
 """The examples of a documentation page: they are read from the Markdown, run as one script, and compared.
 
 ``sh`` and ``python`` blocks run in the page's order, in one directory. A ``text`` block directly below one is what it
-prints, stdout and stderr together. In it ``…`` or ``...`` stands for anything on its line, alone on a line for any number
-of lines. The width of gaps between columns does not matter. Python blocks without shell between them share their names.
+prints, stdout and stderr together. In it ``…`` or ``...`` is anything on its line; alone on a line it is any number of
+lines. The width of gaps between columns does not matter. Python blocks without shell between them share their names.
 A Python block that begins with a file name in a comment is that file. ``console`` blocks do not run, nor do blocks that
 install with pip.
 """
