@@ -1,6 +1,6 @@
 """How well doubt finds what a model extracted wrongly: reviews of texts whose values are known, made without a person.
 
-    python benchmarks/doubt.py MODEL reviewed.jsonl --texts 160 && leap extract --fit reviewed.jsonl
+    python benchmarks/doubt.py MODEL reviewed.jsonl --texts 160 && leap extract --calibrate reviewed.jsonl
 
 Each value that the model wrote is accepted where it is the known one, and rejected else. Every schema asks for two more
 fields, of which the texts say nothing. Texts that fail, such as one of which the answer goes in circles, are counted.
@@ -29,7 +29,7 @@ from tests.tasks.evidence.texts import KINDS, Text, texts  # noqa: E402
 
 ABSENT_FIELDS = ("clerk", "account")
 """Fields whose values the generator invented: the texts do not have them."""
-CUT = GenerationOptions(max_tokens=120, finish_shape=True)
+CUT = GenerationOptions(max_tokens=120, complete_json=True)
 
 
 def schema_of(value: Any) -> dict[str, Any]:

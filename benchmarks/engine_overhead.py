@@ -141,7 +141,9 @@ def prompt(number: int) -> ChatMessage:
 
 
 def options(kind: str, tokens: int) -> GenerationOptions:
-    return GenerationOptions(max_tokens=tokens, rng_seed=1, repetition_penalty=1.0, loop_stop=False, **KINDS[kind])
+    return GenerationOptions(
+        max_tokens=tokens, rng_seed=1, repetition_penalty=1.0, repetition_detection=False, **KINDS[kind]
+    )
 
 
 def by_library(runner: InProcessRunner, kind: str, requests: int, tokens: int) -> None:

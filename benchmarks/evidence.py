@@ -26,7 +26,7 @@ TEXT = (
     + "{filler}"
     + "\nAnn Lindberg of Oslo paid on 3 May 2026.\ntotal: 4711\n"
 )
-SAME = GenerationOptions(temperature=0.0, max_tokens=96, finish_shape=True)
+SAME = GenerationOptions(temperature=0.0, max_tokens=96, complete_json=True)
 
 
 def sides(

@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def loading(threads: int, *, lookup: bool) -> ModelLoadingOptions:
-    return ModelLoadingOptions(context_size=1024, cpu_threads=threads, slots=1, lookup=lookup)
+    return ModelLoadingOptions(context_size=1024, cpu_threads=threads, slots=1, prompt_lookup=lookup)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def _judge_documents(content: dict[str, Any], tokenizer: ConstraintTokenizer, ve
         verdict.documents += 1
         follows = judging.constraint_accepts(test["data"])
         if test["valid"] and not follows:
-            opened = opened or Judge(schema, enforce(schema, tokenizer, Freedom(open_objects=True)), tokenizer)
+            opened = opened or Judge(schema, enforce(schema, tokenizer, Freedom(additional_properties=True)), tokenizer)
             follows = opened.constraint_accepts(test["data"])
             verdict.with_more_keys += follows
         passes = follows and judging.check_accepts(test["data"])

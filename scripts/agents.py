@@ -248,7 +248,7 @@ def main() -> None:
     parser.add_argument("--fold-tools", metavar="N")
     arguments = parser.parse_args()
     more = ["--context-size", str(SHAPE.context // 2)]
-    more += [] if arguments.fold_tools is None else ["--fold-tools", arguments.fold_tools]
+    more += [] if arguments.fold_tools is None else ["--tool-search", arguments.fold_tools]
     path = os.pathsep.join(filter(None, [arguments.path and str(Path(arguments.path).resolve()), os.environ["PATH"]]))
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)

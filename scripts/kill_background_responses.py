@@ -143,7 +143,7 @@ def main() -> int:
     made = f"{len(ids)} responses, {chosen.kills} kills, {len(jobs)} jobs"
     print(f"{made}, {events} events, {len(cuts)} cuts: {wrong} wrong")
     server.end()
-    subprocess.run([sys.executable, "-m", "leap_cli", "jobs", "worker", "--end"], env=variables, check=False)
+    subprocess.run([sys.executable, "-m", "leap_cli", "jobs", "worker", "--shutdown"], env=variables, check=False)
     return 1 if wrong or len(jobs) != len(ids) else 0
 
 

@@ -48,7 +48,7 @@ class Server:
     def stop_worker(self) -> None:
         """End the worker, which outlives the server."""
         subprocess.run(
-            [sys.executable, "-m", "leap_cli", "jobs", "worker", "--end"], env=self._environment, check=False
+            [sys.executable, "-m", "leap_cli", "jobs", "worker", "--shutdown"], env=self._environment, check=False
         )
 
 

@@ -1,4 +1,4 @@
-"""Takes pictures of the page of ``leap serve --page``, light and dark, for the guides. Needs chromium and chromedriver.
+"""Takes pictures of the page of ``leap serve --web-ui``, light and dark. Needs chromium and chromedriver.
 
 python scripts/picture_page.py docs/pictures
 """
@@ -31,7 +31,7 @@ def main(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="leap-page-", ignore_cleanup_errors=True) as home:
         environment = {**os.environ, "LEAP_HOME": home}
-        command = [*LEAP, "serve", "builtin", "--port", "0", "--threads", "1", "--page"]
+        command = [*LEAP, "serve", "builtin", "--port", "0", "--threads", "1", "--web-ui"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, stderr=subprocess.DEVNULL)
         try:
             assert server.stdout is not None
@@ -42,7 +42,7 @@ def main(directory: Path) -> None:
         finally:
             server.terminate()
             server.communicate()
-            subprocess.run([*LEAP, "jobs", "worker", "--end"], env=environment, check=False, capture_output=True)
+            subprocess.run([*LEAP, "jobs", "worker", "--shutdown"], env=environment, check=False, capture_output=True)
 
 
 def _submit(url: str) -> None:

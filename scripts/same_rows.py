@@ -1,4 +1,4 @@
-"""Which types of weights give a position the same logits however a prompt is cut, by default and with ``--exact``.
+"""Which types of weights give the same logits however a prompt is cut, with and without ``--deterministic``.
 
     python scripts/same_rows.py [MODEL.gguf ...]
 

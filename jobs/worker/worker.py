@@ -203,7 +203,7 @@ def run_in_foreground(
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in _ending_signals()}
     try:
         if not worker.run():
-            raise LeapUnavailableError("a worker runs already", hint="leap jobs worker --end ends it")
+            raise LeapUnavailableError("a worker runs already", hint="leap jobs worker --shutdown ends it")
     finally:
         for number, handler in before.items():
             with suppress(ValueError, TypeError):

@@ -118,7 +118,7 @@ def fit_temperatures(
             read.append(read_case(fields, json.loads(line)))
         except (LeapError, ValueError) as error:
             reason = error.message if isinstance(error, LeapError) else f"not JSON: {error}"
-            raise click.UsageError(f"--fit {name}, line {n}: {reason}") from None
+            raise click.UsageError(f"--calibrate {name}, line {n}: {reason}") from None
     with load_model(env, settings.model) as runner:
         note_builtin(env, settings.model.name, output)
         cases = []
@@ -128,11 +128,11 @@ def fit_temperatures(
             cases += cases_of(runner, decision, case.right, asked)
             way = case.way_of(runner)
         if not cases:
-            raise click.UsageError(f"--fit {name} has no cases")
+            raise click.UsageError(f"--calibrate {name} has no cases")
         found = fit(cases)
         fingerprint = runner.decision_model.fingerprint
         if not fingerprint:
-            raise click.UsageError("--fit needs a model whose weights have a fingerprint: load it in this process")
+            raise click.UsageError("--calibrate needs a local model file, to fingerprint its weights")
         path = keep(found, runner.model_id, fingerprint, way, Directories.from_environment(env.variables))
         record = {
             "model": runner.model_id,

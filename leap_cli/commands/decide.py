@@ -61,7 +61,7 @@ def command(
     """Answer QUESTION about each text by yes or no, a choice or a score, whichever the model finds likeliest; or the
     questions of a file (--questions), over a text that is computed once.
 
-    With --score the expected value is printed, too. Probabilities are calibrated only where --fit was run for the
+    With --score the expected value is printed, too. Probabilities are calibrated only where --calibrate was run for the
     model.
     """
     from ..answers.task_answers import do_task, submit_task, write_line
@@ -73,7 +73,7 @@ def command(
         from ..answers.cases import fit_temperatures
 
         if settings.files or settings.background:
-            raise click.UsageError("--fit takes its texts from the cases, and runs in this process")
+            raise click.UsageError("--calibrate takes its texts from the cases, and runs in this process")
         return fit_temperatures(fields, questions.fit, format, settings, env)
     if "question" not in fields and "questions" not in fields:
         raise click.UsageError("there is no question: give QUESTION, or --questions FILE")

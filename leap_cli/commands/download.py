@@ -35,7 +35,7 @@ TRANSFER = OptionGroup(
     "options",
     "",
     (
-        option("--force", is_flag=True, help="Fetch the files again, even if they are here."),
+        option("--replace", "force", is_flag=True, help="Download the files again, even if they are here."),
         option(
             "--connections",
             type=click.IntRange(1, 16),
@@ -51,7 +51,7 @@ TRANSFER = OptionGroup(
             help="Give up after this many failures in a row.",
         ),
         option(
-            "--stall",
+            "--stall-timeout",
             "timeout",
             type=Duration(),
             metavar="TIME",

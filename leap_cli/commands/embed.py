@@ -53,11 +53,9 @@ class Item:
     multiple=True,
     type=FileName(),
     metavar="FILE",
-    help="Turn this file, as one text, into a vector.",
+    help="Embed the text of this file.",
 )
-@click.option(
-    "--line-file", "lines", metavar="FILE", help="Turn each line of this file into a vector; - is standard input."
-)
+@click.option("--lines", is_flag=True, help="Take each line of FILE and of standard input as a text of its own.")
 @EMBEDDER
 @click.option(
     "--kind",
@@ -100,7 +98,7 @@ def command(
     /,
     texts: tuple[str, ...],
     files: tuple[str, ...],
-    lines: str | None,
+    lines: bool,
     embedder: ModelChoice,
     tokens: bool,
     target: Path | None,
@@ -149,15 +147,16 @@ def command(
     return ExitCode.DONE
 
 
-def _items(
-    env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: str | None
-) -> list[Item]:
+def _items(env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: bool) -> list[Item]:
     items = [Item(text, place=f"TEXT {number}") for number, text in enumerate(texts, 1) if text != "-"]
-    items += [Item(read_text_file(name, env), name, place=name) for name in files]
-    if lines is not None:
-        source = STDIN if lines == "-" else lines
-        items += [Item(line, place=f"{source}:{number}") for number, line in numbered_lines(lines, env, output)]
-    if "-" in texts or not (texts or files or lines):
+    inputs = ["-"] if "-" in texts or not (texts or files) else []
+    if lines:
+        for name in (*files, *inputs):
+            place = STDIN if name == "-" else name
+            items += [Item(line, place=f"{place}:{number}") for number, line in numbered_lines(name, env, output)]
+    else:
+        items += [Item(read_text_file(name, env), name, place=name) for name in files]
+    if inputs and not lines:
         text = read_text(env, output)
         items += [Item(text, place=STDIN)] if text.strip() else []
     if not items:

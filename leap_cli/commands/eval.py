@@ -52,8 +52,8 @@ def command() -> None:
 
 
 OF_RESULTS = (
-    *("--format", "--html", "--junit", "--against", "--alpha", "--min"),
-    *("--judge", "--embedder", "--allow-python", "--quiet"),
+    *("--format", "--html", "--junit", "--baseline", "--alpha", "--min"),
+    *("--judge", "--embedding-model", "--allow-python", "--quiet"),
 )
 """Options of what is done with answers: where they are given, one job asks and judges, else there is one for each
 column."""
@@ -86,7 +86,7 @@ def run(
     and the Berkeley Function-Calling Leaderboard are read as they are. See `leap help evaluation`.
 
     Answers are kept in CASES.eval: the same command goes on where it was ended, and asks only what is new. The exit
-    code is 8 where cases got no answer, or where --against or --min says so.
+    code is 8 where cases got no answer, or where --baseline or --min says so.
     """
     from leap_core.evaluation.cases import read_cases
     from leap_core.evaluation.report import hints_on_equals

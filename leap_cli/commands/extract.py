@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 @TASK
 @option(
     "--json-schema",
+    "--schema",
     "schema",
     metavar="SCHEMA",
     help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'. Required but "
-    "with --apply, --fit, and where --review-serve goes on.",
+    "with --apply, --calibrate, and where --review-serve goes on.",
 )
 @click.option(
     "--image",
@@ -70,7 +71,7 @@ def command(
     schema: str | None,
     images: tuple[str, ...],
     format: str,
-    open_objects: bool,
+    additional_properties: bool,
     evidence: Evidence,
     examples: str | None,
     reviewed: Reviewed,
@@ -85,13 +86,13 @@ def command(
     """
     from ..answers.reviews import Reviewing, apply_reviews, fit_reviews
 
-    reads = {"--apply": reviewed.apply, "--fit": reviewed.fit, "--examples": examples}
-    writes = {"--output": settings.target, "--errors": settings.errors, "--doubtful": evidence.doubtful}
+    reads = {"--apply": reviewed.apply, "--calibrate": reviewed.fit, "--examples": examples}
+    writes = {"--output": settings.target, "--errors": settings.errors, "--low-confidence": evidence.doubtful}
     check_apart(env, {**reads, **writes, "--review": review.page, "--review-serve": review.served})
     given = None if schema is None else read_schema_argument(schema, env)
     if reviewed.fit is not None:
         if format == "csv":
-            raise click.UsageError("--fit prints text, or one JSON document with --format json")
+            raise click.UsageError("--calibrate prints text, or one JSON document with --format json")
         return fit_reviews(reviewed.fit, as_json=format == "json", target=settings.target, env=env)
     if reviewed.apply is not None:
         return apply_reviews(reviewed.apply, given, format, evidence=evidence.shown, target=settings.target, env=env)
@@ -104,8 +105,8 @@ def command(
     if review.wanted and format == "csv":
         raise click.UsageError("a review cannot be combined with --format csv; leap extract --apply prints it as one")
     reviewing.check()
-    if open_objects:
-        settings.overrides.open_objects = True
+    if additional_properties:
+        settings.overrides.additional_properties = True
     extraction = _Extraction(env, given, format, evidence, reviewing if review.wanted else None, settings)
     extraction.check(images, examples)
     code = extraction.run(images, examples)
@@ -138,14 +139,14 @@ class _Extraction:
 
         doubtful = self.evidence.doubtful
         if doubtful is not None:
-            check_place(self.env.cwd / doubtful, doubtful, "--doubtful")
+            check_place(self.env.cwd / doubtful, doubtful, "--low-confidence")
         if examples is not None and images:
             raise click.UsageError("--examples cannot be combined with --image: examples are texts")
         if not self.settings.background:
             return
         if doubtful is not None:
             raise click.UsageError(
-                "--doubtful cannot be combined with --background: the results of the job have the evidence"
+                "--low-confidence cannot be combined with --background: the results of the job have the evidence"
             )
         if self.format == "json":
             raise click.UsageError("--format json cannot be combined with --background; jsonl and csv can")

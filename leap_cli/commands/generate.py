@@ -119,7 +119,7 @@ def _submit(
     if speech.play or speech.is_stdout:
         raise click.UsageError("--background speaks into a file only: give --speak a file's name")
     if tools.fold is not None:
-        raise click.UsageError("--fold-tools needs a command that waits for the answer: leave out --background")
+        raise click.UsageError("--tool-search needs a command that waits for the answer: leave out --background")
     if any(function.call is not None for function in tools.functions):
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
     if (

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Be the worker in this terminal, and after so long (55m) begin nothing more.",
 )
-@option("--end", "stop", is_flag=True, help="End the worker; what it is doing is queued again.")
+@option("--shutdown", "stop", is_flag=True, help="End the worker; what it is doing is queued again.")
 @click.option("--drain", is_flag=True, help="Have the worker end after the work that it has.")
 @click.option("--status", "only_status", is_flag=True, help="Tell whether a worker runs, and start none.")
 @click.option("--name", metavar="NAME", help="Name one of several workers of this machine; needs jobs_url.")
@@ -73,7 +73,7 @@ def worker(
     foreground = foreground or until_empty or seconds is not None
     if sum((foreground, stop, drain, only_status, print_unit is not None)) > 1:
         raise click.UsageError(
-            "--foreground (or --until-empty, --for), --end, --drain, --status and --print-unit exclude each other"
+            "--foreground (or --until-empty, --for), --shutdown, --drain, --status and --print-unit exclude each other"
         )
     if print_unit is not None:
         from jobs.configuration import JobsConfiguration
@@ -110,7 +110,7 @@ def worker(
         record["started"] = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["started"]))
     output.record(record, name="pid")
     if not before["running"] and not only_status:
-        output.note("a worker was started; --status only looks, --end ends it")
+        output.note("a worker was started; --status only looks, --shutdown ends it")
 
 
 @leap_command("workers", short_help="List the workers that do the jobs.")

@@ -139,7 +139,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     """Serve a page of jobs and batches to this machine, with their progress and a button to cancel each.
 
     Prints the page's address, which holds a fresh key: it opens the page for nobody else. It runs until Ctrl-C, and
-    loads no model; leap serve --page is the same page beside models.
+    loads no model; leap serve --web-ui is the same page beside models.
     """
     from jobs.client.served import ServedJobs
     from leap_core.server.foreground import ServerSettings, serve
@@ -394,7 +394,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 @click.argument("directory", metavar="DIR", type=FileName())
 @click.argument("arguments", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @option(
-    "--files", "patterns", multiple=True, metavar="PATTERN", help="Take only files whose path fits, such as '*.pdf'."
+    "--include", "patterns", multiple=True, metavar="PATTERN", help="Take only files whose path fits, such as '*.pdf'."
 )
 @format_flag
 @click.pass_obj

@@ -67,7 +67,7 @@ def command(
     arguments: tuple[str, ...],
     model: str | None,
     context_size: int | None,
-    fold_tools: int | None,
+    tool_search: int | None,
     print_env: bool,
     dry_run: bool,
     format: str,
@@ -83,7 +83,7 @@ def command(
     if agent is None:
         if arguments or print_env or dry_run:
             raise click.UsageError(f"name an agent: {', '.join(AGENTS)}")
-        _list(env, output, model, fold_tools)
+        _list(env, output, model, tool_search)
         return
     chosen = AGENTS[agent]
     program = shutil.which(chosen.program, path=env.variables.get("PATH"))
@@ -91,15 +91,15 @@ def command(
         raise LeapUnavailableError(f"{chosen.program} is not installed", hint=f"`{chosen.installs}` installs it")
     reference = model_reference(env, model)
     with naming_the_default(env, model):
-        size = context_size or _context(agent, _local(env, reference), fold_tools)
+        size = context_size or _context(agent, _local(env, reference), tool_search)
         if dry_run:
             _describe(
-                env, output, agent, chosen.needs(fold_tools), reference, size, [program or chosen.program, *arguments]
+                env, output, agent, chosen.needs(tool_search), reference, size, [program or chosen.program, *arguments]
             )
             return
         kept = configured_keep_alive(env)
         loading = {
-            "fold_tools": fold_tools,
+            "tool_search": tool_search,
             "keep_alive": 0 if print_env else DEFAULT_KEEP_ALIVE if kept is None else kept,
         }
         endpoint = _open(env, output, agent, reference, size, loading)
@@ -167,7 +167,7 @@ def _context(name: str, local: LocalModel, fold: int | None) -> int:
         folded = AGENTS[name].needs(FOLDED)
         hint = "`leap launch` lists agents that need less, and --context-size N tries it all the same"
         if fold is None and folded <= trained:
-            hint = f"with --fold-tools {FOLDED} it needs {folded}"
+            hint = f"with --tool-search {FOLDED} it needs {folded}"
         raise LeapOptionsError("model", f"{name} needs {needed} tokens and {local.model_id} holds {trained}; {hint}")
     return min(trained, max(needed, MOST_CONTEXT)) if trained else needed
 
@@ -182,7 +182,7 @@ def _open(
 
     host = ModelHost.running(env.variables)
     held = None if host is None else host.find(reference, str(env.cwd))
-    needs = AGENTS[name].needs(loading["fold_tools"])
+    needs = AGENTS[name].needs(loading["tool_search"])
     host, model = keep_warm(
         reference,
         variables=env.variables,

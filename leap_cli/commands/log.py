@@ -52,7 +52,7 @@ def log() -> None:
 @model_flag
 @since_flag
 @click.option("--data", is_flag=True, help="Print only the JSON documents that answers were, one a line.")
-@click.option("--json-schema", metavar="SCHEMA", help="Print only documents of this schema; needs --data.")
+@click.option("--json-schema", "--schema", metavar="SCHEMA", help="Print only documents of this schema; needs --data.")
 @format_flag
 @click.pass_obj
 def list_entries(

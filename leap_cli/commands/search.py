@@ -230,11 +230,11 @@ FORMAT = format_option("names")
 
 
 READER = click.option(
-    "--with",
+    "--ocr-model",
     "reader",
     type=ModelName(),
     metavar="MODEL",
-    help="Have this model read pages that are pictures.",
+    help="OCR: read scanned pages with this vision model.",
 )
 
 
@@ -264,9 +264,9 @@ def index_command() -> None:
 @click.argument("name")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @EMBEDDER
-@click.option("--words-only", is_flag=True, help="Keep no vectors, so that searching finds words alone.")
+@click.option("--keywords-only", "words_only", is_flag=True, help="Store no embeddings: keyword search only.")
 @option(
-    "--files",
+    "--include",
     "include",
     multiple=True,
     metavar="PATTERN",
@@ -276,7 +276,12 @@ def index_command() -> None:
     "--chunk-tokens", type=int, default=256, show_default=True, help="Cut passages of at most this many tokens."
 )
 @click.option(
-    "--overlap", type=int, default=32, show_default=True, help="Let neighbouring passages share this many tokens."
+    "--chunk-overlap",
+    "overlap",
+    type=int,
+    default=32,
+    show_default=True,
+    help="Let neighboring passages share this many tokens.",
 )
 @READER
 @click.pass_obj
@@ -301,7 +306,7 @@ def make(
     from leap_core.tasks.search.index_file import IndexSettings
 
     if words_only and embedder.name is not None:
-        raise click.UsageError("--words-only goes without --model")
+        raise click.UsageError("--keywords-only goes without --model")
     indexes = _indexes(env)
     indexes.path_of(name)
     reference = None if words_only else _embedding_model(env, embedder.name)
@@ -437,7 +442,7 @@ def _update(
         )
     for path, count in list(update.without_text.items())[:20]:
         pages = "page has" if count == 1 else "pages have"
-        output.warning(f"{path}: {count} {pages} no text; --with MODEL reads pictures of pages")
+        output.warning(f"{path}: {count} {pages} no text; --ocr-model MODEL reads pictures of pages")
     for path, notes in list(update.notes.items())[:20]:
         output.note(f"{path}: {'; '.join(notes)}")
     for path, reason in list(update.skipped.items())[:20]:

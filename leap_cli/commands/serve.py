@@ -175,7 +175,7 @@ def _page(arguments: Arguments) -> ServedPage:
     if not arguments["page"]:
         for name in NEEDING_PAGE:
             if arguments.is_set(name):
-                raise click.UsageError(f"{arguments.flag(name)} is for the page: add --page")
+                raise click.UsageError(f"{arguments.flag(name)} is for the page: add --web-ui")
     functions: Sequence[LeapFunction] = ()
     if names:
         from leap_core.tools.sources import choose
@@ -193,7 +193,7 @@ PAGE = OptionGroup(
     "page",
     "The page",
     (
-        option("--page", is_flag=True, help="Serve a page for people at /: conversations, models, speed, jobs."),
+        option("--web-ui", "page", is_flag=True, help="Serve a web UI at /: conversations, models, speed, jobs."),
         option("--open", "opens", is_flag=True, help="Open the page in the default web browser."),
         option(
             "--sessions", is_flag=True, help="Keep the page's conversations as sessions, which leap chat -c continues."

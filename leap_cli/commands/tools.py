@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 tools_file = click.option(
     "--tools-file",
+    "--tools",
+    "tools_file",
     multiple=True,
     type=click.Path(dir_okay=False),
     metavar="FILE",
@@ -78,9 +80,11 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
     "--mcp", metavar="COMMAND|URL", help="Register all tools of an MCP server, as NAME_TOOL; needs leap-edge[mcp]."
 )
 @click.option(
+    "--json-schema",
     "--schema",
+    "schema",
     metavar="SCHEMA",
-    help="Take arguments of this JSON schema (a file, text or the shorthand), or of a tool's declaration.",
+    help="Take arguments of this schema (a file, JSON text or the shorthand), or of a tool's declaration.",
 )
 @click.option("--description", default="", metavar="TEXT", help="Tell the model what the tool does.")
 @click.option(

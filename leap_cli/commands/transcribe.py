@@ -47,7 +47,8 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     help="Give the model this system prompt; @FILE reads it from a file.",
 )
 @click.option(
-    "--piece-length",
+    "--chunk-length",
+    "piece_length",
     type=Duration(1.0, 60.0),
     default="30s",
     show_default=True,

@@ -361,7 +361,7 @@ def _answers(env: Environment, states: dict[str, str]) -> Iterator[str]:
         configured = env.variables.get("LEAP_MODEL") or read_configuration(env.directories.config_file).default_model
         name = configured or (next(iter(states)) if len(states) == 1 else "builtin")
         alike = read_gguf_header(resolve_local(name, variables=env.variables, cwd=env.cwd).path).is_alike
-        yield f"{name}: the same request gets the same answer on a CPU{'' if alike else ' with --exact'}"
+        yield f"{name}: the same request gets the same answer on a CPU{'' if alike else ' with --deterministic'}"
 
 
 def host(env: Environment) -> Check:

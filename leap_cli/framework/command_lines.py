@@ -8,7 +8,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
-WRITTEN = {"--output", "--record", "--speak", "--errors", "--map", "--doubtful", "--html", "--junit", "--review"}
+WRITTEN = {"--output", "--record", "--speak", "--errors", "--map", "--low-confidence", "--html", "--junit", "--review"}
 """Options that name a file which is written."""
 
 

@@ -137,7 +137,7 @@ _OPTIONS = (
         help="Run once what was due while nothing ran (default), or skip it.",
     ),
     option(
-        "--still-running",
+        "--on-overlap",
         "overlap",
         saved=None,
         type=click.Choice(["skip", "queue"]),

@@ -93,14 +93,15 @@ _OPTIONS = (
         help="Let this model answer the lines that the first one answers badly.",
     ),
     option(
-        "--when",
+        "--escalate-when",
+        "when",
         metavar="REASONS",
         help="Call an answer bad that is invalid (default), refused, uncertain<0.8 or check<0.5; several with commas.",
     ),
     option(
         "--check",
         metavar="QUESTION",
-        help="Let the first model decide on each answer by this question (with --when check<0.5).",
+        help="Let the first model decide on each answer by this question (with --escalate-when check<0.5).",
     ),
     option(
         "--input-format",
@@ -154,6 +155,7 @@ _OPTIONS = (
     ),
     option(
         "--tools-file",
+        "--tools",
         "tools",
         type=FileName(),
         metavar="FILE",
@@ -193,7 +195,7 @@ def _build(arguments: Arguments) -> BatchWish:
     }
     if arguments["when"] is not None:
         if arguments["escalate_to"] is None:
-            raise click.UsageError("--when needs --escalate-to MODEL, which answers then")
+            raise click.UsageError("--escalate-when needs --escalate-to MODEL, which answers then")
         fields["when"] = arguments["when"]
     if arguments["check"] is not None and arguments["escalate_to"] is None:
         raise click.UsageError("--check needs --escalate-to MODEL, which answers then")

@@ -68,12 +68,12 @@ def _schema_text(value: str, env: Environment) -> str:
 
 
 OPEN_OBJECTS = option(
-    "--open-objects",
+    "--additional-properties",
     is_flag=True,
     help="Let the model add keys that the schema allows and does not name; by default it writes named ones only.",
 )
 FINISH_SHAPE = option(
-    "--finish-shape/--no-finish-shape",
+    "--complete-json/--no-complete-json",
     default=None,
     help="End JSON the shortest way before its tokens are used up; default for batches and tasks.",
 )
@@ -119,14 +119,14 @@ _OPTIONS = (
     ),
     OPEN_OBJECTS,
     option(
-        "--free-white-space",
+        "--any-whitespace",
         is_flag=True,
         help="Let the model lay JSON out over several lines; by default it writes one line.",
     ),
     FINISH_SHAPE,
     REPAIR,
 )
-LIBERTIES = ("open_objects", "free_white_space", "finish_shape")
+LIBERTIES = ("additional_properties", "any_whitespace", "complete_json")
 """Options that are fields of GenerationOptions unchanged."""
 
 
@@ -144,8 +144,8 @@ def _build(arguments: Arguments) -> Constraint:
     fields |= {name: value for name in LIBERTIES if (value := arguments[name]) not in (None, False)}
     if arguments["repairs"] is not None:
         fields["repairs"] = arguments["repairs"]
-    if arguments["finish_shape"] is False:
-        fields["finish_shape"] = False
+    if arguments["complete_json"] is False:
+        fields["complete_json"] = False
     for name, value in values.items():
         fields |= _shape(name, value, arguments.env)
     return Constraint(fields)

@@ -167,14 +167,20 @@ TALK = OptionGroup(
     "talking",
     "Talk",
     (
-        option("--push", is_flag=True, help="Hear only what is said between two presses of the space bar."),
+        option(
+            "--push-to-talk",
+            "push",
+            is_flag=True,
+            help="Record only what is said between two presses of the space bar.",
+        ),
         option(
             "--interrupt/--no-interrupt",
             default=True,
             help="Let speaking stop an answer (default), or hear nothing while one sounds.",
         ),
         option(
-            "--pause",
+            "--silence-duration",
+            "pause",
             type=click.FloatRange(0.2, 5.0),
             default=0.7,
             show_default=True,

@@ -72,7 +72,8 @@ PASSAGES = OptionGroup(
             help="Take at most this many passages.",
         ),
         option(
-            "--files",
+            "--include",
+            "files",
             multiple=True,
             metavar="PATTERN",
             help="Search only files whose path fits, such as '*.md' or 'docs/*'.",

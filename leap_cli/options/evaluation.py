@@ -219,7 +219,8 @@ ASKING = OptionGroup(
         concurrency_option("cases"),
         option("--judge", type=ModelName(), metavar="MODEL", help="Let this model answer the questions of `judge`."),
         option(
-            "--embedder",
+            "--embedding-model",
+            "embedder",
             type=ModelName(),
             metavar="MODEL",
             default="builtin-embed",
@@ -245,7 +246,8 @@ JUDGEMENT = OptionGroup(
         ),
         option("--junit", type=FileName(), metavar="FILE", help="Write the results as JUnit XML, for CI."),
         option(
-            "--against",
+            "--baseline",
+            "against",
             type=FileName(),
             metavar="RESULTS",
             help="Exit with 8 where a column is worse, with significance, than in these earlier results.",

@@ -82,7 +82,8 @@ IMPROVEMENT = OptionGroup(
         option("--seed", type=int, default=1, show_default=True, help="Split and draw with this seed."),
         option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
         option(
-            "--reflect-with",
+            "--reflection-model",
+            "reflect_with",
             type=ModelName(),
             metavar="MODEL",
             help="Let this model rewrite prompts; default: the same.",

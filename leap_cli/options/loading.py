@@ -34,7 +34,7 @@ KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
 """leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
 PLAIN = (
     *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "lookup", "exact", "engine", "tensor_split"),
+    *("flash_attention", "use_mmap", "batch_size", "prompt_lookup", "deterministic", "engine", "tensor_split"),
 )
 """Options that are fields of ModelLoadingOptions unchanged."""
 
@@ -144,10 +144,12 @@ _DETAILS = (
         "--batch-size", type=int, metavar="N", help="Read at most this many prompt tokens in one step; 512 by default."
     ),
     option(
-        "--lookup/--no-lookup", default=None, help="Answer faster where the answer repeats its prompt; off by default."
+        "--prompt-lookup/--no-prompt-lookup",
+        default=None,
+        help="Speculative decoding with n-grams of the prompt: faster where the answer repeats it; off by default.",
     ),
     option(
-        "--exact/--no-exact",
+        "--deterministic/--no-deterministic",
         default=None,
         help="On a CPU, give the same request the same answer with weights of any type; prompts are read more slowly.",
     ),
@@ -171,7 +173,7 @@ _DETAILS = (
         help="Keep at most this much state on disk, such as 500MB; 8GiB by default.",
     ),
 )
-_OF_SERVERS = ("slots", "queue", "fold_tools")
+_OF_SERVERS = ("slots", "queue", "tool_search")
 _SHARES = (
     option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default."),
     option("--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."),

@@ -61,14 +61,17 @@ EVIDENCE = OptionGroup(
             metavar="N",
             help="Read each text this many times; further passes add what the first missed.",
         ),
-        option("--doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."),
         option(
-            "--doubtful-below",
+            "--low-confidence", "doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."
+        ),
+        option(
+            "--confidence-threshold",
+            "doubtful_below",
             type=FileName(),
             default="0.5",
             show_default=True,
             metavar="P|FILE",
-            help="Doubt values of which a token had a smaller probability than this, or than --fit wrote to this file, "
+            help="Doubt values with a token less probable than this, or than the file of --calibrate says, "
             "and those that are not in the text.",
         ),
     ),
@@ -85,7 +88,7 @@ def _read_threshold(value: str, env: Environment) -> float | Thresholds:
     except ValueError:
         return read_thresholds(env.cwd / value)
     if not 0 <= number <= 1:
-        raise click.UsageError(f"--doubtful-below {value} is not in the range from 0 to 1")
+        raise click.UsageError(f"--confidence-threshold {value} is not in the range from 0 to 1")
     return number
 
 
@@ -178,10 +181,11 @@ REVIEWED = OptionGroup(
             help="Print the documents of this file of reviewed ones as they were decided, and ask no model.",
         ),
         option(
-            "--fit",
+            "--calibrate",
+            "fit",
             type=FileName(),
             metavar="FILE",
-            help="Fit --doubtful-below on this file of reviewed documents, and print what that gains; -o writes it.",
+            help="Fit --confidence-threshold to this file of reviewed documents and print the gain; -o writes it.",
         ),
     ),
     _build_reviewed,

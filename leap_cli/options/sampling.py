@@ -105,7 +105,11 @@ def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
             help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
         ),
         option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text."),
-        option("--loop-stop/--no-loop-stop", default=None, help="End answers that go in circles (default), or not."),
+        option(
+            "--repetition-detection/--no-repetition-detection",
+            default=None,
+            help="Stop an answer that repeats itself (default), or not.",
+        ),
     )
 
 
@@ -123,7 +127,8 @@ _DETAILS = (
         help="Add this to a token's logit, by its number in the vocabulary.",
     ),
     option(
-        "--call-parser",
+        "--tool-call-parser",
+        "call_parser",
         type=click.Choice(CALL_PARSERS),
         heading="Tools",
         help="Read calls of tools as this kind of model writes them (auto, default: as its template says), or leave "
@@ -134,8 +139,8 @@ _DETAILS = (
 
 def _build(arguments: Arguments) -> Sampling:
     fields = arguments.of(*(name for _, name, *_ in _FLAGS), "image_tiles", "stop")
-    if arguments.get("loop_stop") is False:
-        fields["loop_stop"] = False
+    if arguments.get("repetition_detection") is False:
+        fields["repetition_detection"] = False
     if arguments.get("think_budget_message"):
         fields["think_budget_message"] = arguments["think_budget_message"]
     if arguments.get("logit_bias"):

@@ -76,7 +76,7 @@ class TaskInput:
 def _build(arguments: Arguments) -> TaskSettings:
     from leap_core.conversation.options import GenerationOptions
 
-    sampling = arguments.of("temperature", "rng_seed", "max_tokens", "finish_shape")
+    sampling = arguments.of("temperature", "rng_seed", "max_tokens", "complete_json")
     if arguments.is_for_all("temperature"):
         sampling["temperature"] = None  # meant for answers in general; a task is asked as its recipe says
     return TaskSettings(
@@ -307,7 +307,8 @@ QUESTIONS = OptionGroup(
         option("--rows", is_flag=True, help="Take each row of CSV tables as a text of its own."),
         option("--columns", metavar="A,B", help="Take these columns of each row alone, in this order (with --rows)."),
         option(
-            "--fit",
+            "--calibrate",
+            "fit",
             type=FileName(),
             metavar="FILE",
             help="Fit temperatures to the answered cases of this file, and keep them.",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 1000
 FOLD_TOOLS = option(
-    "--fold-tools",
+    "--tool-search",
     type=click.IntRange(1),
     is_flag=False,
     flag_value=2000,
@@ -55,7 +55,7 @@ _OPTIONS = (
     option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
     option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
     option(
-        "--chain-limit",
+        "--max-tool-iterations",
         type=click.IntRange(1, MOST_ROUNDS),
         metavar="N",
         help="Allow this many rounds of calls in one answer; 8 by default. Exit code 7 at the limit.",
@@ -90,7 +90,7 @@ class Tools:
 def _build(arguments: Arguments) -> Tools:
     """Raises LeapToolError for tools that are not there."""
     env, names, files = arguments.env, arguments["tool"], arguments["tools_file"]
-    allowed, choice, rounds = arguments["allow_tool"], arguments["tool_choice"], arguments["chain_limit"]
+    allowed, choice, rounds = arguments["allow_tool"], arguments["tool_choice"], arguments["max_tool_iterations"]
     if not names and not files:
         if allowed:
             raise click.UsageError(f"--allow-tool {allowed[0]} needs tools: give --tool or --tools-file")
@@ -106,7 +106,7 @@ def _build(arguments: Arguments) -> Tools:
         functions = choose([function.name for function in from_files], from_files)
     choose(allowed, functions)
     policy = replace(_policy(env, functions, rounds).allowing(allowed), ask=asker(env))
-    return Tools(functions, policy, allowed, choice, arguments["show_calls"], rounds, arguments["fold_tools"])
+    return Tools(functions, policy, allowed, choice, arguments["show_calls"], rounds, arguments["tool_search"])
 
 
 TOOLS = OptionGroup("tools", "Tools", _OPTIONS, _build)

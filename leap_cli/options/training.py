@@ -101,6 +101,8 @@ TRAINING = OptionGroup(
         ),
         option(
             "--tools-file",
+            "--tools",
+            "tools_file",
             type=click.Path(dir_okay=False),
             multiple=True,
             metavar="FILE",

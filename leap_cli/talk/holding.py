@@ -73,7 +73,7 @@ class HeldTalk:
             place = replace(env, stdout=env.stderr, stdout_is_terminal=env.stderr_is_terminal)
         self._output = Output(place)
         if talking.push and not self._has_keyboard:
-            raise LeapSerializationError("--push needs a terminal whose keys can be read")
+            raise LeapSerializationError("--push-to-talk needs a terminal whose keys can be read")
         self._wake: Callable[[], object] = lambda: None
         self._talk = Talk(
             TalkSettings(talking.pause, talking.push, talking.interrupt, hears_itself=talking.sound is None),

@@ -244,8 +244,8 @@ class AnsweringThreads:
         answers: Answers = []
         for n in range(request.choices):
             options = options_of_choice(request.options, n)
-            if options.finish_shape is None:  # a line that is cut would be a line lost
-                options = replace(options, finish_shape=True)
+            if options.complete_json is None:  # a line that is cut would be a line lost
+                options = replace(options, complete_json=True)
             answer = self._answer(request.messages, request.functions, options)
             if answer is None:
                 return None

@@ -64,7 +64,7 @@ class When:
         if when == When(question=when.question):
             raise LeapOptionsError("when", f"say when: {FORMS}")
         if question is not None and when.check is None:
-            raise LeapOptionsError("check", "a question needs --when check<0.5, which says how sure the yes must be")
+            raise LeapOptionsError("check", "a question needs --escalate-when check<P")
         return when
 
     def reason(self, complete: Complete) -> str | None:

@@ -167,7 +167,8 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
 
 DETAILS = (
     *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
-    *("random_seed", "lookup", "exact", "mm_proj_path", "adapters", "devices", "tensor_split", "cpu_moe"),
+    *("random_seed", "prompt_lookup", "deterministic", "mm_proj_path", "adapters"),
+    *("devices", "tensor_split", "cpu_moe"),
 )
 """Options beside the common ones that a model host follows."""
 MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
@@ -228,9 +229,10 @@ class ModelLoadingOptions:
     generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one
     beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
     audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
-    ``lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
-    ``exact``: compute each position alone, so that the same request gives the same answer with weights of any type,
-    after any history and beside any neighbours; prompts take about three times as long. Not together with ``lookup``.
+    ``prompt_lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
+    ``deterministic``: compute each position alone, so that the same request gives the same answer with weights of any
+    type, after any history and beside any neighbors; prompts take about three times as long. Not together with
+    ``prompt_lookup``.
     ``engine``: the build of llama.cpp that runs it, by its name (None: the one that is set); a process runs one.
     ``extras`` is a JSON text: an object of options by these names, which win over the fields.
     """
@@ -255,8 +257,8 @@ class ModelLoadingOptions:
     audio_tokenizer_path: Path | None = None
     media_cache_bytes: int = 256 * 1024**2
     adapters: Sequence[LoraAdapter] = ()
-    lookup: bool = False
-    exact: bool = False
+    prompt_lookup: bool = False
+    deterministic: bool = False
     engine: str | None = None
     extras: str | None = None
 
@@ -270,12 +272,12 @@ class ModelLoadingOptions:
                 object.__setattr__(self, name, Path(getattr(self, name)))
         if self.adapters != ():
             object.__setattr__(self, "adapters", adapters_of(self.adapters))
-        for name in ("use_mmap", "flash_attention", "lookup", "exact"):
+        for name in ("use_mmap", "flash_attention", "prompt_lookup", "deterministic"):
             if not isinstance(getattr(self, name), bool):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
-        if self.exact and self.lookup:
+        if self.deterministic and self.prompt_lookup:
             raise LeapOptionsError(
-                "exact", "each position is computed alone, so that lookup has nothing to verify at once"
+                "deterministic", "each position is computed alone, so that prompt_lookup has nothing to verify at once"
             )
         for name in ("chat_template", "engine"):
             if not isinstance(getattr(self, name), (str, type(None))):

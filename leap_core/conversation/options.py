@@ -182,16 +182,17 @@ class GenerationOptions:
     Speech, for models that speak: ``audio_temperature`` >= 0 and ``audio_top_k`` >= 0 (0 = all) choose the codes of
     the sound as ``temperature`` and ``top_k`` choose tokens; by default they follow the kind of speech.
 
-    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it. ``loop_stop`` ends
-    an answer that goes in circles: the same piece of up to 200 tokens, word for word, hundreds of tokens long.
+    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it.
+    ``repetition_detection`` ends an answer that repeats itself: up to 200 tokens, word for word, hundreds of tokens
+    long.
 
-    Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint`` (Lark)
-    and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model. While an answer of a
-    schema is generated, its objects have the keys that the schema lists and no others, unless ``open_objects`` leaves
-    more to the model where the schema allows them, and it is written on one line, unless ``free_white_space`` allows
-    any usual layout. ``finish_shape`` ends the answer the shortest way before its tokens are used up, and says so; None
-    is false for one answer and true for a line of a batch and for a task. ``repairs``: how often an answer that does
-    not fit its shape is generated anew (None: twice, and once at an endpoint).
+    Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint``
+    (Lark) and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model. While an
+    answer of a schema is generated, its objects have the keys that the schema lists and no others, unless
+    ``additional_properties`` allows those that the schema permits and does not name, and it is written on one line,
+    unless ``any_whitespace`` allows any usual layout. ``complete_json`` ends the answer the shortest way before its
+    tokens are used up; None is false for one answer and true for a line of a batch and for a task. ``repairs``: how
+    often an answer that does not fit its shape is generated anew (None: twice, and once at an endpoint).
 
     Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
     the likeliest at its place, or with ``logprob_tokens`` what these tokens had there, in this order; see
@@ -251,11 +252,11 @@ class GenerationOptions:
     decision: str | None = _option(None, _text)
     prompt_logprobs: bool = _option(False, _switch)
     forced_logprobs: bool = _option(True, _switch)
-    open_objects: bool = _option(False, _switch)
-    free_white_space: bool = _option(False, _switch)
-    finish_shape: bool | None = _option(None, _switch_or_none)
+    additional_properties: bool = _option(False, _switch)
+    any_whitespace: bool = _option(False, _switch)
+    complete_json: bool | None = _option(None, _switch_or_none)
     repairs: int | None = _option(None, _integer(0))
-    loop_stop: bool = _option(True, _switch)
+    repetition_detection: bool = _option(True, _switch)
     think_budget: int | None = _option(None, _integer(0))
     think_budget_message: str | None = _option(None, _text)
 

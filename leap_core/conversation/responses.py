@@ -31,7 +31,7 @@ class GenerationFinishReason(str, Enum):
     MAX_TOKENS = "max_tokens"
     """``max_tokens`` were generated."""
     REPETITION = "repetition"
-    """The answer went in circles and was ended; leap's own name."""
+    """The answer repeated itself and was stopped; leap's own name."""
     INTERRUPTED = "interrupted"
     """The caller stopped the generation; the partial reply is kept."""
     CONSTRAINT = "constraint"

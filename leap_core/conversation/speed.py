@@ -81,7 +81,7 @@ class _Bench:
     def _start(self, prompt: int, length: int) -> Any:
         tokens: Sequence[int] = self._chance.choices(self._words, k=prompt)
         options = GenerationOptions(
-            max_tokens=length, rng_seed=1, loop_stop=False, logit_bias=dict.fromkeys(self._ends, -1e9)
+            max_tokens=length, rng_seed=1, repetition_detection=False, logit_bias=dict.fromkeys(self._ends, -1e9)
         )
         return self._runner.start_text(tokens, options)
 

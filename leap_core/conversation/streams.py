@@ -267,7 +267,7 @@ MOST_REPAIRS = 2
 CUT = {
     GenerationFinishReason.MAX_TOKENS: "the answer was cut at max_tokens before it was complete",
     GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut at the end of the context before it was complete",
-    GenerationFinishReason.REPETITION: "the answer went in circles and was cut before it was complete",
+    GenerationFinishReason.REPETITION: "the answer repeated itself and was stopped before it was complete",
 }
 
 UNCHECKED = {GenerationFinishReason.INTERRUPTED, GenerationFinishReason.ERROR}
@@ -374,7 +374,7 @@ class CheckedGeneration(Generation):
     def _error(self, complete: Complete, problems: list[str], cut: str | None) -> LeapConstraintError:
         text, stats = complete.full_message.text, complete.stats
         if cut is not None:
-            hint = "allow more tokens, ask for less, or let the answer end in time (--finish-shape)"
+            hint = "allow more tokens, ask for less, or let the answer end in time (--complete-json)"
             return LeapConstraintError(
                 f"{cut}: {problems[0]}",
                 text=text,

@@ -215,8 +215,8 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         flash_attention=options.flash_attention,
         kv_type_k=keys,
         kv_type_v=values,
-        rollback=LONG_DRAFT if options.lookup else 0,
-        exact=options.exact,
+        rollback=LONG_DRAFT if options.prompt_lookup else 0,
+        exact=options.deterministic,
     )
 
 
@@ -235,8 +235,8 @@ def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     """What a saved state depends on besides the prompt: the model file, the memory's layout, llama.cpp's build."""
     keys, values = options.kv_types(model.n_gpu_layers)
     layout = f"{keys} {values} {options.flash_attention} {model.n_gpu_layers} unified"
-    layout += " rollback" if options.lookup else ""
-    layout += " exact" if options.exact else ""
+    layout += " rollback" if options.prompt_lookup else ""
+    layout += " exact" if options.deterministic else ""
     parts = b"\0".join([model.fingerprint, state_version().encode(), layout.encode()])
     return blake2b(parts, digest_size=16).digest()
 

@@ -143,7 +143,7 @@ class InProcessGeneration(Generation):
             return GenerationFinishReason.INTERRUPTED
         constraint, watch = self._sequence.constraint, self._sequence.watch
         if event.reason is GenerationFinishReason.REPETITION and watch is not None:
-            self._reply.warn(f"the answer went in circles of {watch.period} tokens and was ended (--no-loop-stop)")
+            self._reply.warn(f"the answer repeats {watch.period} tokens and was stopped (--no-repetition-detection)")
         if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
             return event.reason
         self._reply.warn(f"the shape was ended the shortest way, within {constraint.room} tokens")
@@ -329,9 +329,11 @@ class InProcessRunner(ModelRunner):
             constraint=constraint.constraint if constraint else None,
             adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
-            lookup=PromptLookup() if self._options.lookup and constraint is None and is_plain else None,
+            lookup=PromptLookup() if self._options.prompt_lookup and constraint is None and is_plain else None,
             prompt_recorder=_prompt_recorder(made, options),
-            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options)) if options.loop_stop else None,
+            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options))
+            if options.repetition_detection
+            else None,
             thinking=self._thinking_limit(options, inside=made.opens_reasoning),
         )
         reply = ReplyBuilder(

@@ -40,9 +40,9 @@ OVERRIDES = (
     "image_tokens",
     "image_tiles",
     "adapters",
-    "open_objects",
-    "free_white_space",
-    "finish_shape",
+    "additional_properties",
+    "any_whitespace",
+    "complete_json",
 )
 """Options that win over those of the recipe; the others are the task's own."""
 
@@ -83,7 +83,7 @@ class TaskModel:
     def options(self, **fields: Any) -> GenerationOptions:
         """The recipe's options, those that win over them, and the task's own ``fields``."""
         over = {name: value for name, value in self.overrides.to_json().items() if name in OVERRIDES}
-        return self.wording.generation_options(**{"finish_shape": True, **over, **fields})
+        return self.wording.generation_options(**{"complete_json": True, **over, **fields})
 
     def text(self, messages: Sequence[ChatMessage], options: GenerationOptions) -> str:
         """The text of the model's answer. Raises LeapError."""

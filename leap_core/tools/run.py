@@ -138,7 +138,7 @@ class FunctionRun:
         rounds = f"{self._policy.rounds} rounds" if self._policy.rounds > 1 else "1 round"
         return LeapToolError(
             f"the model still calls functions after {rounds}; not run: {write_calls(calls)[1:-1]}",
-            hint="--chain-limit allows more rounds in one command, tools.rounds in config.toml always",
+            hint="--max-tool-iterations allows more rounds in one command, tools.rounds in config.toml always",
         )
 
     def _generate(

@@ -305,4 +305,4 @@ def test_lines_of_s3_are_answered_in_the_background(bucket, leap, tmp_path):
         assert leap("jobs", "wait", done.stdout.strip()).code == 0
         assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 1
     finally:
-        leap("jobs", "worker", "--end")
+        leap("jobs", "worker", "--shutdown")

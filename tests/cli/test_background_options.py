@@ -24,7 +24,7 @@ LINES = {
     "say": ["hi", "-o", "spoken.wav"],
     "batch": ["b.jsonl", "-o", "o.jsonl"],
     "transcribe": ["x.wav"],
-    "embed": ["hi"],
+    "embed": ["-f", "b.txt"],
     "extract": ["--json-schema", "name", "b.txt"],
     "translate": ["--to", "fr", "b.txt"],
     "summarize": ["b.txt"],
@@ -82,18 +82,17 @@ VALUES = {
     "--presence-penalty": "0.5",
     "--audio-temperature": "0.5",
     "--score": "1..5",
-    "--when": "refused",
+    "--escalate-when": "refused",
     "--on": "ray",
     "--workers": "2",
     "--shard": "1/2",
-    "--line-file": "b.txt",
     "--rate": "1",
     "--errors": "errors.jsonl",
     "--journal": "j.journal",
     "--examples": "e.jsonl",
     "--apply": "e.jsonl",
     "--to": "de",
-    "--fit": "e.jsonl",
+    "--calibrate": "e.jsonl",
     "--review": "r.html",
     "--review-serve": "r.json",
     "--restore": "map.json",
@@ -101,11 +100,11 @@ VALUES = {
     "--categories": "iban",
     "--map": "m.json",
     "--questions": "q.json",
-    "--doubtful": "d.jsonl",
+    "--low-confidence": "d.jsonl",
     "--html": "r.html",
-    "--doubtful-below": "0.4",
+    "--confidence-threshold": "0.4",
     "--junit": "r.xml",
-    "--against": "c.jsonl",
+    "--baseline": "c.jsonl",
     "--budget": "20",
     "--checkpoint": "ck",
     "--vary": "temperature=0,1",
@@ -116,8 +115,8 @@ VALUES = {
     "--output-tensor-type": "Q8_0",
     "--token-embedding-type": "Q8_0",
     "--prompt-cache-size": "1GB",
-    "--stall": "9s",
-    "--piece-length": "10s",
+    "--stall-timeout": "9s",
+    "--chunk-length": "10s",
     "--engine": "default",
     "--chat-template": "chatml",
     "--learning-rate": "0.5",
@@ -130,14 +129,14 @@ VALUES = {
 }
 """Values of options whose type does not say which there are."""
 MORE = {
-    **dict.fromkeys(("--show-calls", "--fold-tools", "--allow-tool"), ["--tools-file", "t.json"]),
+    **dict.fromkeys(("--show-calls", "--tool-search", "--allow-tool"), ["--tools-file", "t.json"]),
     "--prompt-cache-size": ["--prompt-cache"],
-    "--doubtful-below": ["--doubtful", "d.jsonl"],
+    "--confidence-threshold": ["--low-confidence", "d.jsonl"],
     "--webhook-data": ["--webhook", "http://127.0.0.1:1/hook"],
-    **dict.fromkeys(("--missed", "--still-running"), ["--every", "6h"]),
+    **dict.fromkeys(("--missed", "--on-overlap"), ["--every", "6h"]),
 }
 """What gives an option a meaning."""
-SO_WITHOUT = {"--loop-stop", "--no-save", "--no-prompt-cache"}
+SO_WITHOUT = {"--repetition-detection", "--no-save", "--no-prompt-cache"}
 """Flags that say what is so without them."""
 SUBMITTED_LIKE = {
     **dict.fromkeys(("say", "transcribe"), "generate"),
@@ -282,7 +281,7 @@ def test_what_implies_the_background_shares_its_rules(wish, line):
         (["--priority", "3"], "--priority goes with --background"),
         (["--job-retries", "1"], "--job-retries goes with --background"),
         (["--missed", "skip"], "--missed goes with --every"),
-        (["--background", "--still-running", "queue"], "--still-running goes with --every"),
+        (["--background", "--on-overlap", "queue"], "--on-overlap goes with --every"),
         (["--then", ""], "--then is empty"),
         (["--every", " "], "--every is empty"),
         (["--webhook", "", "--background"], "--webhook is empty"),
@@ -294,7 +293,7 @@ def test_options_of_a_job_without_one_are_refused(words, said, line):
 
 
 def test_improve_is_submitted_as_it_was_typed(line):
-    typed = ["--context-size=512", "--threads=1", "--no-host", "--exact", "--chat-template=chatml", "--seed=3"]
+    typed = ["--context-size=512", "--threads=1", "--no-host", "--deterministic", "--chat-template=chatml", "--seed=3"]
     code, said, (row,) = line("improve", "c.jsonl", *typed, "--background", "-m", "builtin")
     assert code == 0, said
     assert row["parameters"]["arguments"] == ["improve", *typed, "--model=builtin", "--", "c.jsonl"]

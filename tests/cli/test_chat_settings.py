@@ -75,12 +75,12 @@ def test_tab_completes_what_can_be_set_and_shown(leap):
 
 def test_the_limit_of_rounds_ends_an_answer(leap, talk):
     runner = leap.script(*[CALL] * 3)
-    done = leap("generate", "-m", "some", "--tool", "calculate", "--chain-limit", "2", "go")
+    done = leap("generate", "-m", "some", "--tool", "calculate", "--max-tool-iterations", "2", "go")
     assert (done.code, len(runner.requests)) == (7, 3)
-    assert "after 2 rounds; not run: calculate(" in done.stderr and "--chain-limit" in done.stderr
+    assert "after 2 rounds; not run: calculate(" in done.stderr and "--max-tool-iterations" in done.stderr
     runner = leap.script(CALL, "42")
-    assert leap("generate", "-m", "some", "--tool", "calculate", "--chain-limit", "1", "go").stdout == "42\n"
-    assert leap("generate", "--chain-limit", "0", "go").code == 2
+    assert leap("generate", "-m", "some", "--tool", "calculate", "--max-tool-iterations", "1", "go").stdout == "42\n"
+    assert leap("generate", "--max-tool-iterations", "0", "go").code == 2
 
 
 def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):

@@ -367,7 +367,7 @@ def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, 
     ]
     file.write_text("[options]\nfile = 'of generate'\n")
     (leap.home.parent / "a.txt").write_text("words")
-    assert leap("index", "make", "notes", "a.txt", "--words-only").code == 0
+    assert leap("index", "make", "notes", "a.txt", "--keywords-only").code == 0
     assert "options.file" not in leap("search", "notes", "words").stderr
 
 

@@ -63,7 +63,7 @@ def test_what_could_not_be_read_is_said_once_and_in_json(leap, tmp_path):
 
 def test_an_index_says_what_could_not_be_read(leap, tmp_path, server):
     (tmp_path / "a.txt").write_bytes("Die größeren Änderungen kosten 20 €.\n".encode("cp1252"))
-    done = leap("index", "make", "notes", "a.txt", f"{server}/plan.html", "--words-only")
+    done = leap("index", "make", "notes", "a.txt", f"{server}/plan.html", "--keywords-only")
     assert done.code == 0 and done.stderr.count("no charset is declared: cp1252 is a guess") == 1
     assert "größeren" in leap("search", "notes", "größeren").stdout
     assert "a | b" in leap("search", "notes", "Plan").stdout

@@ -81,8 +81,8 @@ def test_a_size_has_units_and_its_old_spelling_none(leap, size, expected):
 
 def test_a_length_of_sound_is_a_time_and_its_old_spelling_seconds(leap):
     (leap.home.parent / "a.wav").write_bytes(b"")
-    for length in (["--piece-length", "0.5m"], ["--piece-length", "20s"]):
+    for length in (["--chunk-length", "0.5m"], ["--chunk-length", "20s"]):
         assert "a.wav" in leap("transcribe", *length, "a.wav").stderr
     for wrong in ("30", "2m", "0s", "soon"):
-        done = leap("transcribe", "--piece-length", wrong, "a.wav")
-        assert done.code == 2 and "--piece-length" in done.stderr
+        done = leap("transcribe", "--chunk-length", wrong, "a.wav")
+        assert done.code == 2 and "--chunk-length" in done.stderr

@@ -123,7 +123,7 @@ def test_what_failed_before_ctrl_c_is_kept(leap, tmp_path):
 @pytest.mark.parametrize("format", ["text", "json", "jsonl"])
 def test_ctrl_c_ends_an_answer_from_files_and_keeps_its_sources(leap, tmp_path, format):
     (tmp_path / "rome.txt").write_text("Rome is the capital of Italy.\n")
-    assert leap("index", "make", "notes", "rome.txt", "--words-only").code == 0
+    assert leap("index", "make", "notes", "rome.txt", "--keywords-only").code == 0
     stall = Stall()
     leap.script(["half", stall, "never"])
     interrupt_at(stall)

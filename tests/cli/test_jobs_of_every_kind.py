@@ -36,7 +36,7 @@ def made(leap, client, tmp_path):
         "command": ["generate", "-m", "builtin", "-n", "2", LONG, "--background", "--temperature", "0.5"],
         "schedule": ["summarize", "-m", "builtin", "b.jsonl", "--every", "6h", "--missed", "skip"],
         "schedule of a batch": ["batch", "b.jsonl", "-m", "builtin", "-o", "%H.jsonl", "--every", "@daily"],
-        "folder": ["jobs", "folder", "in", "--files", "*.txt", "--", "summarize", "-m", "builtin", "{}"],
+        "folder": ["jobs", "folder", "in", "--include", "*.txt", "--", "summarize", "-m", "builtin", "{}"],
     }
     ids = {}
     for kind, words in lines.items():

@@ -27,9 +27,9 @@ def test_every_option_reaches_the_model(leap):
 
 def test_exact_reaches_the_model_and_excludes_lookup(leap):
     leap.script("ok")
-    assert leap("generate", "--exact", "hi").code == 0 and leap.loaded[0][1].exact
-    refused = leap("generate", "--exact", "--lookup", "hi")
-    assert refused.code == 2 and "--exact: each position is computed alone" in refused.stderr
+    assert leap("generate", "--deterministic", "hi").code == 0 and leap.loaded[0][1].deterministic
+    refused = leap("generate", "--deterministic", "--prompt-lookup", "hi")
+    assert refused.code == 2 and "--deterministic: each position is computed alone" in refused.stderr
 
 
 def test_they_may_stand_in_the_configuration(leap):
@@ -47,7 +47,9 @@ def test_they_may_stand_in_the_configuration(leap):
 
 def test_bias_and_parser_reach_the_answer(leap):
     runner = leap.script("ok", "ok")
-    assert leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--call-parser", "none", "hi").code == 0
+    assert (
+        leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi").code == 0
+    )
     assert runner.requests[0].options == GenerationOptions(logit_bias={5: -2.0, 7: 1.5}, function_call_parser=None)
     done = leap("generate", "--logit-bias", "five", "hi")
     assert done.code == 2 and "TOKEN=NUMBER" in done.stderr

@@ -18,7 +18,7 @@ COMMANDS = [
     ("extract", "{}", "--json-schema", "name", "--errors"),
     ("classify", "{}", "--labels", "a,b", "-o"),
     ("transcribe", "{}", "-o"),
-    ("embed", "--line-file", "{}", "-o"),
+    ("embed", "--lines", "-f", "{}", "-o"),
     ("summarize", "{}", "--errors"),
 ]
 

@@ -31,7 +31,7 @@ def test_search_finds_places(leap, notes):
     shown = leap("search", "notes", "hammer", "--limit", "1").stdout
     assert shown.startswith("pages/tools.txt:1\n    A hammer drives nails.\n")
     assert "nothing fits" in leap("search", "notes", "zebra", "--by", "words").stderr
-    assert "tools" not in leap("search", "notes", "hammer nails", "--files", "*.md").stdout
+    assert "tools" not in leap("search", "notes", "hammer nails", "--include", "*.md").stdout
 
 
 def test_an_index_is_kept_up_to_date(leap, notes):
@@ -58,12 +58,12 @@ def test_an_index_that_cannot_be_updated_does_not_keep_the_others_from_it(leap, 
 
 
 def test_without_an_embedding_model_words_are_indexed(leap, notes):
-    done = leap("index", "words", "pages", "--words-only")
+    done = leap("index", "words", "pages", "--keywords-only")
     assert done.code == 0 and leap("search", "words", "hammer").stdout.startswith("pages/tools.txt")
     assert leap("search", "words", "hammer", "--by", "vectors").code == 2
-    assert leap("index", "x", "pages", "--words-only", "-m", "y").code == 2
+    assert leap("index", "x", "pages", "--keywords-only", "-m", "y").code == 2
     assert leap("index", "../x", "pages").code == 2
-    assert leap("index", "x", "nowhere", "--words-only").code == 2
+    assert leap("index", "x", "nowhere", "--keywords-only").code == 2
 
 
 def test_ask_puts_passages_into_the_prompt(leap, notes):
@@ -80,7 +80,7 @@ def test_ask_puts_passages_into_the_prompt(leap, notes):
 
 def test_ask_strictly_does_not_answer_from_nothing(leap, notes):
     leap.script("Never said.")
-    done = leap("ask", "notes", "zebra?", "-m", "chat", "--strict", "--files", "none*")
+    done = leap("ask", "notes", "zebra?", "-m", "chat", "--strict", "--include", "none*")
     assert done.stdout == "The documents do not say.\n"
 
 
@@ -91,7 +91,7 @@ def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
     assert np.linalg.norm(document["data"][0]["embedding"]) == pytest.approx(1)
     assert leap("embed", "one", "-m", "some", "-o", "v.npy").code == 0
     assert np.load(leap_home.parent / "v.npy").shape == (1, 64)
-    lines = leap("embed", "--line-file", "-", "-m", "some", stdin="a\n\nb\n").stdout.splitlines()
+    lines = leap("embed", "--lines", "-m", "some", stdin="a\n\nb\n").stdout.splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["a", "b"]
     tokens = json.loads(leap("embed", "one two", "-m", "some", "--tokens").stdout)
     assert np.array(tokens["embedding"]).shape == (2, 64)
@@ -104,7 +104,7 @@ def test_a_text_too_long_to_embed_is_named(leap, tmp_path):
     (tmp_path / "f.txt").write_text(long)
     lines, file = str(tmp_path / "l.txt"), str(tmp_path / "f.txt")
     for given, place in (
-        (["--line-file", lines], f"{lines}:3: "),
+        (["--lines", "-f", lines], f"{lines}:3: "),
         (["short", "-f", file], f"{file}: "),
         (["short", long], "TEXT 2: "),
     ):
@@ -122,7 +122,7 @@ def test_the_only_index_need_not_be_named(leap, notes):
 
 
 def test_of_several_indexes_one_is_named(leap, notes):
-    assert leap("index", "other", "pages", "--words-only").code == 0
+    assert leap("index", "other", "pages", "--keywords-only").code == 0
     done = leap("search", "hammer")
     assert done.code == 2 and "there are several indexes (notes, other)" in done.stderr
     assert leap("search", "other", "hammer").stdout.startswith("pages/tools.txt")
@@ -130,7 +130,7 @@ def test_of_several_indexes_one_is_named(leap, notes):
 
 
 def test_a_default_index_need_not_be_named(leap, notes):
-    assert leap("index", "other", "pages", "--words-only", "--files", "*.md").code == 0
+    assert leap("index", "other", "pages", "--keywords-only", "--include", "*.md").code == 0
     assert leap("config", "set", "default_index", "notes").code == 0
     assert leap("search", "hammer").stdout.startswith("pages/tools.txt")
     assert leap("search", "Which", "tool", "drives", "nails?", "--limit", "1").stdout.startswith("pages/tools.txt")
@@ -148,4 +148,4 @@ def test_without_an_index_it_says_how_to_make_one(leap, leap_home):
 def test_a_verb_of_other_programs_is_no_name(leap, notes, verb):
     done = leap("index", verb, "pages")
     assert done.code == 2 and f"{verb!r} is no command here" in done.stderr
-    assert leap("index", "make", verb, "pages", "--words-only").code == 0
+    assert leap("index", "make", verb, "pages", "--keywords-only").code == 0

@@ -1,4 +1,4 @@
-"""What `leap serve --page` is asked to offer, and what needs a key."""
+"""What `leap serve --web-ui` is asked to offer, and what needs a key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from leap_cli.commands.serve import ServedPage
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--sessions"], "--sessions is for the page: add --page"),
-        (["--open"], "--open is for the page: add --page"),
-        (["--tool", "calculate"], "--tool is for the page: add --page"),
-        (["--page", "--tool", "nosuch"], "there is no tool nosuch"),
-        (["--page", "--index", "nosuch"], "there is no index 'nosuch'"),
-        (["--page", "--index", "../x"], "cannot be an index's name"),
+        (["--sessions"], "--sessions is for the page: add --web-ui"),
+        (["--open"], "--open is for the page: add --web-ui"),
+        (["--tool", "calculate"], "--tool is for the page: add --web-ui"),
+        (["--web-ui", "--tool", "nosuch"], "there is no tool nosuch"),
+        (["--web-ui", "--index", "nosuch"], "there is no index 'nosuch'"),
+        (["--web-ui", "--index", "../x"], "cannot be an index's name"),
     ],
 )
 def test_what_cannot_be_offered_is_said_before_anything_is_served(leap, arguments, complaint):

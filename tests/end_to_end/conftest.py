@@ -160,4 +160,4 @@ def type_in(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> 
         )
 
     yield run
-    run("sh", "-c", "leap unload --all; leap jobs worker --end")
+    run("sh", "-c", "leap unload --all; leap jobs worker --shutdown")

@@ -72,7 +72,7 @@ def test_several_models_each_with_its_own_result(program: Program, hub, content,
     jobs = program("download", *names, "--background").stdout.split()
     assert len(set(jobs)) == 3
     waited = program("jobs", "wait", *jobs)
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     assert waited.returncode == 4 and waited.stderr.count("leap: error: the job ") == 1
 
 
@@ -141,7 +141,7 @@ def test_misses(program: Program, hub, content, arguments, code, message):
 )
 def test_a_fault_that_stays_is_one_line_and_exit_code_4(program: Program, hub, content, target, kind, details):
     hub.fault(kind, times=999, **details)
-    done = program("download", NAME, "--retries", "0", "--stall", "0.5s")
+    done = program("download", NAME, "--retries", "0", "--stall-timeout", "0.5s")
     assert (done.returncode, done.stdout) == (4, "")
     errors = [line for line in done.stderr.splitlines() if line.startswith("leap: error: ")]
     assert len(errors) == 1 and "Traceback" not in done.stderr
@@ -253,8 +253,10 @@ def test_a_damaged_model_is_found_and_fetched_again(program: Program, hub, conte
     damaged[77] ^= 1
     target.write_bytes(damaged)
     done = program("models", "verify", NAME)
-    assert done.returncode == 4 and "damaged" in done.stdout and "leap download --force LFM2-350M-Q4_K_M" in done.stderr
-    assert program("download", "--force", "LFM2-350M-Q4_K_M").returncode == 0
+    assert (
+        done.returncode == 4 and "damaged" in done.stdout and "leap download --replace LFM2-350M-Q4_K_M" in done.stderr
+    )
+    assert program("download", "--replace", "LFM2-350M-Q4_K_M").returncode == 0
     assert target.read_bytes() == content and program("models", "verify").returncode == 0
 
 

@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def no_worker_stays(program):
     yield
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
 
 
 def job(program, *arguments: str, **options) -> str:
@@ -52,7 +52,7 @@ def test_vectors_in_the_background_are_those_of_the_foreground(program, tmp_path
 
 def test_a_killed_worker_s_vectors_are_gone_on_with(program, tmp_path, leap_home):
     (tmp_path / "lines.txt").write_text("".join(f"this is line {n} of many lines\n" for n in range(2500)))
-    id = job(program, "--line-file", "lines.txt", "-o", "v.jsonl")
+    id = job(program, "-f", "lines.txt", "--lines", "-o", "v.jsonl")
     deadline = time.monotonic() + SOON
     killed = 0
     while killed < 2 and time.monotonic() < deadline:
@@ -73,7 +73,7 @@ def test_a_killed_worker_s_vectors_are_gone_on_with(program, tmp_path, leap_home
 
 def test_a_job_can_be_cancelled_and_a_wrong_model_is_told(program, tmp_path):
     (tmp_path / "lines.txt").write_text("some words for the model to read\n" * 15_000)
-    id = job(program, "--line-file", "lines.txt", "-o", "v.npy")
+    id = job(program, "-f", "lines.txt", "--lines", "-o", "v.npy")
     assert '"cancelled"' in program("jobs", "cancel", id, "--format", "json").stdout
     assert not (tmp_path / "v.npy").exists()
     done = program("embed", "x", "-m", "no-such-model", "--background")

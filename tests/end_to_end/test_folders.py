@@ -35,7 +35,7 @@ def test_each_file_has_one_job_however_often_the_worker_is_killed(program, tmp_p
     (folder / "other.bin").write_bytes(b"\x00")
     command = ("generate", "-m", "builtin", "--no-host", "--output", "out/{stem}.md", "-f", "{}", "Answer.")
     (tmp_path / "out").mkdir()
-    id = program("jobs", "folder", "in", "--files", "*.txt", "--", *command).stdout.strip()
+    id = program("jobs", "folder", "in", "--include", "*.txt", "--", *command).stdout.strip()
     count, writers = 12, 3
 
     def write(writer: int) -> None:

@@ -70,6 +70,6 @@ def test_a_served_model_and_its_adapters(program, start, files):
         assert batch.status == "completed", batch
         answer = json.loads(client.files.content(batch.output_file_id).text)["response"]["body"]
         assert answer["choices"][0]["message"]["content"] == adapted
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     wrong = program("load", "m.gguf", "--kv-type-k", "q8_0", "--lora", "none.gguf")
     assert wrong.returncode != 0 and "there is no adapter" in wrong.stderr

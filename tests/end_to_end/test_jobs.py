@@ -31,7 +31,7 @@ REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
 @pytest.fixture(autouse=True)
 def nothing_left_behind(program, leap_home) -> Iterator[None]:
     yield
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     deadline = time.monotonic() + 10
     while (left := processes.of_home(leap_home)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -212,7 +212,7 @@ def test_wrong_usage_and_names_of_nothing(program, tmp_path):
         (["jobs", "status", "nojob"], 2, "there is no job 'nojob'"),
         (["jobs", "cancel"], 2, "give a JOB, or --all"),
         (["jobs", "wait", "x", "--timeout", "soon"], 2, "is not a length of time such as"),
-        (["jobs", "worker", "--end", "--foreground"], 2, "exclude each other"),
+        (["jobs", "worker", "--shutdown", "--foreground"], 2, "exclude each other"),
         (["batch", "in.jsonl", "--background", "-m", "builtin"], 2, "needs -o FILE"),
         (["batch", "in.jsonl", "-o", "in.jsonl", "--background", "-m", "builtin"], 2, "input and output at once"),
         (["generate", "--background", "-m", "nosuch", "hi"], 2, "nosuch"),

@@ -27,7 +27,7 @@ def batch(program, tmp_path):
     assert done.returncode == 0, done.stderr
     yield done.stdout.strip()
     program("jobs", "cancel", "--all")
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
 
 
 def test_a_live_table_and_a_line_a_change(batch, program, start, variables):

@@ -59,7 +59,7 @@ def test_a_killed_process_and_a_full_disk_cost_the_line_alone(program, start, lo
     job = program("generate", "-m", "builtin", "--background", QUESTION)
     assert job.returncode == 0, job.stderr
     assert "Paris" in program("jobs", "wait", job.stdout.strip()).stdout
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     assert [(entry["command"], entry["prompt"]) for entry in logged()] == [
         ("chat", QUESTION),
         ("job generate", QUESTION),

@@ -98,7 +98,7 @@ def test_a_job_hears_and_transcribes(program, tmp_path: Path) -> None:
         assert program("jobs", "wait", written.stdout.strip()).returncode == 0
         assert (tmp_path / "up.srt").read_text().startswith("1\n00:00:00,000 --> ")
     finally:
-        program("jobs", "worker", "--end")
+        program("jobs", "worker", "--shutdown")
 
 
 def test_unseen_clips_are_answered_through_leap_serve(serve) -> None:

@@ -45,7 +45,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
         "0",
         "--threads",
         "1",
-        "--page",
+        "--web-ui",
         "--api-key",
         "s3cret",
         "--models",
@@ -84,7 +84,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
     browser.wait(lambda: id in browser.text("#jobs"))
     browser.run(f"document.querySelector('tr[data-id=\"{id}\"] button')?.click()")
     browser.wait(lambda: "cancelled" in browser.text("#jobs"))
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
 
     unlabelled = browser.run(
         "return [...document.querySelectorAll('input,select,textarea,button')]"
@@ -102,7 +102,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
 
 def test_an_answer_that_the_server_ends_in_the_middle_stays_on_the_page(browser, start, tmp_path):
     """And without an API key, what is private has the key that stands in the address."""
-    process = start("serve", "builtin", "--port", "0", "--threads", "1", "--page", "--sessions")
+    process = start("serve", "builtin", "--port", "0", "--threads", "1", "--web-ui", "--sessions")
     url = process.stdout.readline().decode().strip().removesuffix("v1")
     address = process.stdout.readline().decode().strip()
     assert address.startswith(url + "#key=") and httpx.get(url + "leap/sessions").status_code == 401
@@ -144,7 +144,7 @@ def test_the_page_of_jobs_shows_a_batch_and_cancels_it(browser, start, program, 
     assert browser.run("return document.querySelector('progress').ariaLabel") == f"Progress of job {id}"
     browser.run(f"document.querySelector('tr[data-id=\"{id}\"] button')?.click()")
     browser.wait(lambda: "cancelled" in browser.text("#jobs"))
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     assert browser.log() == []
 
 

@@ -128,6 +128,6 @@ def test_servers_workers_and_their_tables_hold_no_secret(program, start, leap_ho
     server.send_signal(signal.SIGINT)
     out, err = server.communicate(timeout=60)
     outputs["serve"] = (out + err).decode()
-    run("jobs", "worker", "--end")
+    run("jobs", "worker", "--shutdown")
     until(lambda: not processes.named(leap_home, "jobs"))
     assert {"jobs.db"} <= {path.name for path in leap_home.rglob("*")} and leaks(outputs, leap_home) == []

@@ -87,6 +87,6 @@ def test_the_examples_in_order(variables, warm_leap, tmp_path):
                 assert done.returncode == 0, (line, done.stderr)
                 assert number or SAYS.get(path, "") in done.stdout, (line, done.stdout, done.stderr)
     finally:
-        run("leap unload --all; leap jobs worker --end")
+        run("leap unload --all; leap jobs worker --shutdown")
     assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1
     assert (tmp_path / "_leap").read_text().startswith("#compdef leap")

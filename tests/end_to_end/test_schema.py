@@ -52,16 +52,16 @@ def test_half_a_document_is_never_a_success(program):
 
 def test_a_shape_is_ended_in_time(program):
     shape = ("--json-schema", "name, age int", "--max-tokens", "16")
-    done = program("generate", *GREEDY, *shape, "--finish-shape", "--format", "json", "Ada Lovelace was 36 years old.")
+    done = program("generate", *GREEDY, *shape, "--complete-json", "--format", "json", "Ada Lovelace was 36 years old.")
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and answer["finish_reason"] == "max_tokens"
     assert json.loads(answer["message"]["content"]).keys() == {"name", "age"}
     assert "ended the shortest way" in done.stderr and "cut at --max-tokens" in done.stderr
     without = program("generate", *GREEDY, *shape, "Ada Lovelace was 36 years old.")
-    assert without.returncode in (0, 6) and (without.returncode == 0 or "--finish-shape" in without.stderr)
+    assert without.returncode in (0, 6) and (without.returncode == 0 or "--complete-json" in without.stderr)
 
 
-@pytest.mark.parametrize(("option", "whole"), [("--finish-shape", True), ("--no-finish-shape", False), ("", True)])
+@pytest.mark.parametrize(("option", "whole"), [("--complete-json", True), ("--no-complete-json", False), ("", True)])
 def test_lines_of_a_batch_are_ended_in_time(program, tmp_path, option: str, whole: bool):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Ada Lovelace was a lady who was 36 years old."}\n')
     shape = ("--json-schema", "name, more, age int", "--max-tokens", "22", *([option] if option else []))
@@ -78,7 +78,7 @@ def test_keys_are_added_where_that_is_asked_for(program):
     schema = '{"type": "object", "properties": {"name": {"type": "string"}}}'
     done = program("generate", *GREEDY, "--json-schema", schema, "--no-schema-in-prompt", ANN)
     assert json.loads(done.stdout).keys() <= {"name"} and done.stdout.count("\n") == 1
-    opened = program("extract", "-m", "builtin", "--json-schema", schema, "--open-objects", stdin=ANN)
+    opened = program("extract", "-m", "builtin", "--json-schema", schema, "--additional-properties", stdin=ANN)
     assert opened.returncode == 0, opened.stderr
 
 

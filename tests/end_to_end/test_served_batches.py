@@ -31,7 +31,7 @@ def serve(start, program):
     yield begin
     for client in clients:
         client.close()
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
 
 
 def rows(count: int, **body) -> bytes:

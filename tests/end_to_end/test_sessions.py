@@ -44,7 +44,7 @@ def test_an_answered_job_is_exported(program):
     id = program("generate", "--background", "-m", "builtin", QUESTION).stdout.strip()
     assert program("jobs", "wait", id).returncode == 0
     done = program("export", id)
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
     question, answer = json.loads(done.stdout)
     assert question == {"role": "user", "content": QUESTION} and "Paris" in answer["content"]
 

@@ -22,7 +22,7 @@ from leap_core.testing.sounds import clip_of
 @pytest.fixture(autouse=True)
 def nothing_left_behind(program):
     yield
-    program("jobs", "worker", "--end")
+    program("jobs", "worker", "--shutdown")
 
 
 def frequency(path: Path) -> tuple[float, int]:

@@ -108,17 +108,19 @@ def test_two_columns_are_told_apart_or_not(leap, evaluate, tmp_path):
 def test_regression_and_least_rate_end_with_8(evaluate, tmp_path):
     cases = [{"id": str(n), "prompt": str(n), "expect": "good"} for n in range(8)]
     assert evaluate(cases, "-o", "before", answer=lambda text: "good")[0].code == 0
-    same, _ = evaluate(cases, "-o", "now", "--against", "before/results.jsonl", answer=lambda text: "good")
+    same, _ = evaluate(cases, "-o", "now", "--baseline", "before/results.jsonl", answer=lambda text: "good")
     assert same.code == 0 and "cannot be told apart from the earlier builtin" in same.stderr
-    worse, _ = evaluate(cases, "-o", "worse", "--against", "before", answer=lambda text: "bad")
+    worse, _ = evaluate(cases, "-o", "worse", "--baseline", "before", answer=lambda text: "bad")
     assert (
         worse.code == 8 and "builtin is worse than the earlier builtin over 8 cases (-100.0%, p = 0.008" in worse.stderr
     )
-    some, _ = evaluate(cases, "-o", "some", "--against", "before", answer=lambda text: "bad" if text == "1" else "good")
+    some, _ = evaluate(
+        cases, "-o", "some", "--baseline", "before", answer=lambda text: "bad" if text == "1" else "good"
+    )
     assert some.code == 0, "one case is no evidence"
     low, _ = evaluate(cases, "-o", "some", "--min", "0.9", answer=lambda text: "")
     assert low.code == 8 and "87.5% is below 90.0%" in low.stderr
-    none, _ = evaluate(cases, "-o", "some", "--against", "nowhere")
+    none, _ = evaluate(cases, "-o", "some", "--baseline", "nowhere")
     assert none.code == 2 and "cannot read results" in none.stderr
 
 

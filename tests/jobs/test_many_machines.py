@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
 SHORT = GenerationOptions(temperature=0.0, max_tokens=4)
-ENDLESS = GenerationOptions(logit_bias={2: -1e9, 7: -1e9}, loop_stop=False)
+ENDLESS = GenerationOptions(logit_bias={2: -1e9, 7: -1e9}, repetition_detection=False)
 
 
 def source(tmp_path: Path, lines: int) -> Path:
@@ -269,7 +269,7 @@ def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
     assert (tmp_path / "there.jsonl").read_text() == printed.stdout
     assert "1 alive" in leap("doctor").stdout
     assert leap("jobs", "worker", "--name", "second").code in (0, 1)
-    assert leap("jobs", "worker", "--name", "second", "--end").code == 0
+    assert leap("jobs", "worker", "--name", "second", "--shutdown").code == 0
 
 
 def test_a_task_over_a_server(machines, leap, jobs_url, leap_home):

@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
 
-ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9}, loop_stop=False)
+ENDLESS = GenerationOptions(temperature=0.0, logit_bias={2: -1e9, 7: -1e9}, repetition_detection=False)
 """No end of the answer before the context is full."""
 
 

@@ -92,7 +92,7 @@ def test_twenty_greedy_texts_are_llama_cpps(
     if not lookup:
         assert [end.full_message.text for end in answers_of(runner, messages, options)] == greedy
         return
-    drafting = ModelLoadingOptions(cpu_threads=THREADS, slots=1, context_size=512, lookup=True)
+    drafting = ModelLoadingOptions(cpu_threads=THREADS, slots=1, context_size=512, prompt_lookup=True)
     with InProcessRunner(smol, "smol", drafting) as loaded:
         for each, text in zip(messages[:6], greedy[:6], strict=True):
             (end,) = answers_of(loaded, [each], options)

@@ -101,7 +101,7 @@ def test_exact_keeps_the_answer_with_types_whose_products_round_in_two_ways(
     subprocess.run([sys.executable, *command], check=True, env={**os.environ, "LEAP_HOME": str(leap_home)})
     assert read_gguf_header(smol).is_alike and not read_gguf_header(made).is_alike
     cache = CacheOptions.on_disk(tmp_path / "prompts")
-    plain = ModelLoadingOptions(cpu_threads=2, context_size=1024, exact=True)
+    plain = ModelLoadingOptions(cpu_threads=2, context_size=1024, deterministic=True)
     with InProcessRunner(made, "made", replace(plain, slots=1, cpu_threads=1)) as fresh:
         first = [asked(fresh, prompt) for prompt in PROMPTS[:2]]
         talk = [ChatMessage("user", PROMPTS[0]), ChatMessage("assistant", first[0][0]), ChatMessage("user", "Again.")]

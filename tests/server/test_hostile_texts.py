@@ -84,7 +84,7 @@ FIELDS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
 @pytest.fixture
 def watched(serve):
     """A server, and how long /health took at most."""
-    server = serve(*["Hello."] * len(TEXTS), fold_tools=1000)
+    server = serve(*["Hello."] * len(TEXTS), tool_search=1000)
     url, headers = server.url.removesuffix("/v1"), {"Authorization": f"Bearer {server.token}"}
     longest, over = [0.0], threading.Event()
 

@@ -59,7 +59,7 @@ def taken_away(leap_home, tmp_path, monkeypatch):
 
     yield leap
     leap("unload", "--all")
-    leap("jobs", "worker", "--end")
+    leap("jobs", "worker", "--shutdown")
 
 
 def test_the_calls_are_gone(taken_away):
@@ -95,7 +95,7 @@ def test_a_download_works_without_them(taken_away, tmp_path, monkeypatch):
         hub.add_file("ada/Tiny-GGUF", "Tiny-Q8_0.gguf", data)
         taken_away("download", "ada/Tiny-GGUF", "--connections", "3")
         assert "Tiny" in taken_away("models", "list", "--format", "quiet")
-        job = taken_away("download", "ada/Tiny-GGUF", "--force", "--background").strip()
+        job = taken_away("download", "ada/Tiny-GGUF", "--replace", "--background").strip()
         taken_away("jobs", "wait", job, "--timeout", "60s")
 
 

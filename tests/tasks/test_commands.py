@@ -145,7 +145,7 @@ def test_evidence_of_what_was_extracted(leap, tmp_path):
     answer = json.dumps({"name": "Ann Lee", "age": 31, "city": "Lima"})
     schema = ("--json-schema", "name, age int, city")
     leap.script(answer)
-    done = leap("extract", *schema, "--evidence", "--doubtful", "doubts.jsonl", "a.txt")
+    done = leap("extract", *schema, "--evidence", "--low-confidence", "doubts.jsonl", "a.txt")
     made = json.loads(done.stdout)
     assert done.code == 0 and made["document"] == json.loads(answer)
     assert [each["how"] for each in made["evidence"]] == ["exact", "exact", "not_in_text"]

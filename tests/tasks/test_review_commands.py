@@ -49,7 +49,7 @@ def test_a_review_is_gone_on_with_and_nothing_is_asked(leap, tmp_path, monkeypat
     monkeypatch.setattr("leap_core.server.review.serve_review", serve)
     write_reviews(tmp_path / "r's.jsonl", plain())
     runner = leap.script()
-    done = leap("extract", "--review-serve", "r's.jsonl", "--doubtful-below", "0.7", "--review", "again.html")
+    done = leap("extract", "--review-serve", "r's.jsonl", "--confidence-threshold", "0.7", "--review", "again.html")
     assert (done.code, done.stdout, runner.requests) == (0, "", [])
     name = shlex.quote("r's.jsonl")
     first, second = done.stderr.splitlines()
@@ -88,13 +88,13 @@ def test_an_extraction_that_ends_second_writes_over_no_decisions(leap, texts, tm
 def test_doubts_are_written_for_answers_alone_and_lose_none(leap, texts, tmp_path):
     (tmp_path / "d.jsonl").write_text("kept\n")
     leap.script()
-    assert leap("extract", *NAME, "a.txt", "--doubtful", "d.jsonl", "--dry-run").code == 0
+    assert leap("extract", *NAME, "a.txt", "--low-confidence", "d.jsonl", "--dry-run").code == 0
     leap.load_error = LeapModelLoadingError("there is none")
-    assert leap("extract", *NAME, "a.txt", "--doubtful", "d.jsonl").code != 0
+    assert leap("extract", *NAME, "a.txt", "--low-confidence", "d.jsonl").code != 0
     leap.load_error = None
     assert (tmp_path / "d.jsonl").read_text() == "kept\n"
     leap.script('{"name": "Eve"}')
-    done = leap("extract", *NAME, "a.txt", "--doubtful", "/dev/full", "--format", "json", "--review", "r.html")
+    done = leap("extract", *NAME, "a.txt", "--low-confidence", "/dev/full", "--format", "json", "--review", "r.html")
     assert json.loads(done.stdout) == {"name": "Eve"} and (tmp_path / "r.html").is_file()
     assert "cannot write" in done.stderr
 
@@ -104,10 +104,10 @@ def test_one_file_is_not_read_and_written(leap, texts, tmp_path):
     before = (tmp_path / "r.jsonl").read_bytes()
     for arguments in [
         ("extract", "--apply", "r.jsonl", "-o", "./r.jsonl"),
-        ("extract", "--fit", "r.jsonl", "-o", "r.jsonl"),
+        ("extract", "--calibrate", "r.jsonl", "-o", "r.jsonl"),
         ("extract", "--review-serve", "r.jsonl", "--review", "r.jsonl"),
         ("extract", *NAME, "a.txt", "--review", "new", "-o", "new"),
-        ("extract", *NAME, "a.txt", "--doubtful", "new", "--errors", "new"),
+        ("extract", *NAME, "a.txt", "--low-confidence", "new", "--errors", "new"),
         ("eval", "make", "--from", "review", "--undecided", "r.jsonl", "-o", "r.jsonl"),
     ]:
         done = leap(*arguments)
@@ -125,10 +125,10 @@ def test_one_file_is_not_read_and_written(leap, texts, tmp_path):
         (("--review-serve", "/dev/full"), 2, "--review-serve /dev/full is no file"),
         (("--review-serve", "r.jsonl", "--evidence"), 2, "--evidence has no use"),
         ((*NAME, "a.txt", "--review", "."), 2, "--review . is a directory"),
-        ((*NAME, "a.txt", "--doubtful", "."), 2, "--doubtful . is a directory"),
+        ((*NAME, "a.txt", "--low-confidence", "."), 2, "--low-confidence . is a directory"),
         ((*NAME, "a.txt", "--review", "no/r.html"), 2, "there is no directory"),
         ((*NAME, "a.txt", "--review", "/dev/full"), 2, "--review /dev/full is no file"),
-        ((*NAME, "a.txt", "--doubtful", "no/d.jsonl"), 2, "there is no directory"),
+        ((*NAME, "a.txt", "--low-confidence", "no/d.jsonl"), 2, "there is no directory"),
         ((*NAME, "a.txt", "--review-serve", "."), 2, "--review-serve . is a directory"),
         ((*NAME, "a.txt", "--review", "r.html", "--format", "csv"), 2, "--format csv"),
         ((*NAME, "a.txt", "--review", "r.html", "--dry-run"), 2, "--dry-run"),

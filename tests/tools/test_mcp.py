@@ -266,7 +266,7 @@ def test_leap_s_server_hears_and_searches(leap, leap_home):
     clip_of("do", "mi", "so").write(leap_home.parent / "up.wav")
     (leap_home.parent / "letter.eml").write_text("Subject: Lunch\nFrom: a@example.org\n\nAt noon?\n")
     (leap_home.parent / "notes.md").write_text("# Cats\n\nA cat purrs when it is content.\n")
-    assert leap("index", "make", "animals", str(leap_home.parent / "notes.md"), "--words-only").code == 0
+    assert leap("index", "make", "animals", str(leap_home.parent / "notes.md"), "--keywords-only").code == 0
 
     async def use() -> None:
         async with Client(leap_server(leap_home, "builtin-audio")) as client:

@@ -38,7 +38,8 @@ SMALL = ("first_token", "memory")
     "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the figures to FILE."
 )
 @click.option(
-    "--against",
+    "--baseline",
+    "against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Show the ratio to the figures in FILE, which --format json has printed.",

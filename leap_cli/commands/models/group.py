@@ -245,7 +245,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "parser": local.parser_name,
         "takes": _media_taken(local),
         "gives": _given(header),
-        "same_answer": "on a CPU" if header.is_alike else "on a CPU with --exact",
+        "same_answer": "on a CPU" if header.is_alike else "on a CPU with --deterministic",
     }
     if output.format is Format.TEXT:
         row = record | {

@@ -153,7 +153,7 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
     if damaged:
         output.error(
             f"{len(damaged)} of {len(records)} files are not what they should be",
-            f"leap download --force {damaged[0]['name']} fetches them again",
+            f"leap download --replace {damaged[0]['name']} fetches them again",
         )
     return ExitCode.DOWNLOAD if damaged else ExitCode.DONE
 

@@ -158,7 +158,7 @@ def compile_constraint(
     """What ``options`` and the declared functions ask of a reply; None when nothing.
 
     ``parser``: the style of calls; None means that calls are not looked for. ``reasoning_open``: the prompt has opened
-    the reasoning. ``room``: the tokens that the reply may have, within which ``finish_shape`` ends it. Raises
+    the reasoning. ``room``: the tokens that the reply may have, within which ``complete_json`` ends it. Raises
     LeapSchemaError for a schema, expression or grammar that cannot be used, and LeapOptionsError for a tool_choice that
     names no function.
     """
@@ -187,7 +187,7 @@ def compile_constraint(
         warnings = tuple(dict.fromkeys((*warnings, *more)))
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
-    if options.finish_shape and room is not None and shape is not None:
+    if options.complete_json and room is not None and shape is not None:
         grammar = shape.constraint
         if isinstance(grammar, GrammarConstraint) and constraint is not None and not makes_calls:
             constraint = FinishingConstraint(constraint, grammar, room)
@@ -198,7 +198,7 @@ def compile_constraint(
 def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:
     tokenizer = partial(tokenizer_of, vocabulary)
     if options.json_schema_constraint is not None:
-        freedom = Freedom(options.open_objects, options.free_white_space)
+        freedom = Freedom(options.additional_properties, options.any_whitespace)
         return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer(), freedom)
     if options.regex_constraint is not None:
         return _regex_constraint(options.regex_constraint, tokenizer())

@@ -64,10 +64,10 @@ class EnforcedSchema:
 
 @dataclass(frozen=True)
 class Freedom:
-    """What is left to the model beyond what it needs. ``open_objects``: keys that the schema does not name, where it
-    allows them. ``white_space``: line breaks and indentation."""
+    """What is left to the model. ``additional_properties``: keys that the schema allows and does not name.
+    ``white_space``: line breaks and indentation."""
 
-    open_objects: bool = False
+    additional_properties: bool = False
     white_space: bool = False
 
 
@@ -140,7 +140,7 @@ class _Compiler:
 
     def _narrowed(self, document: JsonObject) -> JsonObject:
         shorter = with_bounded_formats(document)
-        return shorter if self._freedom.open_objects else with_closed_objects(shorter)
+        return shorter if self._freedom.additional_properties else with_closed_objects(shorter)
 
 
 def _prepared(schema: JsonSchema) -> _Prepared:

@@ -213,7 +213,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
     if not body.boolean("loop_stop", True):
-        options["loop_stop"] = False
+        options["repetition_detection"] = False
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)
         if value is not None and value not in harmless:

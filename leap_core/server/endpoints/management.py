@@ -32,7 +32,7 @@ WHOLE_NUMBERS: dict[str, tuple[int, int | None]] = {
     "n_gpu_layers": (-1, None),
     "slots": (1, 256),
     "queue": (0, None),
-    "fold_tools": (1, None),
+    "tool_search": (1, None),
 }
 """Fields of a request to load, and their ranges."""
 

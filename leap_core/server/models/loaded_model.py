@@ -31,7 +31,7 @@ DEFAULT_SLOTS = 8
 class LoadRequest:
     """How a model is wanted. None means: however it is. ``keep_alive`` in seconds, 0 until unloaded.
 
-    ``fold_tools``: above so many tokens of declarations, requests' tools are folded.
+    ``tool_search``: above so many tokens of declarations, requests' tools are folded.
 
     ``details``: further fields of ModelLoadingOptions, those of ``DETAILS``. ``prompt_cache``: the directory for
     snapshots of prompts, ``path``, and the most ``bytes`` in it (None: the default). ``embeds``: a request for vectors
@@ -45,7 +45,7 @@ class LoadRequest:
     n_gpu_layers: int | None = None
     slots: int | None = None
     queue: int | None = None
-    fold_tools: int | None = None
+    tool_search: int | None = None
     keep_alive: float | None = None
     chat_template: str | None = None
     details: JsonObject | None = None
@@ -139,7 +139,7 @@ class LoadedModel:
         self.options = load_request.options()
         self.version = self._version()
         self.queue = DEFAULT_QUEUE if load_request.queue is None else load_request.queue
-        self.fold_tools = load_request.fold_tools
+        self.tool_search = load_request.tool_search
         self.keep_alive = DEFAULT_KEEP_ALIVE if load_request.keep_alive is None else load_request.keep_alive
         self.runner: Runner | None = None
         self.is_stalled = False
@@ -251,7 +251,7 @@ class LoadedModel:
         with self._in_use(answers) as runner:
             if isinstance(runner, EmbeddingRunner):
                 raise LeapOptionsError("model", f"{self.name} makes embeddings and cannot answer a prompt")
-            yield FoldingRunner(runner, self.fold_tools)
+            yield FoldingRunner(runner, self.tool_search)
 
     @property
     def embeds(self) -> bool:

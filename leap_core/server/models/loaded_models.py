@@ -178,8 +178,8 @@ class LoadedModels:
         model.references |= {load_request.reference, _in_full(load_request)}
         if load_request.queue is not None:
             model.queue = load_request.queue
-        if load_request.fold_tools is not None:
-            model.fold_tools = load_request.fold_tools
+        if load_request.tool_search is not None:
+            model.tool_search = load_request.tool_search
         model.touch(load_request.keep_alive)
         return model
 

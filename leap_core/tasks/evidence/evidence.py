@@ -260,7 +260,7 @@ def without(document: JsonObject, pointers: Collection[str]) -> JsonObject:
     return cleaned
 
 
-WRITTEN = "leap extract --fit REVIEWED -o FILE writes thresholds"
+WRITTEN = "leap extract --calibrate REVIEWED -o FILE writes thresholds"
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def check_interrupt_job_and_client(nodes, client_port, tmp_path):
             os.kill(process, signal.SIGKILL)
         leap("jobs", "wait", id, "--timeout", "200s")
     finally:
-        leap("jobs", "worker", "--end")
+        leap("jobs", "worker", "--shutdown")
     job = json.loads(leap("jobs", "status", id, "--format", "json"))
     assert job["result"]["succeeded"] == 600
     leap(*batch, "-o", "many-one.jsonl")

@@ -96,7 +96,7 @@ def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monke
 def test_in_real_time_too(leap: CommandLine, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], speaks=True)
     write(tmp_path / "short.wav", recording(0.2, note("do", 0.4), 0.3))
-    done = leap("talk", "--input", "short.wav", "-o", "answers.wav", "--pause", "0.2")
+    done = leap("talk", "--input", "short.wav", "-o", "answers.wav", "--silence-duration", "0.2")
     assert (done.code, len(hertz(tmp_path / "answers.wav"))) == (0, 1)
 
 
@@ -149,7 +149,7 @@ def test_a_full_disk_is_one_error_and_spares_the_other_file(leap: CommandLine, t
     [
         (["--output", "answers.wav"], "--output needs --input"),
         (["--fast"], "--fast needs --input"),
-        (["--input", "talk.wav", "--push"], "--push"),
+        (["--input", "talk.wav", "--push-to-talk"], "--push-to-talk"),
         (["--input", "talk.wav", "-o", "nowhere/answers.wav"], "there is no directory"),
         (["--input", "talk.wav", "-o", "./talk.wav"], "--input and --output name the same file"),
         (["--input", "talk.wav", "--record", "talk.wav"], "--input and --record name the same file"),
@@ -157,7 +157,7 @@ def test_a_full_disk_is_one_error_and_spares_the_other_file(leap: CommandLine, t
         (["--input", "nothing.wav"], "cannot read nothing.wav"),
         (["--input", "words.wav"], "words.wav"),
         (["--device", "1", "--device", "2", "--device", "3"], "--device"),
-        (["--pause", "0"], "--pause"),
+        (["--silence-duration", "0"], "--silence-duration"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(

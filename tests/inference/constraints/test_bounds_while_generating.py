@@ -97,7 +97,7 @@ OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": 
 def test_no_key_is_invented_unless_that_is_asked_for():
     assert written(OPEN, '}1a,"x') == '{"a": 1}'
     assert written(OPEN, '1,"xa}') == '{"a": 1111111111111111111}'
-    assert written(OPEN, '1, "xa', most=60, open_objects=True).startswith('{"a": 1111111111111111111, "')
+    assert written(OPEN, '1, "xa', most=60, additional_properties=True).startswith('{"a": 1111111111111111111, "')
     assert check_schema(OPEN).problems('{"a": 1, "b": 2}') == []
 
 

@@ -109,7 +109,7 @@ def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, m
         return decode(self, parts)
 
     monkeypatch.setattr(scheduler.Scheduler, "_decode", noting)
-    options = GenerationOptions(rng_seed=1, max_tokens=100, loop_stop=False)
+    options = GenerationOptions(rng_seed=1, max_tokens=100, repetition_detection=False)
     begun = [runner.start([ChatMessage("user", f"Hi {number}")], (), options) for number in range(REQUESTS - 1)]
     long = runner.start([ChatMessage("user", "word " * 60)], (), options)
     for each in (*begun, long):

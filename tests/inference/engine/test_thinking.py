@@ -31,7 +31,7 @@ def runner(tmp_path_factory):
 def asked(runner: InProcessRunner, **given):
     """The end of an answer by a model that never ends its reasoning, nor the answer, by itself."""
     never = {runner.model.special_tokens["</think>"], *runner.model.eog_tokens}
-    options = GenerationOptions(logit_bias=dict.fromkeys(never, -1e9), rng_seed=1, loop_stop=False, **given)
+    options = GenerationOptions(logit_bias=dict.fromkeys(never, -1e9), rng_seed=1, repetition_detection=False, **given)
     return last_of(runner.create_conversation_from_history([]).generate_response(ChatMessage("user", "Hi"), options))
 
 

@@ -19,7 +19,7 @@ for slots, batch_size, lookup, context_size in (
     *((4, 1, False, 64), (1, 1, True, 64), (16, 8, True, 64), (2, 512, True, 8), (3, 2**31 - 1, False, 64)),
 ):
     print(slots, batch_size, lookup, context_size, flush=True)
-    options = ModelLoadingOptions(slots=slots, batch_size=batch_size, lookup=lookup, context_size=context_size,
+    options = ModelLoadingOptions(slots=slots, batch_size=batch_size, prompt_lookup=lookup, context_size=context_size,
                                   cpu_threads=1)
     with InProcessRunner(Path(sys.argv[1]), "m", options) as runner:
         asked = GenerationOptions(max_tokens=6, rng_seed=1)

@@ -140,7 +140,7 @@ def test_lines_that_break_their_schema_near_go_far(leap, far, tmp_path):
     far.always = answer
     (tmp_path / "in.txt").write_text("easy\nhard\n")
     done = leap(
-        *("batch", str(tmp_path / "in.txt"), "-m", "far#near", "--escalate-to", "far", "--when", "invalid"),
+        *("batch", str(tmp_path / "in.txt"), "-m", "far#near", "--escalate-to", "far", "--escalate-when", "invalid"),
         *("--json-schema", SCHEMA, "--format", "plain", "-o", str(tmp_path / "out")),
     )
     assert done.code == 0 and "1 of 2 answers (50 %) came from far, for 7 tokens of prompts" in done.stderr, done
@@ -181,11 +181,11 @@ def test_answers_that_the_first_model_finds_bad_go_far(leap, far, tmp_path, monk
         "out",
     ]
     line += ["--concurrency", "1"]
-    done = leap(*line, "--when", "check<0.5", "--check", "Is it good?")
+    done = leap(*line, "--escalate-when", "check<0.5", "--check", "Is it good?")
     assert done.code == 0 and "1 of 2 answers (50 %) came from far" in done.stderr, done
     first, second = (json.loads(row) for row in (tmp_path / "out").read_text().splitlines())
     assert (first["text"], second["text"], second["escalated"]) == ("I say one", "better", "check")
-    for wrong in (("--check", "Is it good?"), ("--when", "check"), ("--when", "check<2")):
+    for wrong in (("--check", "Is it good?"), ("--escalate-when", "check"), ("--escalate-when", "check<2")):
         assert leap(*line, "--replace", *wrong).code == 2
     assert leap(*line, "--on", "ray").code == 2
 

@@ -189,7 +189,7 @@ def test_a_body_means_the_same_to_a_server_and_in_a_batch(name, serve, line):  #
         return
     assert (response.status_code, done.code) == (200, 0), done.stderr
     served, batched = server.runner.requests[0], runner.requests[0]
-    finishing = replace(served.options, finish_shape=True)  # a line that is cut would be a line lost
+    finishing = replace(served.options, complete_json=True)  # a line that is cut would be a line lost
     assert replace(served, options=finishing) == batched
     assert served.options.to_json() == expected.options
     bodies = [response.json(), written[0]["response"]["body"]]

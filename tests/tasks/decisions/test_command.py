@@ -72,7 +72,7 @@ def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)
     (tmp_path / "cases.jsonl").write_text(cases)
     ask = ("decide", "Is the writer content?", "-m", "builtin", "--readout", "labels")
-    done = leap(*ask, "--fit", "cases.jsonl", "--format", "json")
+    done = leap(*ask, "--calibrate", "cases.jsonl", "--format", "json")
     found = json.loads(done.stdout)
     assert (found["fitted_cases"], found["held_back_cases"]) == (10, 10)
     assert found["log_loss_after"] <= found["log_loss_before"] + 0.3
@@ -86,7 +86,9 @@ def test_what_was_fitted_under_one_wording_counts_for_no_other(leap, questions, 
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)
     (tmp_path / "cases.jsonl").write_text(cases)
     (tmp_path / "one.json").write_text(json.dumps(QUESTIONS[:1]))
-    fitted = json.loads(leap("decide", "Late?", "-m", "builtin", "--fit", "cases.jsonl", "--format", "json").stdout)
+    fitted = json.loads(
+        leap("decide", "Late?", "-m", "builtin", "--calibrate", "cases.jsonl", "--format", "json").stdout
+    )
     assert fitted["readout"] == "recipe"
     alone = json.loads(leap("decide", "Late?", "-m", "builtin", "--format", "json", "Late.").stdout)
     assert alone["temperature"] == pytest.approx(fitted["temperatures"]["noul.2"])
@@ -111,9 +113,9 @@ def test_columns_of_rows_are_the_state(leap, questions, tmp_path):
         (("--questions", "nosuch.json", "x"), "cannot read nosuch.json"),
         (("--questions", "broken.json", "x"), "broken.json is not JSON"),
         (("--questions", "questions.json", "--choices", "a,b", "x"), "cannot be combined with --choices"),
-        (("q", "--fit", "wrong.jsonl"), "wrong.jsonl, line 1: answer: 'maybe' is none of yes, no"),
-        (("q", "--fit", "wrong.jsonl", "--rows"), "--fit cannot be combined with --rows"),
-        (("q", "x", "--fit", "wrong.jsonl"), "--fit takes its texts from the cases"),
+        (("q", "--calibrate", "wrong.jsonl"), "wrong.jsonl, line 1: answer: 'maybe' is none of yes, no"),
+        (("q", "--calibrate", "wrong.jsonl", "--rows"), "--calibrate cannot be combined with --rows"),
+        (("q", "x", "--calibrate", "wrong.jsonl"), "--calibrate takes its texts from the cases"),
         (("q", "x", "--orders", "0"), "--orders"),
         (("q", "--rows", "empty.csv"), "there is no row"),
     ],

@@ -58,9 +58,9 @@ def test_decisions_are_carried_out_without_a_model(leap: Any, lines: list[Path],
     [
         (["a.txt"], "--apply takes no texts"),
         (["--passes", "2"], "--apply cannot be combined with --passes"),
-        (["--doubtful", "d"], "--apply cannot be combined with --doubtful"),
+        (["--low-confidence", "d"], "--apply cannot be combined with --low-confidence"),
         (["--evidence", "--format", "csv"], "--evidence cannot be combined with --format csv"),
-        (["--fit", "right.jsonl"], "--apply cannot be combined with --fit"),
+        (["--calibrate", "right.jsonl"], "--apply cannot be combined with --calibrate"),
         (["--json-schema", "x"], "right.jsonl: a.txt was extracted by another schema"),
     ],
 )
@@ -128,15 +128,15 @@ def test_what_the_model_extracted_passes_as_a_case_and_what_was_corrected_fails(
 def test_thresholds_are_fitted_written_and_used(real: Any, tmp_path: Path) -> None:
     leap = real
     write_reviews(tmp_path / "r.jsonl", separable(80))
-    done = leap("extract", "--fit", "r.jsonl", "-o", "thresholds.json")
+    done = leap("extract", "--calibrate", "r.jsonl", "-o", "thresholds.json")
     assert done.code == 0 and "1.00 (10 of 10)" in done.stdout and "/b" in done.stdout
     assert "fitted on 40 documents with 80 values, 10 of them wrong; measured on 40 others" in done.stderr
     written = json.loads((tmp_path / "thresholds.json").read_text())
-    assert json.loads(leap("extract", "--fit", "r.jsonl", "--format", "json").stdout)["thresholds"] == written
+    assert json.loads(leap("extract", "--calibrate", "r.jsonl", "--format", "json").stdout)["thresholds"] == written
     doubts = {}
     for name, below in {"all": "1", "none": "0", "fitted": "own.json"}.items():
         (tmp_path / "own.json").write_text('{"below": 0.0, "fields": {"/city": 1.0}}')
-        options = ["--doubtful", "d.jsonl", "--doubtful-below", below]
+        options = ["--low-confidence", "d.jsonl", "--confidence-threshold", below]
         assert leap("extract", "--json-schema", "name, city", *options, TEXT).code == 0
         doubts[name] = [json.loads(line)["pointer"] for line in (tmp_path / "d.jsonl").read_text().splitlines()]
     assert doubts == {"all": ["/name", "/city"], "none": [], "fitted": ["/city"]}
@@ -158,11 +158,11 @@ def test_thresholds_are_fitted_written_and_used(real: Any, tmp_path: Path) -> No
 def test_broken_thresholds_are_refused(leap: Any, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "thresholds.json").write_text(text)
-    done = leap("extract", "--json-schema", "name", "--doubtful-below", "thresholds.json", "x")
+    done = leap("extract", "--json-schema", "name", "--confidence-threshold", "thresholds.json", "x")
     assert done.code == 2 and said in done.stderr
-    assert leap("extract", "--json-schema", "name", "--doubtful-below", "1.5", "x").code == 2
+    assert leap("extract", "--json-schema", "name", "--confidence-threshold", "1.5", "x").code == 2
 
 
 def test_too_few_decisions_are_one_line(leap: Any, lines: list[Path]) -> None:
-    done = leap("extract", "--fit", "right.jsonl")
+    done = leap("extract", "--calibrate", "right.jsonl")
     assert done.code == 1 and "too little was decided to fit thresholds: 2 values, 0 of them wrong" in done.stderr

@@ -6,7 +6,7 @@ import { written } from "./tools.js";
 export const WHY = {
   max_tokens: "cut off at the limit of tokens",
   exceed_context: "cut off, for the context is full",
-  repetition: "ended, for it went in circles",
+  repetition: "stopped: it repeats itself",
   interrupted: "stopped",
 };
 const LIVE_MS = 400; // between two renderings of an answer that comes
