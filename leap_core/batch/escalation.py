@@ -8,15 +8,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..conversation.generator import Functions, Generation, MaybeOptions, Messages
-from ..conversation.messages import ChatMessageRole
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration
+from ..conversation.messages import ChatMessage, ChatMessageRole
 from ..conversation.options import GenerationOptions
-from ..conversation.responses import Complete, GenerationFinishReason, MessageResponse
+from ..conversation.responses import Complete, GenerationFinishReason
 from ..conversation.runner import ModelRunner, PassingRunner
 from ..conversation.streams import last_of
 from ..errors import (
     LeapConstraintError,
-    LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
     LeapOptionsError,
 )
@@ -175,7 +174,7 @@ class EscalatingRunner(PassingRunner):
         return TaskReply(**{**vars(complete), "warnings": (*complete.warnings, note), "details": details})
 
 
-class _EscalatingGeneration(Generation):
+class _EscalatingGeneration(PassingGeneration):
     """Reads the near answer to its end before anything of it is passed on."""
 
     def __init__(
@@ -187,24 +186,21 @@ class _EscalatingGeneration(Generation):
         *,
         keep_logprobs: bool,
     ) -> None:
+        super().__init__(near)
         self._messages = messages
-        self._runner, self._current, self._begin_far, self._keep = runner, near, far, keep_logprobs
-        self._guard = threading.Lock()
-        self._stopped = self._ended = False
+        self._runner, self._begin_far, self._keep = runner, far, keep_logprobs
 
-    def __next__(self) -> MessageResponse:
-        if self._ended:
-            raise StopIteration
+    def _receive(self) -> None:
         self._ended = True
+        self._ready.append(self._answer())
+
+    def _answer(self) -> Complete:
         complete, reason = self._near_answer()
         if reason is None:
             assert complete is not None
             return complete if self._keep else replace(complete, logprobs=())
-        with self._guard:
-            if self._stopped:
-                raise LeapGenerationError("stopped before a second model was asked")
-            self._current = self._begin_far()
-        assert self._current is not None
+        if not self._begin(self._begin_far) or self._current is None:
+            return Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
         return self._runner.answered_by_far(last_of(self._current), reason)
 
     def _near_answer(self) -> tuple[Complete | None, str | None]:
@@ -218,14 +214,3 @@ class _EscalatingGeneration(Generation):
                 return None, INVALID
             raise
         return complete, self._runner.judge(complete, self._messages)
-
-    def stop(self) -> None:
-        with self._guard:
-            self._stopped = True
-            if self._current is not None:
-                self._current.stop()
-
-    def close(self) -> None:
-        self._ended = True
-        if self._current is not None:
-            self._current.close()

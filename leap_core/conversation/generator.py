@@ -5,7 +5,9 @@ Who starts requests for others says in the thread at hand how to find out that t
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -93,6 +95,74 @@ class Generation(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give the generation up and free its slot; nothing more is delivered. Harmless after the end."""
+
+
+class PassingGeneration(Generation):
+    """Passes on what another generation gives. Subclasses change some of it, or begin another one in its place.
+
+    ``stop`` and ``close`` reach the generation at hand, also one that is being started meanwhile, and never wait for a
+    start.
+    """
+
+    def __init__(self, generation: Generation | None = None) -> None:
+        """Without ``generation`` a subclass begins one."""
+        self._current = generation
+        self.prompt_tokens = None if generation is None else generation.prompt_tokens
+        self._ready: deque[MessageResponse] = deque()
+        self._ended = self._stopped = self._closed = False
+        self._guard = threading.Lock()
+
+    @property
+    def progress(self) -> PromptProgress | None:
+        return None if self._current is None else self._current.progress
+
+    def __next__(self) -> MessageResponse:
+        while not self._ready:
+            if self._ended or self._closed:
+                raise StopIteration
+            self._receive()
+        return self._ready.popleft()
+
+    def _receive(self) -> None:
+        """Read on, and put what is delivered of it into ``_ready``; ``_ended`` where nothing follows."""
+        self._ready.append(self._read())
+
+    def _read(self) -> MessageResponse:
+        """The next response of the generation at hand."""
+        if self._current is None:
+            raise StopIteration
+        return next(self._current)
+
+    def _begin(self, start: Callable[[], Generation]) -> bool:
+        """Close the generation at hand and go on with another; False where this one was stopped: nothing is started."""
+        if self._stopped:
+            return False
+        if self._current is not None:
+            self._current.close()
+        generation = start()
+        with self._guard:
+            self._current = generation
+            stopped, closed = self._stopped, self._closed
+        if closed:
+            generation.close()
+        elif stopped:
+            generation.stop()
+        return True
+
+    def stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            current = self._current
+        if current is not None:
+            current.stop()
+
+    def close(self) -> None:
+        with self._guard:
+            self._stopped = self._closed = True
+            current = self._current
+        if current is not None:
+            current.close()
+        self._ready.clear()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import LeapError, LeapGenerationError
 from ..system.configuration import log_file, log_is_on
 from ..system.directories import Directories
-from .generator import Functions, Generation, MaybeOptions, Messages, PromptProgress
+from .generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration
 from .prompt_log import Entry, entry_of, made_by, text_entry
 from .responses import Chunk, Complete, MessageResponse
 from .runner import ModelRunner, PassingRunner
@@ -119,22 +119,19 @@ class LoggedRunner(PassingRunner):
             self._log.close()
 
 
-class _LoggedGeneration(Generation):
+class _LoggedGeneration(PassingGeneration):
     """Logs how a generation ended; of one that was given up, what had come by then."""
 
     def __init__(self, generation: Generation, entry: Entry, log: LogWriter) -> None:
-        self._generation, self._log = generation, log
+        super().__init__(generation)
+        self._log = log
         self._entry: Entry | None = entry
         self._began = time.monotonic()
         self._pieces: list[str] = []
 
-    @property
-    def progress(self) -> PromptProgress | None:
-        return self._generation.progress
-
-    def __next__(self) -> MessageResponse:
+    def _read(self) -> MessageResponse:
         try:
-            response = self._generation.__next__()
+            response = super()._read()
         except LeapError as error:
             if self._entry is not None:
                 self._entry.fail(error, time.monotonic() - self._began)
@@ -148,11 +145,8 @@ class _LoggedGeneration(Generation):
             self._write()
         return response
 
-    def stop(self) -> None:
-        self._generation.stop()
-
     def close(self) -> None:
-        self._generation.close()
+        super().close()
         if self._entry is not None:
             self._entry.answer = "".join(self._pieces)
             self._entry.fail(LeapGenerationError("given up before its end"), time.monotonic() - self._began)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from ..system.dataclass import dataclass
-from .generator import Functions, Generation, MaybeOptions, Messages, PromptProgress
+from .generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration, PromptProgress
 from .responses import MessageResponse
 from .runner import ModelRunner, PassingRunner
 
@@ -56,22 +56,23 @@ class ReportingRunner(PassingRunner):
         return ReportingGeneration(self._runner.start_text(text, options), self._report)
 
 
-class ReportingGeneration(Generation):
+class ReportingGeneration(PassingGeneration):
     """``generation``, with its prompt reported."""
 
     def __init__(self, generation: Generation, report: Report) -> None:
-        self._generation, self._report = generation, report
+        super().__init__(generation)
+        self._report = report
         self._begun = False
 
-    def __next__(self) -> MessageResponse:
+    def _read(self) -> MessageResponse:
         if self._begun:
-            return self._generation.__next__()
+            return super()._read()
         self._begun = True
         done = threading.Event()
         watching = threading.Thread(target=self._watch, args=(done,), name="leap-prompt-progress", daemon=True)
         watching.start()
         try:
-            return self._generation.__next__()
+            return super()._read()
         finally:
             done.set()
             watching.join()
@@ -79,7 +80,7 @@ class ReportingGeneration(Generation):
     def _watch(self, done: threading.Event) -> None:
         began, told, step = time.monotonic(), False, PromptProgress(0, 0, 0, 0.0)
         while not done.wait(SECONDS):
-            now = self._generation.progress
+            now = self.progress
             is_read = now is None or now.processed >= now.total
             if now is not None and now.processed != step.processed:
                 step = now
@@ -88,9 +89,3 @@ class ReportingGeneration(Generation):
                 self._report(self, None if now is None or is_read else PromptReading.of(now, step))
         if told:
             self._report(self, None)
-
-    def stop(self) -> None:
-        self._generation.stop()
-
-    def close(self) -> None:
-        self._generation.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Protocol
 
 from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError
 from ..system.dataclass import dataclass
-from .generator import Generation, PromptProgress
+from .generator import Generation, PassingGeneration, PromptProgress
 from .messages import ChatMessage, ChatMessageRole
 from .responses import Chunk, Complete, GenerationFinishReason, MessageResponse, require_complete
 
@@ -288,7 +287,7 @@ class TextCheck(Protocol):
     def problems_of_cut(self, text: str, called: bool) -> list[str]: ...
 
 
-class CheckedGeneration(Generation):
+class CheckedGeneration(PassingGeneration):
     """Passes a generation on and checks its text at the end.
 
     Where the constraint is exact, the text is passed on as it comes, and only one that was cut short can be wrong.
@@ -304,42 +303,23 @@ class CheckedGeneration(Generation):
         again: Callable[[Sequence[ChatMessage]], Generation],
         repairs: int | None = None,
     ) -> None:
-        self._current = generation
-        self.prompt_tokens = generation.prompt_tokens
+        super().__init__(generation)
         self._constraint = constraint
         self._passes = constraint.exact and not constraint.calls
         self._again = again
         self._most = MOST_REPAIRS if repairs is None else repairs
         self._repairs = 0
-        self._ready: deque[MessageResponse] = deque()
-        self._guard = threading.Lock()
-        self._stopped = False
+        self._held: list[MessageResponse] = []
 
-    @property
-    def progress(self) -> PromptProgress | None:
-        return self._current.progress
-
-    def __next__(self) -> MessageResponse:
-        held: list[MessageResponse] = []
-        while not self._ready:
-            response = next(self._current)
-            if isinstance(response, Complete):
-                self._settle(response, held)
-                held = []
-            elif self._passes or not isinstance(response, Chunk):
-                return response
-            else:
-                held.append(response)
-        return self._ready.popleft()
-
-    def stop(self) -> None:
-        with self._guard:
-            self._stopped = True
-            self._current.stop()
-
-    def close(self) -> None:
-        self._current.close()
-        self._ready.clear()
+    def _receive(self) -> None:
+        response = self._read()
+        if isinstance(response, Complete):
+            held, self._held = self._held, []
+            self._settle(response, held)
+        elif self._passes or not isinstance(response, Chunk):
+            self._ready.append(response)
+        else:
+            self._held.append(response)
 
     def _settle(self, complete: Complete, held: list[MessageResponse]) -> None:
         """Let a reply that is right, or that need not be, out; otherwise try again or fail."""
@@ -353,15 +333,12 @@ class CheckedGeneration(Generation):
             return
         if cut is not None or self._constraint.exact or self._repairs >= self._most:
             raise self._error(complete, problems, cut)
-        self._current.close()
-        with self._guard:
-            try:
-                self._current = self._again(_shown(text, problems))
-            except LeapGenerationPromptExceedContextLengthError:  # there is no room to show what is wrong
-                raise self._error(complete, problems, None) from None
-            self._repairs += 1
-            if self._stopped:
-                self._current.stop()
+        try:
+            if not self._begin(lambda: self._again(_shown(text, problems))):
+                self._ready.extend([*held, replace(complete, finish_reason=GenerationFinishReason.INTERRUPTED)])
+        except LeapGenerationPromptExceedContextLengthError:  # there is no room to show what is wrong
+            raise self._error(complete, problems, None) from None
+        self._repairs += 1
 
     def _problems(self, complete: Complete) -> list[str]:
         text, called = complete.full_message.text, bool(complete.full_message.function_calls)

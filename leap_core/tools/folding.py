@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,10 +16,10 @@ from itertools import takewhile
 from typing import Any
 
 from ..conversation.calls.declaration import FIND, LeapFunction, references, referred
-from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PromptProgress, RenderedPrompt
+from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration, RenderedPrompt
 from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall
 from ..conversation.options import GenerationOptions
-from ..conversation.responses import Complete, FunctionCalls, FunctionResult, GenerationFinishReason, MessageResponse
+from ..conversation.responses import Complete, FunctionCalls, FunctionResult, GenerationFinishReason
 from ..conversation.runner import ModelRunner, PassingRunner
 from ..conversation.streams import last_of
 from ..errors import GenerationStats
@@ -307,37 +306,25 @@ class FoldingRunner(PassingRunner):
         return self._runner.get_prompt_tokens_size(folded.messages, add_bos_token, folded.functions, options)
 
 
-class _FoldingGeneration(Generation):
+class _FoldingGeneration(PassingGeneration):
     """Answers the searches of a model, and passes everything else on. Calls wait for the end of the answer."""
 
     def __init__(self, runner: ModelRunner, prompt: FoldedPrompt, options: GenerationOptions) -> None:
+        super().__init__(runner.start(prompt.messages, prompt.functions, options))
         self._runner, self._prompt, self._options = runner, prompt, options
         self._messages = list(prompt.messages)
         self._found = set(prompt.found)
-        self._guard = threading.Lock()
-        self._stopped = self._ended = False
         self._texts: list[str] = []
         self._searches: list[FunctionResult] = []
         self._spent: list[GenerationStats] = []
         self._warnings: list[str] = []
-        self._ready: list[MessageResponse] = []
-        self._current = self._runner.start(self._messages, prompt.functions, options)
-        self.prompt_tokens = self._current.prompt_tokens
 
-    @property
-    def progress(self) -> PromptProgress | None:
-        return self._current.progress
-
-    def __next__(self) -> MessageResponse:
-        while not self._ready:
-            if self._ended:
-                raise StopIteration
-            response = next(self._current)
-            if isinstance(response, Complete):
-                self._end_of_round(response)
-            elif not isinstance(response, FunctionCalls):
-                return response
-        return self._ready.pop(0)
+    def _receive(self) -> None:
+        response = self._read()
+        if isinstance(response, Complete):
+            self._end_of_round(response)
+        elif not isinstance(response, FunctionCalls):
+            self._ready.append(response)
 
     def _end_of_round(self, complete: Complete) -> None:
         calls = complete.full_message.function_calls or ()
@@ -385,7 +372,7 @@ class _FoldingGeneration(Generation):
         self._ready.append(result)
         functions = [each for each in self._prompt.functions if not (each.deferred and each.name in self._found)]
         functions += [each for name, each in self._prompt.deferred.items() if name in self._found]
-        if self._begin(self._messages, functions, self._options):
+        if self._begin(lambda: self._runner.start(self._messages, functions, self._options)):
             return
         self._ended = True
         reply = _with_content(replace(complete.full_message, function_calls=None), "".join(self._texts))
@@ -398,17 +385,6 @@ class _FoldingGeneration(Generation):
                 searches=tuple(self._searches),
             )
         )
-
-    def _begin(self, messages: Messages, functions: Functions, options: GenerationOptions) -> bool:
-        """Start the next generation, unless this one was stopped. Not under the lock: ``stop`` would wait for it."""
-        if self._stopped:
-            return False
-        generation = self._runner.start(messages, functions, options)
-        with self._guard:
-            self._current = generation
-            if self._stopped:
-                generation.stop()
-        return True
 
     def _with_text(self, call: LeapFunctionCall) -> LeapFunctionCall:
         """The call with a text that its tool's grammar allows: as it is, or written once more under the grammar."""
@@ -437,7 +413,7 @@ class _FoldingGeneration(Generation):
             rng_seed=own.rng_seed,
             adapters=own.adapters,
         )
-        if not self._begin(asked, (), options):
+        if not self._begin(lambda: self._runner.start(asked, (), options)) or self._current is None:
             return call
         complete = last_of(self._current)
         if complete.stats is not None:
@@ -445,15 +421,6 @@ class _FoldingGeneration(Generation):
         if self._stopped:
             return call
         return replace(call, arguments={"input": complete.full_message.text})
-
-    def stop(self) -> None:
-        with self._guard:
-            self._stopped = True
-            self._current.stop()
-
-    def close(self) -> None:
-        self._ended = True
-        self._current.close()
 
 
 WRONG = "The input of {} does not follow its grammar. Write the whole input once more, and nothing else."

@@ -11,14 +11,12 @@ Each is a question in either form of ``reading``, with three fields more:
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from math import fsum
 from typing import Any
 
-from ...conversation.generator import Generation, Generator
+from ...conversation.generator import Generation, Generator, PassingGeneration
 from ...conversation.messages import ChatMessage, ChatMessageRole, Image, Text
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapGenerationError, LeapGuardError, LeapSerializationError, LeapUnsupportedMediaError
@@ -131,45 +129,25 @@ def _without(value: Any) -> Any:
     return {key: each for key, each in value.items() if key not in OWN} if isinstance(value, Mapping) else value
 
 
-class _GuardedGeneration(Generation):
+class _GuardedGeneration(PassingGeneration):
     """Holds the answer back until the questions about it are answered."""
 
     def __init__(self, guard: Guard, messages: Sequence[ChatMessage], start: Callable[[], Generation]) -> None:
+        super().__init__()
         self._check, self._messages, self._start = guard.check, messages, start
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._generation: Generation | None = None
-        self._ready: deque[MessageResponse] | None = None
 
-    def __next__(self) -> MessageResponse:
-        if self._ready is None:
-            self._ready = self._answered()
-        if not self._ready:
-            raise StopIteration
-        return self._ready.popleft()
+    def _receive(self) -> None:
+        self._ended = True
+        self._ready.extend(self._answered())
 
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped.set()
-            if self._generation is not None:
-                self._generation.stop()
-
-    def close(self) -> None:
-        with self._lock:
-            self._stopped.set()
-            if self._generation is not None:
-                self._generation.close()
-
-    def _answered(self) -> deque[MessageResponse]:
+    def _answered(self) -> list[MessageResponse]:
         last = self._messages[-1] if self._messages else None
         said = last is not None and last.role is ChatMessageRole.USER
         if said and last is not None and not self._passes(MESSAGE, last.text):
             return _interrupted()
-        with self._lock:
-            if self._stopped.is_set():
-                return _interrupted()
-            self._generation = self._start()
-        held = deque(self._generation)
+        if not self._begin(self._start) or self._current is None:
+            return _interrupted()
+        held = list(self._current)
         complete = held[-1] if held else None
         if isinstance(complete, Complete):
             reply = complete.full_message
@@ -186,12 +164,12 @@ class _GuardedGeneration(Generation):
         """Whether it was checked before it was stopped. Raises LeapGuardError."""
         pictures = self._messages if what == MESSAGE else ()
         try:
-            self._check(what, pictures, state, self._stopped.is_set)
+            self._check(what, pictures, state, lambda: self._stopped)
         except LeapGenerationError as error:
-            if isinstance(error, LeapGuardError) or not self._stopped.is_set():
+            if isinstance(error, LeapGuardError) or not self._stopped:
                 raise
-        return not self._stopped.is_set()
+        return not self._stopped
 
 
-def _interrupted() -> deque[MessageResponse]:
-    return deque([Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)])
+def _interrupted() -> list[MessageResponse]:
+    return [Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)]
