@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from ..conversation.conversation import Conversation
 
 MOST_AT_ONCE = 8
-MOST_REPEATS = 3
-"""Rounds in a row of the same calls with the same results, after which the model is to answer without tools."""
-REPEATED = "the model made the same call {times} times with the same result, so it had to answer without tools: {calls}"
+REPEATED = "the model repeated a call that had its result; it was not run again, and the model had to answer: {calls}"
 ENDED_BY_ITSELF = (GenerationFinishReason.STOP, GenerationFinishReason.CONSTRAINT)
 
 
@@ -46,9 +44,10 @@ def run_functions(
     The run is iterated like a response stream and delivers the responses of every generation, with a FunctionResult
     for every call in between. Calls of one round run at the same time; results are recorded in the order of the calls.
     The model gets the errors of a function. A call that the policy denies ends the run with LeapToolError, and so does
-    a model that still calls after ``policy.rounds`` rounds. After MOST_REPEATS rounds of the same calls with the same
-    results it answers without tools, and Complete has a warning. Functions that are only declared end the run quietly:
-    their calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
+    a model that still calls after ``policy.rounds`` rounds. A call that repeats one of the round before is not run
+    again: it has the same result, and where the model made no other call it is to answer without tools, with a warning
+    in Complete. After an error it may repeat the call. Functions that are only declared end the run quietly: their
+    calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
     """
     if not isinstance(policy, FunctionPolicy):
         raise LeapOptionsError("policy", f"a FunctionPolicy is needed, not {type(policy).__name__}")
@@ -111,19 +110,21 @@ class FunctionRun:
     def _run(
         self, message: ChatMessage | str | None, options: GenerationOptions
     ) -> Generator[MessageResponse, None, None]:
-        rounds: list[set[str]] = []
+        rounds = 0
+        known: dict[str, FunctionResult] = {}
         warnings: tuple[str, ...] = ()
         calls = self._unanswered() if message is None else ()
         while True:
             if calls:
-                if len(rounds) == self._policy.rounds:
+                if rounds == self._policy.rounds:
                     raise self._too_many_rounds(calls)
-                results = yield from self._answer(calls)
-                rounds.append({json.dumps({**result.to_json(), "seconds": 0}) for result in results})
+                rounds += 1
+                results = yield from self._answer(calls, known)
                 message, options = None, _after_first_call(options)
-                if rounds[-MOST_REPEATS:] == [rounds[-1]] * MOST_REPEATS:
+                if all(_identity(call) in known for call in calls):
                     options = replace(options, tool_choice="none")
-                    warnings = (REPEATED.format(calls=write_calls(calls)[1:-1], times=MOST_REPEATS),)
+                    warnings = (REPEATED.format(calls=write_calls(calls)[1:-1]),)
+                known = {_identity(result.call): result for result in results if result.error is None}
             if self.stopped:
                 yield Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
                 return
@@ -177,10 +178,15 @@ class FunctionRun:
     def _functions(self) -> dict[str, LeapFunction]:
         return {function.name: function for function in self._conversation.functions}
 
-    def _answer(self, calls: Sequence[LeapFunctionCall]) -> Generator[MessageResponse, None, Sequence[FunctionResult]]:
-        """Run the calls of one round and record what came of them."""
+    def _answer(
+        self, calls: Sequence[LeapFunctionCall], known: Mapping[str, FunctionResult]
+    ) -> Generator[MessageResponse, None, Sequence[FunctionResult]]:
+        """Run the calls of one round but those whose results are ``known``, and record what came of them."""
         functions = self._functions()
-        results: list[FunctionResult | None] = [self._decide(call) for call in calls]
+        results: list[FunctionResult | None] = [
+            replace(known[_identity(call)], call=call, seconds=0.0) if _identity(call) in known else self._decide(call)
+            for call in calls
+        ]
         denied = next((r for r in results if r is not None and r.denied and not r.refused), None)
         if denied is None:
             waiting = [n for n, result in enumerate(results) if result is None]
@@ -213,6 +219,11 @@ class FunctionRun:
         if function is not None and policy.decision == DECIDE:
             doubt = partial(doubt_of, self._conversation, function, call, policy, self._cancelled.is_set)
         return refusal(function, call, self._policy, doubt)
+
+
+def _identity(call: LeapFunctionCall) -> str:
+    """What two calls have in common that are the same."""
+    return json.dumps([call.name, dict(call.arguments)], sort_keys=True, default=str)
 
 
 def refusal(

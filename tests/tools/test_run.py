@@ -144,7 +144,7 @@ def test_whoever_is_asked_sees_the_call_and_may_refuse():
 
 
 def test_rounds_are_limited():
-    runner, conversation = conversation_of(*[calls(DOUBLE)] * 3)
+    runner, conversation = conversation_of(*[calls(LeapFunctionCall("double", {"n": n})) for n in range(3)])
     with pytest.raises(LeapToolError, match="after 2 rounds"):
         list(run_functions(conversation, FunctionPolicy(default=HERE, rounds=2), "go"))
     assert len(runner.requests) == 3
@@ -218,23 +218,40 @@ def test_results_are_events():
     }
 
 
-def test_the_same_call_with_the_same_result_three_times_ends_the_chain_with_an_answer():
-    runner, conversation = conversation_of(calls(DOUBLE), calls(DOUBLE), calls(DOUBLE), "It is 42.")
-    *_, complete = run_functions(conversation, ALLOWED, "twice 21?")
-    assert complete.full_message.text == "It is 42." and "double(n=21)" in complete.warnings[0]
-    assert [request.options.tool_choice for request in runner.requests] == [None, None, None, "none"]
-
-
-def test_a_chain_goes_on_while_arguments_or_results_change():
+def test_a_call_that_is_repeated_is_not_run_again_and_the_model_has_to_answer():
     counted = iter(range(100))
 
     def tick(n: int) -> int:
         """Count on."""
         return next(counted)
 
-    different = [calls(LeapFunctionCall("double", {"n": n})) for n in (1, 1, 2, 1, 1)]
-    functions = [LeapFunction.from_callable(double), LeapFunction.from_callable(tick)]
-    same = [calls(LeapFunctionCall("tick", {"n": 1}))] * 3
-    _, conversation = conversation_of(*different[:4], *same, "done", functions=functions)
-    *_, complete = run_functions(conversation, ALLOWED, "go")
+    same = LeapFunctionCall("tick", {"n": 1})
+    runner, conversation = conversation_of(
+        calls(same), calls(same), "It is 0.", functions=[LeapFunction.from_callable(tick)]
+    )
+    *responses, complete = run_functions(conversation, ALLOWED, "go")
+    assert complete.full_message.text == "It is 0." and "tick(n=1)" in complete.warnings[0]
+    assert [result.text for result in responses if isinstance(result, FunctionResult)] == ["0", "0"]
+    assert next(counted) == 1
+    assert [request.options.tool_choice for request in runner.requests] == [None, None, "none"]
+
+
+def test_a_call_may_be_repeated_beside_another_one_later_and_after_an_error():
+    tried = iter(range(100))
+
+    def flaky(n: int) -> int:
+        """Fail once."""
+        if next(tried) == 0:
+            raise ValueError("busy")
+        return n
+
+    numbers = [calls(LeapFunctionCall("double", {"n": n})) for n in (1, 2, 1)]
+    functions = [LeapFunction.from_callable(double), LeapFunction.from_callable(flaky)]
+    again = [calls(LeapFunctionCall("flaky", {"n": 1}))] * 2
+    both = calls(LeapFunctionCall("flaky", {"n": 1}), LeapFunctionCall("double", {"n": 3}))
+    _, conversation = conversation_of(*numbers, *again, both, "done", functions=functions)
+    *responses, complete = run_functions(conversation, ALLOWED, "go")
     assert complete.full_message.text == "done" and complete.warnings == ()
+    results = [result.error or result.text for result in responses if isinstance(result, FunctionResult)]
+    assert results[:3] == ["2", "4", "2"] and "busy" in results[3] and results[4:] == ["1", "1", "6"]
+    assert next(tried) == 2
