@@ -75,7 +75,7 @@ async def _no_such_thing(request: Request, failure: Exception) -> Response:
         message, code = f"{request.url.path} does not take {request.method}", "method_not_allowed"
     else:
         message, code = f"there is no {request.url.path}", "not_found"
-    error = LeapUnavailableError(message, hint="see docs/model-server.md for what there is")
+    error = LeapUnavailableError(message, hint="see docs/openai-compatible-api.md for the endpoints")
     return answer(Refused(failure.status_code, code, error), request.url.path)
 
 

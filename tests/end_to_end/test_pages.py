@@ -26,7 +26,6 @@ MOST_WORDS, FIRST_BLOCK = 1500, 15
 ADDRESS = "127.0.0.1:8080"
 """Where a page expects ``leap serve``; the tests give it a server on another port."""
 NOT_YET = {
-    "background-jobs",
     "batch-inference",
     "chat",
     "clusters",
@@ -36,11 +35,9 @@ NOT_YET = {
     "distributed-jobs",
     "documents-and-ocr",
     "embeddings-and-rag",
-    "engine",
     "evaluation",
     "fine-tuning",
     "migrating",
-    "model-server",
     "models",
     "pipelines",
     "prompt-log",
@@ -48,7 +45,6 @@ NOT_YET = {
     "python-api",
     "reliability",
     "remote-models",
-    "scheduling",
     "sessions",
     "shell-completion",
     "structured-outputs",
