@@ -19,8 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapConstraintError
-from leap_core.inference.engine import scheduler
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.runner import InProcessRunner
 from leap_core.server.access import AccessCheck
@@ -115,8 +114,7 @@ class MadeLogits:
         return 1
 
 
-@contextmanager
-def measured(runner: InProcessRunner) -> Iterator[Clock]:
+def measured(runner: InProcessRunner) -> Clock:
     """The runner's context computes nothing, and its scheduler is timed."""
     clock = Clock()
     engine: Any = runner.scheduler
@@ -124,16 +122,11 @@ def measured(runner: InProcessRunner) -> Iterator[Clock]:
     context._lib = made = MadeLogits(context, clock)
     context._logits_address = made.llama_get_logits_ith
     context.decode = clock.timed("place", context.decode)
-    plan = scheduler.plan_step
-    scheduler.plan_step = clock.timed("plan", plan)
-    for name, part in (("_build", "plan"), ("_sample", "sample"), ("_sample_together", "sample")):
-        if hasattr(engine, name):
-            setattr(engine, name, clock.timed(part, getattr(engine, name)))
-    engine.step = clock.timed("all", engine.step)
-    try:
-        yield clock
-    finally:
-        scheduler.plan_step = plan
+    timed = ((engine._planner, "plan", "plan"), (engine._planner, "build", "plan"))
+    sampling = ((engine, "_sample", "sample"), (engine, "_sample_together", "sample"))
+    for owner, name, part in (*timed, *sampling, (engine, "step", "all")):
+        setattr(owner, name, clock.timed(part, getattr(owner, name)))
+    return clock
 
 
 def prompt(number: int) -> ChatMessage:
@@ -236,21 +229,21 @@ def main() -> None:
         )
         with InProcessRunner(given.model, "builtin", loading) as runner, Served(runner) as served:  # type: ignore[arg-type]
             assert isinstance(runner, InProcessRunner)
-            with measured(runner) as clock:
-                for way in given.ways.split(","):
-                    for kind in given.kinds.split(","):
-                        run = by_library if way == "library" else lambda _, *what: served.ask(*what)
-                        run(runner, kind, requests, 2)
-                        best: list[float] = []
-                        for _ in range(given.repeat):
-                            clock.seconds.clear()
-                            clock.steps = 0
-                            begun = time.process_time()
-                            run(runner, kind, requests, given.tokens)
-                            whole = time.process_time() - begun
-                            best = min(best or [1e9], row(clock, whole, requests * given.tokens))
-                        cells = " | ".join(f"{value:.0f}" for value in best)
-                        print(f"| {way} | {requests} | {kind} | {cells} |", flush=True)
+            clock = measured(runner)
+            for way in given.ways.split(","):
+                for kind in given.kinds.split(","):
+                    run = by_library if way == "library" else lambda _, *what: served.ask(*what)
+                    run(runner, kind, requests, 2)
+                    best: list[float] = []
+                    for _ in range(given.repeat):
+                        clock.seconds.clear()
+                        clock.steps = 0
+                        begun = time.process_time()
+                        run(runner, kind, requests, given.tokens)
+                        whole = time.process_time() - begun
+                        best = min(best or [1e9], row(clock, whole, requests * given.tokens))
+                    cells = " | ".join(f"{value:.0f}" for value in best)
+                    print(f"| {way} | {requests} | {kind} | {cells} |", flush=True)
 
 
 def row(clock: Clock, whole: float, tokens: int) -> list[float]:

@@ -109,6 +109,9 @@ class InProcessGeneration(Generation):
             self._read += 1
             assert self._listener is not None
             self._ready.extend(self._listener.take_frame(event))
+        elif self._listener is None and (responses := self._reply.feed_run(event)) is not None:
+            self._read += len(event)
+            self._ready.extend(responses)
         else:
             for token in event:
                 self._take_token(token)

@@ -109,6 +109,19 @@ class StepPart:
         self.index = index if has_output else None
 
     @property
+    def is_next_token(self) -> bool:
+        """Whether it is the next token of an answer, and so will be that of the one after."""
+        request = self.request
+        is_text = request.speech is None and not request.prompt.embedding_ranges
+        return self.count == 1 and self.output is StepOutput.LOGITS and is_text and not request.checkpoints_due
+
+    def goes_on(self) -> bool:
+        """Turn a run of one token into that of the next one; False where there is none, or not one alone."""
+        slot, request = self.slot, self.request
+        self.start = len(slot.keys)
+        return slot.request is request and len(request.target) - self.start == 1
+
+    @property
     def group(self) -> tuple[bool, bool, bytes]:
         """Parts that differ in it cannot share a decode: (are embeddings, want the hidden state, adapters)."""
         return _is_embeddings(self.request, self.start), self.output is StepOutput.HIDDEN, self.request.variant
@@ -128,6 +141,40 @@ class StepPart:
         assert request.speech is not None
         rows: NDArray[float32] = np.stack([request.speech.rows[position] for position in range(self.start, end)])
         return rows
+
+
+class Planner:
+    """Plans the steps of a context. While all that happens is that each answer grows by a token, the plan stays, and
+    nothing is made anew."""
+
+    def __init__(self, context: LlamaContext, pace: PromptPace) -> None:
+        self._context, self._pace = context, pace
+        self._kept: list[StepPart] = []
+        """A step of the next token of each answer; empty while there is no such step."""
+        self._sequences: list[int] = []
+
+    def plan(self, running: list[Slot]) -> list[list[StepPart]]:
+        """The decodes of the next step, as ``plan_step`` gives them."""
+        if len(self._kept) == len(running) and all(part.goes_on() for part in self._kept) and running:
+            return [self._kept]
+        context = self._context
+        plan = plan_step(running, context.batch_size, self._pace, apart=context.exact)
+        is_kept = len(plan) == 1 and len(plan[0]) == len(running) and all(part.is_next_token for part in plan[0])
+        self._kept = plan[0] if is_kept else []
+        self._sequences = [part.slot.index for part in self._kept]
+        return plan
+
+    def build(self, parts: list[StepPart]) -> None:
+        """Make the context's batch of a planned decode."""
+        if parts is self._kept and len(parts) > 1:
+            tokens = [part.request.target[part.start] for part in parts]
+            self._context.add_next(self._sequences, [part.start for part in parts], tokens)
+            for index, part in enumerate(parts):
+                part.index = index
+            return
+        self._context.clear()
+        for part in parts:
+            part.add_to(self._context)
 
 
 def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: bool = False) -> list[list[StepPart]]:

@@ -6,6 +6,7 @@ as one row of embeddings at the next position.
 
 from __future__ import annotations
 
+import math
 import queue
 import struct
 import time
@@ -280,6 +281,8 @@ class Request:
         """Names what changes the meaning of equal keys: no state is shared between variants."""
         self.sampler = sampler
         self.max_tokens = max_tokens
+        self.most_keys: float = math.inf if max_tokens is None else len(prompt) + max_tokens
+        """Length of ``target`` at which the answer has its most tokens."""
         self.constraint = constraint
         self.speech = speech
         self.lookup = lookup
@@ -347,16 +350,19 @@ class Request:
                 recorder.forced(each)
         return instead
 
-    def note_time(self) -> None:
-        """A token was sampled now."""
-        self._last_token = time.perf_counter()
-        if self._first_token is None:
-            self._first_token = self._last_token
+    def note_time(self, now: float) -> bool:
+        """A token was sampled; whether it was the first."""
+        self._last_token = now
+        if self._first_token is not None:
+            return False
+        self._first_token = now
+        return True
 
     def emit(self, token: int) -> None:
         """Take a generated token; ``deliver`` hands it to the reader."""
         self.target.append(token)
-        self.sampler.accept(token)
+        if self.sampler.penalizes:
+            self.sampler.accept(token)
         if self.thinking is not None:
             self.thinking.note(token)
         if self.speech is not None:

@@ -203,7 +203,10 @@ class Sampler:
         window = PENALTY_WINDOW if options.repeat_last_n is None else options.repeat_last_n
         penalised = self._repetition != 1.0 or self._frequency != 0.0 or self._presence != 0.0
         self._recent: deque[int] | None = None
-        if penalised and window != 0:
+        self.penalizes = penalised and window != 0
+        self.changes_logits = self.penalizes or bool(self._bias)
+        """Whether ``prepare`` does anything without a constraint and a recorder."""
+        if self.penalizes:
             tokens = (key for key in context if key >= 0)  # the others stand for embeddings
             self._recent = deque(tokens, maxlen=None if window < 0 else window)
             self._counts = Counter(self._recent)

@@ -24,7 +24,7 @@ from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import LONG_STEP, PromptPace, StepOutput, StepPart, plan_step
+from .batch_plan import LONG_STEP, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
@@ -36,11 +36,16 @@ from .threads import ThreadGovernor
 
 if TYPE_CHECKING:
     from .batch_plan import Encoder
+    from .sampler import Sampler
 
 CROWD = 8
 """Answers at once from which on tokens are delivered several at a time."""
 DELIVERY_SECONDS = 0.02
 """Between two deliveries then: each wakes the thread of each reader."""
+SECONDS_PER_READER = 0.0006
+"""Between two deliveries for each reader, so that waking them takes no more than some tenth of the time."""
+LONGEST_DELIVERY_SECONDS = 0.05
+"""Between two deliveries at most: a text that grows twenty times a second seems to grow all the time."""
 ENCODED_SECONDS = 0.1
 """A step of the encoder that took longer has encoded something."""
 MOST_VOICE_THREADS = 4
@@ -58,6 +63,7 @@ class Scheduler:
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
         self._pace = PromptPace()
+        self._planner = Planner(context, self._pace)
         self._eog = context.model.eog_tokens
         self._batch_sampler = BatchSampler(context.model.n_tokens)
         self._delivered = 0.0
@@ -159,7 +165,8 @@ class Scheduler:
             ready = self._encoder.encode_next(ready, self._fail)
             if time.perf_counter() - begun > ENCODED_SECONDS:
                 self._progressed = time.perf_counter()
-        for parts in plan_step(ready, self._context.batch_size, self._pace, apart=self._context.exact):
+        on_gpu = self._context.model.on_gpu
+        for parts in self._planner.plan(ready):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             if any(part.count > LONG_STEP for part in parts):  # what is held back would wait for a long step
@@ -171,6 +178,8 @@ class Scheduler:
                 return  # the other decodes were planned for a memory that is different now
             self._progressed = time.perf_counter()
             seconds = self._progressed - started
+            if on_gpu:  # it computes until the logits are read
+                self._deliver(ready)
             hidden = parts[0].output is StepOutput.HIDDEN  # then all of them: see ``plan_step``
             if size > LONG_STEP:
                 self._pace.observe(size, seconds)
@@ -183,12 +192,14 @@ class Scheduler:
                 self._speak(parts)
             if hidden and size <= LONG_STEP:  # frames take as long as the model itself, and suffer more in a crowd
                 self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
-        self._deliver(ready)
+        if not on_gpu:
+            self._deliver(ready)
 
     def _deliver(self, slots: list[Slot], *, at_once: bool = False) -> None:
         """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""
         now = time.perf_counter()
-        if at_once or len(slots) < CROWD or now >= self._delivered + DELIVERY_SECONDS:
+        pause = max(DELIVERY_SECONDS, min(LONGEST_DELIVERY_SECONDS, SECONDS_PER_READER * len(slots)))
+        if at_once or len(slots) < CROWD or now >= self._delivered + pause:
             self._delivered = now
             for slot in slots:
                 if slot.request is not None:
@@ -220,15 +231,9 @@ class Scheduler:
             if slot.request and slot.request.cancelled:
                 self._finish(slot, Reason.INTERRUPTED)
 
-    def _build(self, parts: list[StepPart]) -> None:
-        """Make the batch of a planned step."""
-        self._context.clear()
-        for part in parts:
-            part.add_to(self._context)
-
     def _decode(self, parts: list[StepPart]) -> bool:
         """Run a planned step. False when it did not happen and must be planned anew."""
-        self._build(parts)
+        self._planner.build(parts)
         prefilling = [part for part in parts if part.count > LONG_STEP]
         governor = self._governor
         self._context.set_threads(governor.threads_for_long_step() if prefilling else governor.threads)
@@ -292,7 +297,8 @@ class Scheduler:
             for n in range(part.count):
                 request.score_prompt(part.start + n, self._context.logits(part.first_scored + n))
         slot.keys += request.target[part.start : part.start + part.count]
-        request.read = max(request.read, min(len(slot.keys), len(request.prompt.keys)))
+        if part.start < len(request.prompt.keys):
+            request.read = max(request.read, min(len(slot.keys), len(request.prompt.keys)))
         if request.checkpoints_due and request.checkpoints_due[0] == len(slot.keys):
             request.checkpoints_due.pop(0)
             self._memory.checkpoint(slot)
@@ -302,16 +308,17 @@ class Scheduler:
     def _sample_all(self, parts: list[StepPart]) -> None:
         """Sample the next token of each part that has logits."""
         due = [part for part in parts if part.output is StepOutput.LOGITS]
-        tokens: dict[StepPart, int] = {}
+        tokens: list[int | None] = [None] * len(due)
         if len(due) >= FEWEST_ROWS:
             import numpy as np
 
             with np.errstate(over="ignore", divide="ignore"):  # as ``Sampler.sample``
                 tokens = self._sample_together(due)
-        for part in due:
+        now = time.perf_counter()
+        for part, token in zip(due, tokens, strict=True):
             try:
-                if part in tokens:
-                    self._accept(part.slot, part.request, tokens[part])
+                if token is not None:
+                    self._accept(part.slot, part.request, token, now)
                 elif part.slot.request is part.request and part.index is not None:
                     self._sample(part, part.index)
             except Exception as error:
@@ -321,28 +328,33 @@ class Scheduler:
         failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
         self._fail(part.slot, failure)
 
-    def _sample_together(self, due: list[StepPart]) -> dict[StepPart, int]:
-        """The tokens of parts that can be sampled together, by part."""
+    def _sample_together(self, due: list[StepPart]) -> list[int | None]:
+        """The next token of each part; None for those that cannot be sampled together with others."""
+        tokens: list[int | None] = [None] * len(due)
         logits = self._context.logits_of([part.index for part in due if part.index is not None])
         if logits is None:  # the logits of all positions of a prompt lie between
-            return {}
-        rows, chosen = [], []
+            return tokens
+        rows: list[int] = []
+        samplers: list[Sampler] = []
         for row, part in enumerate(due):
-            if self._batch_sampler.accepts(part.request.sampler):
+            request, sampler = part.request, part.request.sampler
+            if not self._batch_sampler.accepts(sampler):
+                continue
+            if sampler.changes_logits or request.constraint is not None:
                 try:
-                    part.request.sampler.prepare(logits[row], part.request.constraint)
+                    sampler.prepare(logits[row], request.constraint)
                 except Exception as error:
                     self._fail_sampling(part, error)
                     continue
-                rows.append(row)
-                chosen.append(part)
-        samplers = [part.request.sampler for part in chosen]
-        whole = logits if len(rows) == len(due) else logits[rows]
-        tokens = self._batch_sampler.sample(whole, samplers) if rows else []
-        return {
-            part: part.request.sampler.choose(whole[row]) if token is None else token
-            for row, (part, token) in enumerate(zip(chosen, tokens, strict=True))
-        }
+            rows.append(row)
+            samplers.append(sampler)
+        if rows:
+            whole = logits if len(rows) == len(due) else logits[rows]
+            for row, sampler, values, token in zip(
+                rows, samplers, whole, self._batch_sampler.sample(whole, samplers), strict=True
+            ):
+                tokens[row] = sampler.choose(values) if token is None else token
+        return tokens
 
     def _sample(self, part: StepPart, index: int) -> None:
         """Sample the next token, and as long as a draft has foretold it, the one after."""
@@ -351,38 +363,47 @@ class Scheduler:
             token = request.sampler.sample(self._context.logits(index + n), request.constraint)
             if n < len(part.draft) and token == part.draft[n]:
                 slot.keys.append(token)
-                self._accept(slot, request, token)
+                self._accept(slot, request, token, time.perf_counter())
                 continue
             if part.draft and lookup is not None:
                 lookup.learn(len(part.draft), n)
                 if n < len(part.draft) and not self._context.take_back(slot.index, len(slot.keys)):
                     self._memory.clear(slot)  # then all is computed anew
-            return self._accept(slot, request, token)
+            return self._accept(slot, request, token, time.perf_counter())
         return None
 
-    def _accept(self, slot: Slot, request: Request, token: int) -> None:
-        """Take a sampled token, and with it the tokens that its constraint leaves no choice about."""
+    def _accept(self, slot: Slot, request: Request, token: int, now: float) -> None:
+        """Take a token sampled at ``now``, and with it the tokens that its constraint leaves no choice about."""
+        is_first = request.note_time(now)
         constraint = request.constraint
-        request.note_time()
-        tokens = deque(request.taken(token))
-        while tokens:
-            token = tokens.popleft()
-            if token in self._eog:
-                return self._finish(slot, Reason.STOP)
-            request.emit(token)
-            if constraint is not None:
-                constraint.accept(token)
-            if request.max_tokens is not None and request.generated >= request.max_tokens:
-                return self._finish(slot, Reason.MAX_TOKENS)
-            if len(request.target) > self.context_size:
-                return self._finish(slot, Reason.EXCEED_CONTEXT)
-            if request.watch is not None and request.watch.goes_in_circles(token):
-                return self._finish(slot, Reason.REPETITION)
-            if constraint is not None and not tokens:
-                if constraint.finished:
-                    return self._finish(slot, Reason.STOP)
-                tokens.extend(self._forced(request))
+        if constraint is None and request.thinking is None:
+            self._take(slot, request, token)
+        else:
+            tokens = deque(request.taken(token))
+            while tokens and self._take(slot, request, tokens.popleft()):
+                if constraint is not None and not tokens:
+                    if constraint.finished:
+                        return self._finish(slot, Reason.STOP)
+                    tokens.extend(self._forced(request))
+        if is_first:
+            request.deliver()  # also in a crowd
         return None
+
+    def _take(self, slot: Slot, request: Request, token: int) -> bool:
+        """Take the next token; whether the answer goes on."""
+        if token in self._eog:
+            self._finish(slot, Reason.STOP)
+            return False
+        request.emit(token)
+        if request.constraint is not None:
+            request.constraint.accept(token)
+        if len(request.target) >= request.most_keys:
+            self._finish(slot, Reason.MAX_TOKENS)
+        elif len(request.target) > self.context_size:
+            self._finish(slot, Reason.EXCEED_CONTEXT)
+        elif request.watch is not None and request.watch.goes_in_circles(token):
+            self._finish(slot, Reason.REPETITION)
+        return slot.request is request
 
     def _forced(self, request: Request) -> list[int]:
         """The tokens that come next without any choice, where they need no score of their own."""
@@ -419,7 +440,7 @@ class Scheduler:
         frames = speeches[0].source.frames(hidden, [speech.sampler for speech in speeches], threads)
         for part, speech, frame in zip(parts, speeches, frames, strict=True):
             request = part.request
-            request.note_time()
+            request.note_time(time.perf_counter())
             request.emit_frame(speech.turn.take_frame(frame), threads)
             if request.max_tokens is not None and request.generated >= request.max_tokens:
                 self._finish(part.slot, Reason.MAX_TOKENS)

@@ -56,6 +56,8 @@ class Cells:
         free = self._lowest(total)
         if len(runs) == 1:
             return {runs[0][0]: free}
+        if len(runs) == total:
+            return {sequence: [cell] for (sequence, _), cell in zip(runs, free, strict=True)}
         if not self._hybrid:
             cuts: Iterator[Sequence[Run]] = iter([runs])
         else:
@@ -99,11 +101,12 @@ class Cells:
         """Whether no cell is free between others, so that the next one is after all of them."""
         return not self._free
 
-    def append(self, sequence: int) -> None:
-        """Take note that a batch of one position was computed while they were packed: the same as ``add`` of what
-        ``place`` gives, without its work at every token of an answer."""
-        self.held(sequence).append(len(self._users))
-        self._users.append(1)
+    def append(self, runs: Sequence[Run]) -> None:
+        """Take note that one position of each sequence was computed while they were packed: the same as ``add`` of
+        what ``place`` gives, without its work at every token of an answer."""
+        for cell, (sequence, _) in enumerate(runs, len(self._users)):
+            self._held[sequence].append(cell)
+        self._users.extend([1] * len(runs))
 
     def cut(self, sequence: int, position: int) -> None:
         """A sequence was cut at ``position``."""

@@ -159,6 +159,11 @@ class LlamaContext:
             self._batch.want_all(len(tokens))
         return last
 
+    def add_next(self, sequences: list[int], positions: list[int], tokens: list[int]) -> None:
+        """Make a batch of one token of each of several sequences, and ask for the logits after each."""
+        self._runs = [(sequence, 1) for sequence in sequences]
+        self._batch.fill(sequences, positions, tokens)
+
     def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
         """Append rows of embeddings; a batch holds either tokens or embeddings."""
         self._runs.append((sequence, len(rows)))
@@ -172,7 +177,7 @@ class LlamaContext:
         if hidden is not self._gives_hidden:
             self._lib.llama_set_embeddings(self.pointer, hidden)
             self._gives_hidden = hidden
-        is_next = self._batch.count == 1 and all(cells.are_packed for cells in self._caches)
+        is_next = self._batch.count == len(self._runs) and all(cells.are_packed for cells in self._caches)
         if self._window:
             self._anchor_all()
             if self.model.is_hybrid and len(self._runs) > 1:
@@ -183,7 +188,7 @@ class LlamaContext:
         code: int = self._lib.llama_decode(self.pointer, self._batch.struct())
         if code == 0 and is_next:
             for cells in self._caches:
-                cells.append(self._runs[0][0])
+                cells.append(self._runs)
         elif code == 0:
             for cells, taken in zip(self._caches, placed, strict=True):
                 cells.add(taken)
@@ -387,10 +392,20 @@ class _Batch:
             self._tokens[start] = tokens[0]
         else:
             self._tokens[start:end] = tokens
+        self._use_tokens()
+        return end - 1
+
+    def fill(self, sequences: list[int], positions: list[int], tokens: list[int]) -> None:
+        """One token of each sequence, each with an output, in the place of what the batch holds."""
+        self.count = count = len(tokens)
+        self._tokens[:count], self._positions[:count], self._sequences[:count] = tokens, positions, sequences
+        self._outputs[:count] = 1
+        self._use_tokens()
+
+    def _use_tokens(self) -> None:
         if self._is_embeddings:
             self._is_embeddings = False
             self._struct.token, self._struct.embd = self._token_pointer, None
-        return end - 1
 
     def want_all(self, count: int) -> None:
         """Ask for the output of each of the ``count`` positions that were added last."""

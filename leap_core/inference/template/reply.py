@@ -272,7 +272,16 @@ class ReplyBuilder:
         """The responses that a token completes."""
         if token in self._special:
             return self._feed_special(token)
-        text = self._decoder.decode(self._vocabulary.piece(token))
+        return self._feed_text(self._vocabulary.piece(token))
+
+    def feed_run(self, tokens: Sequence[int]) -> list[MessageResponse] | None:
+        """The responses that tokens complete which came together, in one pass; None where each has to be fed alone."""
+        if not self._is_plain or not self._special.isdisjoint(tokens):
+            return None
+        return self._feed_text(b"".join(map(self._vocabulary.piece, tokens)))
+
+    def _feed_text(self, pieces: bytes) -> list[MessageResponse]:
+        text = self._decoder.decode(pieces)
         if self._is_plain and self._signs.isdisjoint(text):
             if text:
                 self._text.append(text)
