@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numpy import bool_, float32, float64, int64
+    from numpy import bool_, float32, float64, int32, int64
     from numpy.typing import NDArray
 
     from .sampler import Sampler
@@ -34,6 +34,7 @@ class BatchSampler:
 
     def __init__(self, n_tokens: int) -> None:
         self._token_bits = n_tokens.bit_length()
+        self._token_mask = (1 << self._token_bits) - 1
         counts = {pair: n_tokens // math.prod(pair) for pair in BLOCK_SIZES if n_tokens % math.prod(pair) == 0}
         enough = (pair for pair, count in counts.items() if count >= LARGEST_TOP_K * BLOCKS_PER_CANDIDATE)
         self._blocks = next(enough, max(counts, key=counts.__getitem__, default=(1, 1)))
@@ -50,14 +51,7 @@ class BatchSampler:
         that has to be sampled alone: fewer candidates than ``top_k``, or values that are not finite."""
         import numpy as np
 
-        if self._samplers != samplers:
-            self._samplers = list(samplers)
-            self._temperature = np.array([[1.0 if each.is_greedy else each.temperature] for each in samplers])
-            self._top_k = np.array([1 if each.is_greedy else each.top_k for each in samplers])
-            self._top_p = np.array([1.0 if each.is_greedy else each.top_p for each in samplers])
-            self._most_below = np.array(
-                [[-math.log(each.min_p) if each.min_p > 0.0 else math.inf] for each in samplers]
-            )
+        self._follow(samplers)
         every = np.arange(len(samplers))
         if self._top_k.max() == 1:
             chosen = logits.argmax(axis=1)
@@ -67,6 +61,35 @@ class BatchSampler:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 chosen = found[every, self._draw(values.astype(np.float64), sound)]
         return [token if is_sound else None for token, is_sound in zip(chosen.tolist(), sound.tolist(), strict=True)]
+
+    def sample_candidates(
+        self, tokens: NDArray[int32], logits: NDArray[float32], samplers: Sequence[Sampler]
+    ) -> list[int]:
+        """A token for each row of ``tokens`` and their ``logits``, shape [rows, candidates], in any order: the same as
+        ``sample`` draws, where the candidates are the likeliest of all tokens."""
+        import numpy as np
+
+        self._follow(samplers)
+        keys = self._keys(np.int64(0), tokens, logits)
+        keys.sort(axis=1)
+        keys = keys[:, : int(self._top_k.max())]
+        values = self._values(keys)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            place = self._draw(values.astype(np.float64), np.isfinite(values[:, 0]))
+        chosen: list[int] = (keys[np.arange(len(keys)), place] & self._token_mask).tolist()
+        return chosen
+
+    def _follow(self, samplers: Sequence[Sampler]) -> None:
+        import numpy as np
+
+        if self._samplers != samplers:
+            self._samplers = list(samplers)
+            self._temperature = np.array([[1.0 if each.is_greedy else each.temperature] for each in samplers])
+            self._top_k = np.array([1 if each.is_greedy else each.top_k for each in samplers])
+            self._top_p = np.array([1.0 if each.is_greedy else each.top_p for each in samplers])
+            self._most_below = np.array(
+                [[-math.log(each.min_p) if each.min_p > 0.0 else math.inf] for each in samplers]
+            )
 
     def _likeliest(
         self, logits: NDArray[float32], count: int
@@ -91,9 +114,11 @@ class BatchSampler:
         starts = np.searchsorted(row, np.arange(len(logits)))  # rows rise, as they were found in order
         places = np.minimum(starts[:, None] + np.arange(count), max(0, len(keys) - 1))
         found = keys[places] if len(keys) else np.zeros_like(places)
-        return found & ((1 << self._token_bits) - 1), self._values(found), sound
+        return found & self._token_mask, self._values(found), sound
 
-    def _keys(self, row: NDArray[int64], token: NDArray[int64], value: NDArray[float32]) -> NDArray[int64]:
+    def _keys(
+        self, row: NDArray[int64] | int64, token: NDArray[int64] | NDArray[int32], value: NDArray[float32]
+    ) -> NDArray[int64]:
         """Numbers in the order of rows, then of falling values, then of tokens."""
         import numpy as np
 

@@ -307,6 +307,12 @@ class Request:
         self._first_token: float | None = None
         self._last_token = 0.0
 
+    def takes_candidates(self, most: int) -> bool:
+        """Whether the ``most`` likeliest tokens are all that its next token depends on. One row of them a step: no
+        drafts, no scores of a prompt."""
+        sampler, others = self.sampler, (self.constraint, self.speech, self.lookup, self.prompt_recorder)
+        return not sampler.needs_all_logits and sampler.top_k <= most and all(each is None for each in others)
+
     @property
     def generated(self) -> int:
         """Tokens and frames generated so far; the end-of-turn token is not counted."""

@@ -206,6 +206,8 @@ class Sampler:
         self.penalizes = penalised and window != 0
         self.changes_logits = self.penalizes or bool(self._bias)
         """Whether ``prepare`` does anything without a constraint and a recorder."""
+        self.needs_all_logits = self.changes_logits or options.wants_logprobs or not (self.is_greedy or self.top_k > 0)
+        """Whether the likeliest tokens are not enough to sample as the options say."""
         if self.penalizes:
             tokens = (key for key in context if key >= 0)  # the others stand for embeddings
             self._recent = deque(tokens, maxlen=None if window < 0 else window)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
@@ -308,14 +309,22 @@ class Scheduler:
     def _sample_all(self, parts: list[StepPart]) -> None:
         """Sample the next token of each part that has logits."""
         due = [part for part in parts if part.output is StepOutput.LOGITS]
+        candidates = self._context.candidates
+        if candidates and (picked := [part for part in due if part.slot.index in candidates]):
+            self._accept_all(picked, self._sample_candidates(picked))
+            due = [part for part in due if part.slot.index not in candidates]
         tokens: list[int | None] = [None] * len(due)
         if len(due) >= FEWEST_ROWS:
             import numpy as np
 
             with np.errstate(over="ignore", divide="ignore"):  # as ``Sampler.sample``
                 tokens = self._sample_together(due)
+        self._accept_all(due, tokens)
+
+    def _accept_all(self, parts: list[StepPart], tokens: Sequence[int | None]) -> None:
+        """Take the token of each part, or sample it where it has none yet."""
         now = time.perf_counter()
-        for part, token in zip(due, tokens, strict=True):
+        for part, token in zip(parts, tokens, strict=True):
             try:
                 if token is not None:
                     self._accept(part.slot, part.request, token, now)
@@ -323,6 +332,12 @@ class Scheduler:
                     self._sample(part, part.index)
             except Exception as error:
                 self._fail_sampling(part, error)
+
+    def _sample_candidates(self, parts: list[StepPart]) -> list[int]:
+        """The next token of each part, of whose tokens the device has picked the likeliest."""
+        tokens, logits = self._context.candidates.read([part.index for part in parts if part.index is not None])
+        samplers = [part.request.sampler for part in parts]
+        return self._batch_sampler.sample_candidates(tokens, logits, samplers)
 
     def _fail_sampling(self, part: StepPart, error: Exception) -> None:
         failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")

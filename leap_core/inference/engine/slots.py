@@ -120,6 +120,10 @@ class SlotMemory:
         slot.keys = []
         slot.checkpoints = {}
 
+    def pick_candidates(self, slot: Slot, request: Request) -> None:
+        """Have the likeliest tokens of a request picked on the device, where they are all that it takes."""
+        self._context.candidates.pick(slot.index, request.takes_candidates(self._context.candidates.most))
+
     def partial_state(self, slot: Slot) -> bytes | None:
         """The state that cannot be cut, or None for models that have none."""
         return self._context.save(slot.index, partial=True) if self._hybrid and slot.keys else None
@@ -261,6 +265,7 @@ class Admission:
             fork = self._fork(request, position)
             slot = self._prepare(request, idle, source, position)
             slot.request, slot.variant = request, request.variant
+            self._memory.pick_candidates(slot, request)
             slot.last_used = next(ticks)
             start = len(slot.keys)
             if not request.generated:

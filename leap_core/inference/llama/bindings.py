@@ -56,6 +56,12 @@ class InputPart(ctypes.Structure):
     _fields_ = [("text", _Pointer), ("bitmap", _Pointer)]
 
 
+class ChainParams(ctypes.Structure):
+    """``llama_sampler_chain_params``."""
+
+    _fields_ = [("no_perf", _Bool)]
+
+
 class InitParams(ctypes.Structure):
     """``ggml_init_params``."""
 
@@ -288,6 +294,13 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "llama_batch_free": (None, Batch),
     "llama_decode": (_I, _P, Batch),
     "llama_get_logits_ith": (_P, _P, _I),
+    "llama_set_sampler": (_B, _P, _I, _P),
+    "llama_sampler_chain_init": (_P, ChainParams),
+    "llama_sampler_chain_add": (None, _P, _P),
+    "llama_sampler_init_top_k": (_P, _I),
+    "llama_sampler_free": (None, _P),
+    **{f"llama_get_sampled_{name}_ith": (_P, _P, _I) for name in ("candidates", "logits")},
+    **{f"llama_get_sampled_{name}_count_ith": (_Uint, _P, _I) for name in ("candidates", "logits")},
     "llama_get_embeddings": (_Floats, _P),
     "llama_get_embeddings_ith": (_Floats, _P, _I),
     "llama_get_embeddings_seq": (_Floats, _P, _I),

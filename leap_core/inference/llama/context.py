@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
 from .bindings import AbortCallback
+from .candidates import DeviceCandidates
 from .cells import Cells, Run
 from .library import forget_errors, last_errors, library
 from .model import Adapters, LlamaModel, switch_adapters
@@ -122,12 +123,14 @@ class LlamaContext:
         self._logits_address = lib.llama_get_logits_ith
         self._logits_views: dict[int | None, NDArray[float32]] = {}
         self._batch = _Batch(lib, self.batch_size, model.width)
+        self.candidates = DeviceCandidates(lib, self.pointer, model)
 
     def close(self) -> None:
         """Free the memory; the model stays."""
         if self.pointer:
             self._lib.llama_free(self.pointer)
             self.pointer = None
+            self.candidates.close()
 
     def set_threads(self, threads: int) -> None:
         """Threads of the next decodes."""
