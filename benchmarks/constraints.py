@@ -76,6 +76,8 @@ class LlamaCppGrammar:
         lib.llama_sampler_apply(self._sampler, ctypes.byref(array))
         logits[data["id"]] = data["logit"]
 
+    next_grammar = None
+
     def forced_tokens(self) -> list[int]:
         return []
 

@@ -99,6 +99,10 @@ class FinishingConstraint:
     def _end_of_thinking(self) -> list[int]:
         return self._constraint.end_of_thinking if isinstance(self._constraint, AfterReasoning) else []
 
+    @property
+    def next_grammar(self) -> GrammarConstraint | None:
+        return self._constraint.next_grammar
+
     def forced_tokens(self) -> list[int]:
         return self._constraint.forced_tokens()
 

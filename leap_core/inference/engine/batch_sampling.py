@@ -124,7 +124,8 @@ class BatchSampler:
 
         bits = (value + np.float32(0.0)).view(np.int32).astype(np.int64)  # the sum makes -0.0 the same as 0.0
         rising = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # as integers in the order of the numbers
-        return (row << (32 + self._token_bits)) + ((0x7FFFFFFF - rising) << self._token_bits) + token
+        keys: NDArray[int64] = (row << (32 + self._token_bits)) + ((0x7FFFFFFF - rising) << self._token_bits) + token
+        return keys
 
     def _values(self, keys: NDArray[int64]) -> NDArray[float32]:
         """The values in ``_keys``: to read them from the logits again would take longer."""

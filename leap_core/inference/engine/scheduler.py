@@ -33,9 +33,10 @@ from .repetition import PromptLookup
 from .request import Request
 from .slots import Admission, Slot, SlotMemory, disk_places
 from .snapshots import SnapshotStore
-from .threads import ThreadGovernor
+from .threads import ThreadGovernor, usable_cores
 
 if TYPE_CHECKING:
+    from ..constraints.token_constraints import MaskFiller
     from .batch_plan import Encoder
     from .sampler import Sampler
 
@@ -212,6 +213,12 @@ class Scheduler:
 
         return Encoder(self._governor.threads_for_long_step)
 
+    @cached_property
+    def _masks(self) -> MaskFiller:
+        from ..constraints.token_constraints import MaskFiller
+
+        return MaskFiller(usable_cores())
+
     def _draft(self, parts: list[StepPart], lookup: PromptLookup) -> None:
         """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
         more; and llama.cpp cuts a batch of unequal runs into several, of which it can take back only the last."""
@@ -349,6 +356,8 @@ class Scheduler:
         logits = self._context.logits_of([part.index for part in due if part.index is not None])
         if logits is None:  # the logits of all positions of a prompt lie between
             return tokens
+        if self._context.model.on_gpu:  # a processor that computes the model takes far longer for that
+            self._masks.fill(part.request.constraint for part in due)
         rows: list[int] = []
         samplers: list[Sampler] = []
         for row, part in enumerate(due):
