@@ -253,8 +253,8 @@ def _allowed(bits: NDArray[int32], tokens: NDArray[int64]) -> NDArray[int64]:
 
 @cache
 def _most_by_mask() -> NDArray[float32]:
-    """By byte of a mask, the most that the logits of its eight tokens may be: infinity, or minus infinity where a bit is
-    not set. Indexing with a mask of single tokens takes up to six times as long."""
+    """By byte of a mask, the most that the logits of its eight tokens may be: infinity, or minus infinity where a bit
+    is not set. Indexing with a mask of single tokens takes up to six times as long."""
     import numpy as np
 
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")

@@ -16,7 +16,7 @@ from leap_core.inference.llama.candidates import DeviceCandidates
 from leap_core.inference.llama.library import library
 from leap_core.inference.runner import InProcessRunner
 from leap_core.models.builtin import model_path
-from leap_core.testing.random_models import TINY_LFM2, write_random_model
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 from .test_batch_sampling import sampler
 
