@@ -27,7 +27,7 @@ from many_workers import fill
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
 from jobs.table.claims import WorkerRows
-from jobs.table.job import Claim, Claimant, Ending, Fenced, Job, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, Ending, Job, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 
 BATCH = 1024
@@ -43,7 +43,7 @@ DEAD_ROWS = (
     "pg_total_relation_size(relid)/1024 AS kib FROM pg_stat_user_tables WHERE relname IN ('jobs', 'workers')"
 )
 CONNECTIONS = "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"
-ME = Claimant("me", "me", "here", frozenset({"aaa"}))
+ME = WorkerIdentity("me", "me", "here", frozenset({"aaa"}))
 
 
 def batch(lines: int, output: str) -> NewBatch:
@@ -172,10 +172,10 @@ class Fifty:
                     with self.guard:
                         self.woken += 1
                 workers.beat(name)
-                while (job := table.claim_next("shard", _claimant(name))) is not None:
+                while (job := table.claim_next("shard", _identity(name))) is not None:
                     try:
                         self._work(table, rows, job, name, lose=chance.random() < self.lose)
-                    except Fenced:
+                    except ClaimLostError:
                         self.fenced += 1
 
     def _work(self, table: Table, rows: BatchRows, job: Job, name: str, *, lose: bool) -> None:
@@ -192,8 +192,8 @@ class Fifty:
         table.finish(claim, Ending(State.SUCCEEDED))
 
 
-def _claimant(name: str) -> Claimant:
-    return Claimant(name, name, name, frozenset({"aaa"}), LEASE_SECONDS)
+def _identity(name: str) -> WorkerIdentity:
+    return WorkerIdentity(name, name, name, frozenset({"aaa"}), LEASE_SECONDS)
 
 
 def _database(server: Any, name: str) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 
 LEASE_SECONDS = 60.0
@@ -76,7 +76,7 @@ class Simulation:
         begun = time.perf_counter()
         if worker not in self.shards:
             name = f"worker-{worker}"
-            job = table.claim_next("shard", Claimant(name, name, name, frozenset(), LEASE_SECONDS))
+            job = table.claim_next("shard", WorkerIdentity(name, name, name, frozenset(), LEASE_SECONDS))
             self.claims.append(time.perf_counter() - begun)
             if job is not None:
                 parameters = job.parameters
@@ -92,7 +92,7 @@ class Simulation:
             line = lines.pop()
             rows.write(claim, batch, [StoredResult(line.number, line.key, True, 40, {"text": "x" * 400})], {"done": 1})
             self.results.append(time.perf_counter() - begun)
-        except Fenced:
+        except ClaimLostError:
             self.fenced += 1
             del self.shards[worker]
 

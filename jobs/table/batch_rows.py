@@ -14,7 +14,7 @@ from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
 from .contract import Database, Row, Values
-from .job import Claim, Ending, Fenced, State
+from .job import Claim, ClaimLostError, Ending, State
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 IN_SHARD = (
@@ -121,7 +121,7 @@ class BatchRows:
         return bytes(row["raw"])
 
     def write(self, claim: Claim, job: str, results: Sequence[StoredResult], progress: JsonObject) -> bool:
-        """Store results of the shard that ``claim`` is for; whether it is to be cancelled. Raises Fenced when
+        """Store results of the shard that ``claim`` is for; whether it is to be cancelled. Raises ClaimLostError when
         another worker has it: then nothing is stored."""
         texts = [json.dumps(result.value, ensure_ascii=False, separators=(",", ":")) for result in results]
         columns = {
@@ -135,7 +135,7 @@ class BatchRows:
         values = {**claim.values, "job": job, "progress": json.dumps(progress), **columns}
         rows = self.database.rows(STORE_RESULTS, values)
         if not rows:
-            raise Fenced
+            raise ClaimLostError
         return bool(rows[0]["cancel_requested"])
 
     def results(self, job: str, after: int = 0, *, with_lines: bool = False) -> Iterator[tuple[BatchLine, JsonObject]]:

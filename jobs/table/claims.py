@@ -15,7 +15,7 @@ from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
 from .contract import Database, Row
-from .job import DOWNLOAD, GENERATE, SHARD, VERSION, Claimant
+from .job import DOWNLOAD, GENERATE, SHARD, VERSION, WorkerIdentity
 
 LONGEST_BACK_OFF_SECONDS = 60.0
 SHARED_KINDS = (DOWNLOAD, GENERATE, SHARD)
@@ -67,7 +67,7 @@ RETURNING pg_notify(:channel || substr(md5(workers.id), 1, 16), 'queued')
 moment ago is on its way."""
 
 
-def claim_first(database: Database, kind: str, worker: Claimant) -> Row | None:
+def claim_first(database: Database, kind: str, worker: WorkerIdentity) -> Row | None:
     """Begin the next job of this kind that the worker can run: its row, with the parameters of its batch as
     ``common``."""
     more = {"needs": _needs(database, kind, worker), "owner": worker.owner, "lease": worker.lease_seconds}
@@ -75,7 +75,7 @@ def claim_first(database: Database, kind: str, worker: Claimant) -> Row | None:
     return rows[0] if rows else None
 
 
-def waiting_kinds(database: Database, worker: Claimant) -> frozenset[str]:
+def waiting_kinds(database: Database, worker: WorkerIdentity) -> frozenset[str]:
     """The kinds of which the worker could begin a job now."""
     found = set()
     for kind in SHARED_KINDS:
@@ -138,7 +138,7 @@ def wake(
         )
 
 
-def _needs(database: Database, kind: str, worker: Claimant) -> list[str]:
+def _needs(database: Database, kind: str, worker: WorkerIdentity) -> list[str]:
     """The needs that the worker can meet; of one that can run any model those that there are."""
     if worker.models is None:
         return [each for each in queued_needs(database, kind) if each.partition("@")[2] in ("", worker.machine)]
@@ -149,7 +149,7 @@ def _of_models(models: Sequence[str], machines: Collection[str]) -> list[str]:
     return [f"{model}@{machine}" for model in ("", *models) for machine in machines]
 
 
-def _values(kind: str, worker: Claimant) -> dict[str, Any]:
+def _values(kind: str, worker: WorkerIdentity) -> dict[str, Any]:
     values: JsonObject = {"kind": kind, "version": VERSION, "patience": LONGEST_BACK_OFF_SECONDS, "worker": worker.id}
     return values
 
@@ -188,26 +188,29 @@ class WorkerRow:
         return {**value, "alive": self.is_alive, "models": sorted(self.models.values())}
 
 
+@dataclass(frozen=True)
+class WorkerReport:
+    """What a worker says of itself. ``capacity``: jobs of each kind at once. ``models`` and ``origins``: names, and
+    where they came from, by SHA-256. ``fetches``: it fetches models that jobs need."""
+
+    machine: str
+    name: str
+    pid: int
+    version: str
+    capacity: Mapping[str, int]
+    models: Mapping[str, str]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    fetches: bool = False
+
+
 class WorkerRows:
     """The table of workers in ``database``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def enter(
-        self,
-        id: str,
-        *,
-        machine: str,
-        name: str,
-        pid: int,
-        version: str,
-        capacity: Mapping[str, int],
-        models: Mapping[str, str],
-        origins: Mapping[str, str] | None = None,
-        fetches: bool = False,
-    ) -> None:
-        """Report a worker that starts, or what has changed about it. ``models``: their names by SHA-256."""
+    def enter(self, id: str, report: WorkerReport) -> None:
+        """Report a worker that starts, or what has changed about it."""
         self._database.change(
             "INSERT INTO workers (id, machine, name, pid, version, started, seen, capacity, models, origins, "
             "fetches) VALUES (:id, :machine, :name, :pid, :version, leap_now(), leap_now(), :capacity, :models, "
@@ -216,15 +219,12 @@ class WorkerRows:
             "seen=excluded.seen, capacity=excluded.capacity, models=excluded.models, origins=excluded.origins, "
             "fetches=excluded.fetches, draining=0",
             {
+                **vars(report),
                 "id": id,
-                "machine": machine,
-                "name": name,
-                "pid": pid,
-                "version": version,
-                "capacity": json.dumps(dict(capacity)),
-                "models": json.dumps(dict(models)),
-                "origins": json.dumps(dict(origins or {})),
-                "fetches": int(fetches),
+                "capacity": json.dumps(dict(report.capacity)),
+                "models": json.dumps(dict(report.models)),
+                "origins": json.dumps(dict(report.origins)),
+                "fetches": int(report.fetches),
             },
         )
 

@@ -221,12 +221,12 @@ MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 """What reading a row raises whose parameters are not those of its kind."""
 
 
-class Fenced(Exception):
+class ClaimLostError(Exception):
     """The attempt is no longer the job's: it was taken over, ended or removed. Nothing was written."""
 
 
 @dataclass(frozen=True)
-class Claimant:
+class WorkerIdentity:
     """Who claims jobs. ``id``: the same after a restart; ``owner``: of this run alone; ``machine``: its host name.
     ``models``: SHA-256 of the models at hand, None where any job may be taken. ``lease_seconds``: how long a claim
     holds without a sign of life."""

@@ -21,7 +21,7 @@ from .claims import (
     waiting_kinds,
 )
 from .contract import Database, Row
-from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Claimant, Event, Job, State
+from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Event, Job, State, WorkerIdentity
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these: no letter looks like a digit."""
@@ -128,7 +128,7 @@ class TableReader:
         )
         return {(row["kind"], State(row["state"])): row["count"] for row in rows}
 
-    def waiting(self, worker: Claimant) -> tuple[frozenset[str], float | None]:
+    def waiting(self, worker: WorkerIdentity) -> tuple[frozenset[str], float | None]:
         """The kinds of which this worker could begin a job now, and in how many seconds the next one is due."""
         if self.database.is_shared:
             return waiting_kinds(self.database, worker), seconds_to_the_next(self.database)
@@ -140,7 +140,7 @@ class TableReader:
         kinds = frozenset(row["kind"] for row in rows if row["kind"] is not None)
         return kinds, next(row["due"] for row in rows if row["kind"] is None)
 
-    def lacking(self, worker: Claimant) -> Sequence[tuple[str, str]]:
+    def lacking(self, worker: WorkerIdentity) -> Sequence[tuple[str, str]]:
         """The models that this worker would need for jobs that wait: SHA-256, and where it may fetch it."""
         if self.database.is_shared:
             firsts = self._first_of_each_need()
@@ -213,7 +213,7 @@ class TableReader:
             raise LeapJobNotFoundError(f"there is no job {id!r}", hint="leap jobs list shows the jobs")
         return job
 
-    def _claim_values(self, worker: Claimant) -> JsonObject:
+    def _claim_values(self, worker: WorkerIdentity) -> JsonObject:
         return {
             "version": VERSION,
             "patience": LONGEST_BACK_OFF_SECONDS,

@@ -30,16 +30,16 @@ from .job import (
     SCHEDULE,
     SHARD,
     Claim,
-    Claimant,
+    ClaimLostError,
     Ending,
-    Fenced,
     Job,
     NewJob,
     State,
+    WorkerIdentity,
 )
 from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
-__all__ = ["Claim", "Claimant", "Ending", "Fenced", "NewJob", "Table"]
+__all__ = ["Claim", "WorkerIdentity", "Ending", "ClaimLostError", "NewJob", "Table"]
 
 OWN = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 FREED = "owner=NULL, heartbeat=NULL, lease_until=NULL"
@@ -131,9 +131,9 @@ class Table(Forgetting):
             id = new_id()
         return id
 
-    def claim(self, id: str, attempt: int, worker: Claimant | str) -> Job | None:
+    def claim(self, id: str, attempt: int, worker: WorkerIdentity | str) -> Job | None:
         """Begin this attempt; None when it is not there to be begun (any more)."""
-        worker = Claimant(worker, worker, worker) if isinstance(worker, str) else worker
+        worker = WorkerIdentity(worker, worker, worker) if isinstance(worker, str) else worker
         changed = self.database.change(
             "UPDATE jobs SET state='running', owner=:owner, worker=:worker, heartbeat=leap_now(), "
             "lease_until=leap_now()+:lease, started=COALESCE(started, leap_now()), progress=NULL "
@@ -148,14 +148,14 @@ class Table(Forgetting):
         )
         return self.get(id) if changed else None
 
-    def claim_next(self, kind: str, worker: Claimant) -> Job | None:
+    def claim_next(self, kind: str, worker: WorkerIdentity) -> Job | None:
         """Begin the next job of this kind that the worker can run, by priority and age; None when there is none."""
         if self.database.is_shared:
             row = claim_first(self.database, kind, worker)
             return None if row is None else with_common(Job.of_row(row), row["common"])
         return self.database.transaction(lambda: self._claim_next(kind, worker))
 
-    def _claim_next(self, kind: str, worker: Claimant) -> Job | None:
+    def _claim_next(self, kind: str, worker: WorkerIdentity) -> Job | None:
         rows = self.database.rows(
             f"SELECT id, attempt FROM jobs WHERE kind=:kind AND {CLAIMABLE} "
             f"ORDER BY priority DESC, created, {self.database.sequence} LIMIT 1",
@@ -173,13 +173,13 @@ class Table(Forgetting):
         lease_seconds: float = 60.0,
     ) -> bool:
         """One transaction: append output (numbered from ``first``), renew the lease, set the progress, and tell whether
-        the job is to be cancelled. Raises Fenced."""
+        the job is to be cancelled. Raises ClaimLostError."""
         values = {**claim.values, "progress": None if progress is None else dumps(progress), "lease": lease_seconds}
         if self.database.is_shared:
             text = dumps(list(events)) if events else None
             rows = self.database.rows(WRITE, {**values, "number": first, "value": text})
             if not rows:
-                raise Fenced
+                raise ClaimLostError
             return bool(rows[0]["cancel_requested"])
 
         def write() -> bool:
@@ -199,7 +199,7 @@ class Table(Forgetting):
 
     def finish(self, claim: Claim, ending: Ending) -> None:
         """The attempt, and with it the job, has ended; a shard whose results a server has lost in a crash is queued
-        again instead. Raises Fenced."""
+        again instead. Raises ClaimLostError."""
         values = {
             **claim.values,
             "state": ending.state.value,
@@ -214,7 +214,7 @@ class Table(Forgetting):
         succeeded = self.database.is_shared and ending.state is State.SUCCEEDED
         try:
             self.database.transaction(finish)
-        except Fenced:
+        except ClaimLostError:
             if not succeeded:
                 raise
             self.requeue(claim, interrupted=True)
@@ -234,7 +234,7 @@ class Table(Forgetting):
 
         ``failed``: the attempt failed by itself. ``interrupted``: it was ended from outside; ``died``: by the death of
         its process before it put anything out. None of them: it only has to wait. ``progressed``: it got further than
-        the ones before, so earlier failures count no more. Raises Fenced.
+        the ones before, so earlier failures count no more. Raises ClaimLostError.
         """
         values = {
             **claim.values,
@@ -264,20 +264,20 @@ class Table(Forgetting):
 
     def _own(self, claim: Claim, assignments: str, values: Values, *, own: str = OWN) -> None:
         """Change the row of a claim, which gives the job up, and say so; a shard's batch does that for it. Raises
-        Fenced."""
+        ClaimLostError."""
         if not self.database.is_shared:
             self._keep(assignments, values)
             return
         row = change_own(self.database, own, assignments, values)
         if row is None:
-            raise Fenced
+            raise ClaimLostError
         if row["batch"] is None:
             self.database.announce("changed", claim.id)
 
     def _keep(self, assignments: str, values: Values) -> None:
-        """Change the row of a claim. Raises Fenced."""
+        """Change the row of a claim. Raises ClaimLostError."""
         if not self.database.change(f"UPDATE jobs SET {assignments} WHERE {OWN}", values):
-            raise Fenced
+            raise ClaimLostError
 
     def recover(self, most_interruptions: int, worker: str | None = None) -> Sequence[str]:
         """Queue again what runs and is given up: all that ``worker``, an earlier run of the caller's, has begun (in a

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..table.job import Claim, Fenced, Job
+from ..table.job import Claim, ClaimLostError, Job
 from ..table.table import Table
 from .worker_log import log
 
@@ -41,7 +41,8 @@ class Attempt:
         self._on_stop: Callable[[], object] | None = None
 
     def emit(self, event: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
-        """Append to the job's output, and perhaps say how far it is; on the disk a moment later. Raises Fenced."""
+        """Append to the job's output, and perhaps say how far it is; on the disk a moment later. Raises
+        ClaimLostError."""
         self._hold([event], progress)
 
     def note(self, message: str) -> None:
@@ -49,17 +50,18 @@ class Attempt:
         self.emit({"type": "notice", "message": message})
 
     def progress(self, progress: Mapping[str, Any]) -> None:
-        """Say how far the job is; ``done`` of ``total`` is what is shown as a part of the whole. Raises Fenced."""
+        """Say how far the job is; ``done`` of ``total`` is what is shown as a part of the whole. Raises
+        ClaimLostError."""
         self._hold([], progress)
 
     def flush(self) -> None:
-        """Write down what is held back. Raises Fenced."""
+        """Write down what is held back. Raises ClaimLostError."""
         if self._held or self._held_progress is not None:
             self._write()
 
     def beat(self) -> None:
         """Renew the lease."""
-        with suppress(Fenced):
+        with suppress(ClaimLostError):
             self._write()
 
     def when_stopped(self, action: Callable[[], object]) -> None:
@@ -98,7 +100,7 @@ class Attempt:
                 self._number += len(self._held)
                 self._held, self._held_progress = [], None
                 self._written = time.monotonic()
-        except Fenced:
+        except ClaimLostError:
             self.end(lost=True)
             raise
         if cancel and not self.stop.is_set():
@@ -161,7 +163,7 @@ class Attempts:
                 continue
             try:
                 for attempt in running:
-                    with suppress(Fenced):
+                    with suppress(ClaimLostError):
                         attempt.flush()
                 now = time.monotonic()
                 if "cancel" in messages or now - looked >= self._cancel_seconds:

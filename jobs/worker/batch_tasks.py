@@ -20,7 +20,7 @@ from leap_core.system.addresses import shown
 
 from ..submission.new_jobs import variables_of
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
-from ..table.job import Ending, Fenced, State, error_of
+from ..table.job import ClaimLostError, Ending, State, error_of
 from .attempt import Attempt
 from .tasks import PROGRESS_SECONDS, Load, OpenModel
 
@@ -174,7 +174,7 @@ class ShardResults:
         self._written = time.monotonic()
 
     def add(self, line: BatchLine, result: Result) -> None:
-        """Store a result a moment later. Raises Fenced."""
+        """Store a result a moment later. Raises ClaimLostError."""
         tokens = result.completion_tokens
         self._held.append(StoredResult(line.number, line.key, result.succeeded, tokens, result.to_json()))
         self._progress["done"] = int(str(self._progress["done"])) + 1
@@ -182,12 +182,12 @@ class ShardResults:
             self.flush()
 
     def flush(self) -> None:
-        """Store what is held back. Raises Fenced."""
+        """Store what is held back. Raises ClaimLostError."""
         if not self._held:
             return
         try:
             cancelled = self._rows.write(self._attempt.claim, self._batch, self._held, dict(self._progress))
-        except Fenced:
+        except ClaimLostError:
             self._attempt.end(lost=True)
             raise
         self._held = []

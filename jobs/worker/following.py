@@ -27,7 +27,7 @@ from leap_core.system.processes import (
 
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import SECRETS
-from ..table.job import Ending, Fenced, Job, State
+from ..table.job import ClaimLostError, Ending, Job, State
 from ..table.table import Table
 from .attempt import Attempt
 
@@ -169,7 +169,7 @@ class _Run:
 
     def _take_notes(self) -> None:
         assert self._process.stderr is not None
-        with suppress(Fenced):
+        with suppress(ClaimLostError):
             for line in self._process.stderr:
                 self._note(line)
 

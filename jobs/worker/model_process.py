@@ -2,8 +2,8 @@
 
 Only the worker starts it.
 
-It reads one JSON line an attempt from its standard input, and writes one when that has ended. Where its worker carries
-the table for it (see ``work_table``), calls and their replies go the same ways. When its standard input
+It reads one JSON line an attempt from its standard input, and writes one when that has ended. Where it has no table
+of its own (see ``remote_table``), calls and their replies go the same ways. When its standard input
 ends, the worker has let it go or is dead, and it ends at once: what it was doing is fenced off and done again by the
 next worker. So its first thread does nothing but read; what takes time, imports and connections included, is done in
 others.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .work_table import WorkerCalls
+from .remote_table import WorkerCalls
 
 if TYPE_CHECKING:
     from .model_work import ModelWork
@@ -44,10 +44,10 @@ def main(owner: str) -> None:
 
     calls = WorkerCalls(answer)
 
-    def work(id: str, number: int, model: str | None, is_carried: bool) -> None:
+    def work(id: str, number: int, model: str | None, is_remote: bool) -> None:
         with starting:
             if not started:
-                started.append(_start(owner, calls if is_carried else None))
+                started.append(_start(owner, calls if is_remote else None))
         try:
             started[0].do(id, number, model)
         finally:  # whatever happened: the worker waits for it
@@ -58,7 +58,7 @@ def main(owner: str) -> None:
         request = json.loads(line)
         if calls.take(request):
             continue
-        arguments = (request["id"], request["attempt"], request.get("model"), bool(request.get("carried")))
+        arguments = (request["id"], request["attempt"], request.get("model"), bool(request.get("remote")))
         threading.Thread(target=work, args=arguments, daemon=True).start()
     os._exit(0)
 

@@ -34,7 +34,7 @@ END_SECONDS = 5.0
 """How long a process that was let go may take to end."""
 
 
-Carry = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+AnswerCall = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Answers a call; raises nothing."""
 
 
@@ -49,11 +49,11 @@ class ProcessEnd:
 
 
 class ModelProcess:
-    """A running ``jobs.worker.model_process``, in this directory. Its attempts end with the process. ``carry`` does
-    what it asks for of a table on a server; without it the process opens the table itself."""
+    """A running ``jobs.worker.model_process``, in this directory. Its attempts end with the process.
+    ``answer_call`` does what it asks for of a table on a server; without it the process opens the table itself."""
 
-    def __init__(self, owner: str, directory: Path, carry: Carry | None = None) -> None:
-        self._carry = carry
+    def __init__(self, owner: str, directory: Path, answer_call: AnswerCall | None = None) -> None:
+        self._answer_call = answer_call
         self._writing = threading.Lock()
         self._process = subprocess.Popen(
             module_command("jobs.worker.model_process", owner),
@@ -77,8 +77,8 @@ class ModelProcess:
         """Have it work on an attempt: None when it said that the attempt has ended. ``is_hopeless`` is asked each
         second whether to wait no longer."""
         id, attempt = job.id, job.attempt
-        model, carried = job.parameters.get("model"), self._carry is not None
-        request = {"id": id, "attempt": attempt, "model": model, "carried": carried}
+        model, remote = job.parameters.get("model"), self._answer_call is not None
+        request = {"id": id, "attempt": attempt, "model": model, "remote": remote}
         done = threading.Event()
         with self._guard:
             if self._ended:
@@ -129,8 +129,8 @@ class ModelProcess:
         return not self._ended
 
     def _reply(self, call: Mapping[str, Any]) -> None:
-        assert self._carry is not None
-        self.send(self._carry(call))
+        assert self._answer_call is not None
+        self.send(self._answer_call(call))
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -139,7 +139,7 @@ class ModelProcess:
                 self.last_sign = time.monotonic()
                 answer = json.loads(line)
                 if "call" in answer:
-                    threading.Thread(target=self._reply, args=(answer,), name="leap-carry", daemon=True).start()
+                    threading.Thread(target=self._reply, args=(answer,), name="leap-calls", daemon=True).start()
                 elif "id" in answer:
                     with self._guard:
                         event = self._waiting.get((answer["id"], answer["attempt"]))
@@ -161,8 +161,8 @@ class ModelProcess:
 class Processes:
     """All of them. Attempts of one model share a process; those of a batch's file have their own."""
 
-    def __init__(self, owner: str, directory: Path, carry: Carry | None = None) -> None:
-        self._owner, self._directory, self._carry = owner, directory, carry
+    def __init__(self, owner: str, directory: Path, answer_call: AnswerCall | None = None) -> None:
+        self._owner, self._directory, self._answer_call = owner, directory, answer_call
         self._guard = threading.Lock()
         self._shared: dict[str, ModelProcess] = {}
         self._own: set[ModelProcess] = set()
@@ -238,7 +238,7 @@ class Processes:
                 for other, idle in list(self._shared.items()):
                     if other == key or not idle.users:  # a model that is not in use makes room
                         self._dismiss(self._shared.pop(other))
-                process = ModelProcess(self._owner, self._directory, self._carry)
+                process = ModelProcess(self._owner, self._directory, self._answer_call)
             if key is None:
                 self._own.add(process)
             else:

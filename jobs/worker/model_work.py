@@ -23,8 +23,8 @@ from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
+from .remote_table import WorkerCalls, remote_tables
 from .tasks import OpenModel, generate
-from .work_table import WorkerCalls, carried_tables
 from .worker_log import log
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class Models:
 
 
 class ModelWork:
-    """The work of ``owner``'s process on the table that its environment leads to, or that the worker carries for it
+    """The work of ``owner``'s process on the table that its environment leads to, or on the worker's,
     by ``calls``. Raises LeapError where that cannot be opened."""
 
     def __init__(self, owner: str, calls: WorkerCalls | None) -> None:
         self._configuration = configuration = JobsConfiguration.from_environment()
-        self._table, output, self._rows = _opened(configuration) if calls is None else carried_tables(calls)
+        self._table, output, self._rows = _opened(configuration) if calls is None else remote_tables(calls)
         self._attempts = Attempts(output, owner, configuration.lease_seconds)
         self._models = Models()
 

@@ -11,7 +11,7 @@ from leap_core import errors
 from leap_core.schemas.json_values import JsonObject
 
 from ..table.claims import LONGEST_BACK_OFF_SECONDS
-from ..table.job import Claim, Ending, Fenced, Job, State, error_of
+from ..table.job import Claim, ClaimLostError, Ending, Job, State, error_of
 from ..table.table import Table
 from .attempt import Attempt
 from .model_processes import ProcessEnd
@@ -43,7 +43,7 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
                 ending = task(attempt)
             finally:
                 attempt.flush()
-        except Fenced:
+        except ClaimLostError:
             return
         except errors.LeapError as error:
             if attempt.cancelled:
@@ -63,7 +63,7 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
             table.requeue(attempt.claim, delay=ending.delay, error=ending.error, failed=True)
         else:
             table.finish(attempt.claim, ending)
-    except Fenced:
+    except ClaimLostError:
         return
     except Exception as error:
         log_traceback()
@@ -81,7 +81,7 @@ def died(table: Table, job: Job, claim: Claim, end: ProcessEnd) -> None:
     how = "gave no sign of life" if end.hung else f"was ended by {_signal_name(-end.code)}"
     current = table.get(job.id)
     silent = current is not None and current.progress is None
-    with suppress(Fenced):
+    with suppress(ClaimLostError):
         if current is not None and current.cancel_requested:
             table.finish(claim, Ending(State.CANCELLED))
         elif silent and job.deaths + 1 >= MOST_DEATHS:
@@ -99,7 +99,7 @@ def died(table: Table, job: Job, claim: Claim, end: ProcessEnd) -> None:
 def interrupted(table: Table, job: Job, claim: Claim, reason: str) -> None:
     """Not the job's fault: another attempt at once, unless this happens all the time."""
     current = table.get(job.id)
-    with suppress(Fenced):
+    with suppress(ClaimLostError):
         if current is not None and current.cancel_requested:
             table.finish(claim, Ending(State.CANCELLED))
         elif job.interruptions >= MOST_INTERRUPTIONS:
@@ -117,7 +117,7 @@ def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> No
     value: JsonObject = error_of(error)
     current = table.get(job.id)
     progress = (current.progress if current else None) or {}
-    with suppress(Fenced):
+    with suppress(ClaimLostError):
         if current is not None and current.cancel_requested:
             table.finish(claim, Ending(State.CANCELLED))
             return

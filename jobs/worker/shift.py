@@ -17,7 +17,7 @@ from leap_core import __version__
 
 from ..configuration import JobsConfiguration
 from ..queue import Bell, WakeUpQueue, ring
-from ..table.claims import WorkerRows
+from ..table.claims import WorkerReport, WorkerRows
 from ..table.contract import MISSED
 from ..table.job import (
     BATCH,
@@ -28,11 +28,11 @@ from ..table.job import (
     SHARD,
     WEBHOOK,
     Claim,
-    Claimant,
+    ClaimLostError,
     Ending,
-    Fenced,
     Job,
     State,
+    WorkerIdentity,
 )
 from ..table.schedules import fire
 from ..table.table import Table
@@ -40,7 +40,7 @@ from .attempt import Attempt, Attempts
 from .folders import Folders
 from .model_processes import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
-from .work_table import Carrier
+from .remote_table import TableServer
 from .worker_log import bound_log, log
 
 AFTER_FAILURE_SECONDS = 1.0
@@ -210,8 +210,8 @@ class Shift:
         self._shared = configuration.is_shared
         self._at_hand = ModelsAtHand(configuration) if self._shared else None
         self._fetching = ModelFetching(self._see_models) if configuration.fetch_models else None
-        carry = Carrier(self._table, self._output).reply if self._shared else None
-        self._processes = Processes(owner, configuration.directories.data, carry)
+        answer_call = TableServer(self._table, self._output).reply if self._shared else None
+        self._processes = Processes(owner, configuration.directories.data, answer_call)
         self._attempts = Attempts(self._output, owner, configuration.lease_seconds)
         self._slots = Slots(
             {**configuration.concurrency, WEBHOOK: MESSAGES_AT_ONCE}, self._claim, self._work, self._repeat
@@ -238,9 +238,9 @@ class Shift:
         self._longest_sweep = self.sweep_seconds = shared_seconds if self._shared else LOCAL_SWEEP_SECONDS
 
     @property
-    def _claimant(self) -> Claimant:
+    def _identity(self) -> WorkerIdentity:
         models = self._at_hand.digests if self._at_hand else None
-        return Claimant(
+        return WorkerIdentity(
             id=self._id,
             owner=self._owner,
             machine=self._configuration.machine,
@@ -310,7 +310,7 @@ class Shift:
                 self._workers.forget_dead(FORGET_SECONDS)
                 self._see_models()
             if self._fetching is not None:
-                self._fetching.begin(self._table.lacking(self._claimant))
+                self._fetching.begin(self._table.lacking(self._identity))
         if not self._slots.is_idle or rarely:
             self._look_for_unseen_ends()
         if self._folders is not None and self._folders.look():
@@ -336,7 +336,7 @@ class Shift:
         self._version = version
         if not self._shared:
             self._begin_what_is_due()
-        kinds, seconds = self._table.waiting(self._claimant)
+        kinds, seconds = self._table.waiting(self._identity)
         self._wake(kinds)
         self._has_work = bool(kinds) or (seconds is not None if self._shared else self._table.unfinished() > 0)
         due = math.inf if seconds is None else seconds
@@ -349,7 +349,7 @@ class Shift:
         assert self._at_hand is not None
         if self._at_hand.look():
             self._workers.set_models(self._id, self._at_hand.names, self._at_hand.origins)
-            self._wake(self._table.waiting(self._claimant)[0])
+            self._wake(self._table.waiting(self._identity)[0])
 
     def _forget_output(self) -> None:
         """Forget old output, now and then."""
@@ -366,17 +366,17 @@ class Shift:
                 interrupted(self._table, job, Claim(id, attempt, self._owner), "its end was not seen")
 
     def _enter(self) -> None:
-        self._workers.enter(
-            self._id,
-            machine=self._configuration.machine,
-            name=self._configuration.name,
-            pid=os.getpid(),
-            version=__version__,
-            capacity=self._configuration.concurrency,
+        report = WorkerReport(
+            self._configuration.machine,
+            self._configuration.name,
+            os.getpid(),
+            __version__,
+            self._configuration.concurrency,
             models=self._at_hand.names if self._at_hand else {},
             origins=self._at_hand.origins if self._at_hand else {},
             fetches=self._fetching is not None,
         )
+        self._workers.enter(self._id, report)
 
     def _hear(self) -> None:
         """Look for work when the server announces some to this worker."""
@@ -406,7 +406,7 @@ class Shift:
         ):  # others' rows name nothing here
             return None
         kind = SHARD if kind == BATCH and self._shared else kind
-        job = self._table.claim_next(kind, self._claimant)
+        job = self._table.claim_next(kind, self._identity)
         if job is None or self._at_hand is None or job.model is None:
             return job
         reference = self._at_hand.reference_of(job.model)
@@ -417,7 +417,7 @@ class Shift:
     def _repeat(self, job: Job) -> None:
         """Have another attempt fence off the one that runs."""
         log(f"{job.id} was claimed twice: the server has lost the first claim")
-        with suppress(Fenced):
+        with suppress(ClaimLostError):
             self._table.requeue(Claim(job.id, job.attempt, self._owner), interrupted=True)
 
     def _work(self, job: Job) -> None:
@@ -463,7 +463,7 @@ class Shift:
         if self._ending.is_set():
             interrupted(self._table, job, claim, "the worker was stopped")
         elif self._is_cancelled(job):
-            with suppress(Fenced):
+            with suppress(ClaimLostError):
                 self._table.finish(claim, Ending(State.CANCELLED))
         else:
             died(self._table, job, claim, end)

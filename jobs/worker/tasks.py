@@ -27,7 +27,7 @@ from leap_core.schemas.json_values import JsonObject
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
-from ..table.job import Ending, Fenced, State
+from ..table.job import ClaimLostError, Ending, State
 from .attempt import Attempt
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptRea
     """Say how far the prompt is read."""
     if reading is not None:
         counts = {"done": reading.done, "total": reading.total, "unit": "tokens of the prompt"}
-        with suppress(Fenced):  # what the attempt does next ends it
+        with suppress(ClaimLostError):  # what the attempt does next ends it
             attempt.progress({**counts, "eta": seconds_left([reading])})
 
 

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from jobs.client import JobsClient
-from jobs.table.job import Claim, Claimant, Ending, NewJob, State
+from jobs.table.job import Claim, Ending, NewJob, State, WorkerIdentity
 from jobs.table.schedules import fire
 
-ME = Claimant("me", "run-1", "here")
+ME = WorkerIdentity("me", "run-1", "here")
 HOOK = "http://user:hidden@127.0.0.1:1/hook"
 LONG = "Summarize " + "very " * 60 + "briefly."
 

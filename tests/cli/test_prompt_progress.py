@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.table.job import Fenced, State
+from jobs.table.job import ClaimLostError, State
 from jobs.worker.attempt import Attempt
 from jobs.worker.tasks import generate
 from leap_cli.display.jobs import doing
@@ -181,7 +181,7 @@ def test_a_job_says_how_far_its_prompt_is_read(slow):
 
         def progress(self, progress):
             said.append(progress)
-            raise Fenced  # as where the job was taken away: the thread that reports goes on
+            raise ClaimLostError  # as where the job was taken away: the thread that reports goes on
 
         def emit(self, event, progress=None):
             pass

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.configuration import JobsConfiguration
 from jobs.submission.new_jobs import Submitter, command_job
-from jobs.table.job import Claimant, Job, State
+from jobs.table.job import Job, State, WorkerIdentity
 from jobs.table.table import Table
 from jobs.worker import following
 from jobs.worker.attempt import Attempt
@@ -25,7 +25,7 @@ from leap_core.system.processes import start_time
 
 from .waiting import until
 
-ME = Claimant("me", "run-1", "here")
+ME = WorkerIdentity("me", "run-1", "here")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import shutil
 
 from jobs.configuration import JobsConfiguration
 from jobs.queue import WakeUpQueue
-from jobs.table.job import Claim, Claimant, NewJob
+from jobs.table.job import Claim, NewJob, WorkerIdentity
 from jobs.table.table import Table
 from jobs.worker.worker_log import log
 
@@ -18,7 +18,7 @@ def test_the_write_ahead_log_leaves_room_on_a_small_disk(leap_home):
     """SQLite's own bound is 4 MB: on a disk of 3 the log took all the room, and a job stayed running for ever."""
     with Table(leap_home / "jobs.db", durable=False) as table:
         table.add([NewJob("generate", {"label": "x" * 2000})])
-        job = table.claim_next("generate", Claimant("me", "me", "here"))
+        job = table.claim_next("generate", WorkerIdentity("me", "me", "here"))
         claim = Claim(job.id, job.attempt, "me")
         for n in range(1500):
             table.write(claim, n, [{"type": "chunk", "text": "word"}], {"done": n})

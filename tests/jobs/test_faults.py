@@ -19,7 +19,7 @@ from jobs import keeper
 from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
-from jobs.table.job import Claimant, NewJob, State
+from jobs.table.job import NewJob, State, WorkerIdentity
 from jobs.worker import model_processes, outcomes
 from jobs.worker import worker_log as log
 from jobs.worker.worker import Worker
@@ -225,7 +225,7 @@ def test_an_idle_worker_sleeps(jobs):
 def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
     with JobsClient(autostart=False) as client:
         client.table.add([NewJob("generate", {"label": "x"})] * 5000)
-        running = client.table.claim_next("generate", Claimant("me", "me", "here"))
+        running = client.table.claim_next("generate", WorkerIdentity("me", "me", "here"))
         statements: list[str] = []
         client.table.database.connection.set_trace_callback(statements.append)
         client.cancel_all()

@@ -11,13 +11,13 @@ import pytest
 
 from jobs.configuration import JobsConfiguration
 from jobs.submission.new_jobs import Submitter, folder_job
-from jobs.table.job import Claim, Claimant, Ending, Job, State
+from jobs.table.job import Claim, Ending, Job, State, WorkerIdentity
 from jobs.table.table import Table
 from jobs.worker import folders
 from jobs.worker.folders import Folders
 from leap_core.errors import LeapJobError
 
-ME = Claimant("me", "run-1", "here")
+ME = WorkerIdentity("me", "run-1", "here")
 WORDS = ["extract", "--json-schema={total: number}", "--output=out/{stem}.jsonl", "--", "{}"]
 
 

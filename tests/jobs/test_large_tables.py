@@ -16,15 +16,15 @@ import pytest
 
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import ANSWERED, BatchLine, BatchRows, StoredResult
-from jobs.table.claims import WorkerRows
-from jobs.table.job import Claim, Claimant, Ending, NewJob, State
+from jobs.table.claims import WorkerReport, WorkerRows
+from jobs.table.job import Claim, Ending, NewJob, State, WorkerIdentity
 from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
 from leap_core.errors import LeapUnavailableError
 
 ROWS = int(os.environ.get("LEAP_TEST_ROWS", "20000"))
 LARGE = ("jobs", "batch_lines", "batch_results", "events")
-ME = Claimant("me", "me", "here", frozenset({"aaa"}))
+ME = WorkerIdentity("me", "me", "here", frozenset({"aaa"}))
 FILL = f"""
 INSERT INTO jobs (id, kind, state, parameters, model, created, finished, output)
 SELECT 'q' || n, 'generate', 'queued', '{{}}', 'other' || n % 7, n, NULL, NULL FROM generate_series(1, {ROWS}) n;
@@ -89,7 +89,9 @@ def test_every_statement_finds_its_rows_by_an_index(large, scans):
     assert large.get(id).parameters["reused"] == 50
     fresh = add_batch(large, lines(50, "fresh"))
     workers = WorkerRows(large.database)
-    workers.enter("me", machine="here", name="a", pid=7, version="1", capacity={"batch": 1}, models={"aaa": "A"})
+    workers.enter(
+        "me", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={"batch": 1}, models={"aaa": "A"})
+    )
     large.recover(3)
     large.recover(3, "me")
     assert large.waiting(ME) == ({"shard"}, None)
@@ -100,7 +102,7 @@ def test_every_statement_finds_its_rows_by_an_index(large, scans):
     large.wanted_to_stop("me")
     large.running_of("me")
     large.forget_output(1e9)
-    large.lacking(Claimant("b", "b", "there", frozenset()))
+    large.lacking(WorkerIdentity("b", "b", "there", frozenset()))
     large.models_waited_for()
     large.jobs(limit=10)
     workers.all()
@@ -194,13 +196,17 @@ def test_a_submission_wakes_as_many_workers_as_it_has_work_for(table, jobs_url):
     listeners = []
     for n in range(6):
         models = {"aaa": "A"} if n else {}
-        workers.enter(f"w{n}", machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models=models)
+        workers.enter(
+            f"w{n}", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models=models)
+        )
         listeners.append(table.database.listen(worker=f"w{n}"))
         assert listeners[-1].wait(1) == []
     table.add([NewJob("generate", {}, model="aaa") for _ in range(2)])
     heard = [bool(listener.wait(0.5)) for listener in listeners]
     assert sum(heard) == 2 and not heard[0], "only those with the model"
-    claims = [table.claim_next("generate", Claimant(f"w{n}", f"w{n}", "here", frozenset({"aaa"}))) for n in (1, 2)]
+    claims = [
+        table.claim_next("generate", WorkerIdentity(f"w{n}", f"w{n}", "here", frozenset({"aaa"}))) for n in (1, 2)
+    ]
     assert all(claims)
     table.add([NewJob("generate", {}, model="aaa") for _ in range(9)])
     heard = [bool(listener.wait(0.5)) for listener in listeners]
@@ -213,15 +219,17 @@ def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
     workers = WorkerRows(table.database)
     listeners = []
     for n in range(3):
-        workers.enter(f"w{n}", machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models={})
+        workers.enter(
+            f"w{n}", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={"generate": 1}, models={})
+        )
         listeners.append(table.database.listen(worker=f"w{n}"))
         assert listeners[-1].wait(1) == []
     for _ in range(3):  # before any of them has begun anything
         table.add([NewJob("generate", {})])
     assert [listener.wait(5) for listener in listeners] == [["queued"]] * 3
-    job = table.claim_next("generate", Claimant("w0", "w0", "here"))
+    job = table.claim_next("generate", WorkerIdentity("w0", "w0", "here"))
     for _ in range(2):
-        assert table.claim_next("generate", Claimant("w1", "w1", "here"))
+        assert table.claim_next("generate", WorkerIdentity("w1", "w1", "here"))
     table.requeue(Claim(job.id, job.attempt, "w0"), interrupted=True)
     assert listeners[2].wait(5) == ["queued"]
     assert [listener.wait(0.2) for listener in listeners[:2]] == [[], []], "one is full, one is about to end"
@@ -231,7 +239,9 @@ def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
 
 def test_messages_that_came_together_are_one_look(table):
     workers = WorkerRows(table.database)
-    workers.enter("w", machine="here", name="a", pid=7, version="1", capacity={"generate": 99}, models={"aaa": "A"})
+    workers.enter(
+        "w", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={"generate": 99}, models={"aaa": "A"})
+    )
     changes = table.database.listen(worker="w")
     changes.wait(1)
     for _ in range(20):
@@ -243,7 +253,7 @@ def test_messages_that_came_together_are_one_look(table):
 
 def test_no_more_shards_of_a_batch_run_than_may(table):
     id = add_batch(table, replace(lines(96), max_workers=2))
-    claimants = [Claimant(f"w{n}", f"w{n}", "here", frozenset({"aaa"})) for n in range(6)]
+    claimants = [WorkerIdentity(f"w{n}", f"w{n}", "here", frozenset({"aaa"})) for n in range(6)]
     done = most = 0
     for _ in range(20):
         running = [(each, table.claim_next("shard", each)) for each in claimants]

@@ -18,7 +18,7 @@ import pytest
 from jobs.client import JobsClient, Policy
 from jobs.keeper import WorkerKeeper
 from jobs.table.contract import MISSED
-from jobs.table.job import Claim, Claimant, Fenced, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from leap_core.batch.settings import KEPT, BatchSettings
 from leap_core.conversation.options import GenerationOptions
@@ -182,7 +182,7 @@ def test_a_worker_that_is_stopped_past_its_lease_loses_its_job_and_can_no_longer
             os.kill(each, signal.SIGSTOP)
         two.start()
         until(lambda: jobs.get(id).attempt == 2 and jobs.get(id).worker == two.configuration.worker_id)
-        with Table(jobs_url) as table, pytest.raises(Fenced):
+        with Table(jobs_url) as table, pytest.raises(ClaimLostError):
             table.write(Claim(id, 1, owner), 10_000, [{"zombie": True}])
         for each in [pid, *processes.named(one.home, "model_process")]:
             os.kill(each, signal.SIGCONT)
@@ -308,7 +308,7 @@ def test_a_restarted_server_is_waited_for(own_postgres, tmp_path):
         own_postgres.stop()
         threading.Timer(1.5, own_postgres.start).start()
         assert table.get(id).label == "x"
-        assert table.claim_next("generate", Claimant("me", "me", "here")).id == id
+        assert table.claim_next("generate", WorkerIdentity("me", "me", "here")).id == id
         heard: list[str] = []
 
         def announced() -> bool:
@@ -327,7 +327,7 @@ def test_a_transaction_that_a_stopped_machine_left_open_is_ended(jobs_url, monke
 
         def stuck() -> None:
             stopped.database.change("UPDATE jobs SET priority=1 WHERE id=:id", {"id": id})
-            until(lambda: other.claim_next("generate", Claimant("me", "me", "here")))
+            until(lambda: other.claim_next("generate", WorkerIdentity("me", "me", "here")))
             raise ZeroDivisionError  # not to be repeated
 
         with pytest.raises(ZeroDivisionError):

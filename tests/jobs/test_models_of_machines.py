@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from jobs.table.claims import WorkerRows
+from jobs.table.claims import WorkerReport, WorkerRows
 from jobs.table.job import State
 from jobs.worker.model_processes import ModelFetching
 from leap_core.batch.settings import BatchSettings
@@ -69,7 +69,7 @@ def test_a_model_that_no_worker_has_is_told_and_fetched_where_that_is_allowed(ma
         eager.keeper.stop()
         rows = WorkerRows(jobs.table.database)
         away = {"machine": "far-away", "name": "night", "pid": 1, "version": "1", "capacity": {}}
-        rows.enter("away", models={job.model: "m"}, **away)
+        rows.enter("away", WorkerReport(models={job.model: "m"}, **away))
         jobs.table.database.change("UPDATE workers SET seen=seen-99 WHERE id='away'")
         later = jobs.get(jobs.generate("Hi", model=MODEL, options=SHORT))
         assert "far-away has it, where the worker night is not alive" in jobs.waiting_reason(later)

@@ -17,7 +17,7 @@ import pytest
 
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.job import Claim, Claimant, Ending, NewJob, State
+from jobs.table.job import Claim, Ending, NewJob, State, WorkerIdentity
 from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
 from leap_core.conversation.options import GenerationOptions
@@ -69,7 +69,7 @@ def test_more_threads_than_connections_share_out_a_batch(pooled_url, jobs_url):
     done: list[str] = []
 
     def work(name: str) -> None:
-        me = Claimant(name, name, name, frozenset())
+        me = WorkerIdentity(name, name, name, frozenset())
         with Table(pooled_url) as table:
             output = table.undurable()
             rows = BatchRows(table.database)

@@ -11,13 +11,13 @@ import pytest
 
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from jobs.worker.shift import Shift
 
 from .waiting import until
 
-ME = Claimant("w", "owner", "here", frozenset())
+ME = WorkerIdentity("w", "owner", "here", frozenset())
 
 
 def lines() -> list[BatchLine]:
@@ -54,7 +54,7 @@ def test_lines_whose_results_a_crash_has_lost_are_answered_again(own_postgres):
             table.finish(claim, Ending(State.SUCCEEDED))
         done = table.get(id)
         assert done.state is State.SUCCEEDED and done.result["done"] == 8
-        with pytest.raises(Fenced):
+        with pytest.raises(ClaimLostError):
             table.finish(claim, Ending(State.SUCCEEDED))
 
 
@@ -80,7 +80,7 @@ def test_an_attempt_that_is_claimed_while_it_runs_is_fenced_off(machines, jobs_u
 
         until(runs_anew)
         assert begun == [1, 2]
-        with pytest.raises(Fenced):
+        with pytest.raises(ClaimLostError):
             table.write(Claim(id, 1, "owner"), 0, [{"by": "the first"}])
     over.set()
     shift.end()

@@ -11,13 +11,13 @@ from datetime import datetime, timezone
 
 import pytest
 
-from jobs.table.claims import WorkerRows
-from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.claims import WorkerReport, WorkerRows
+from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.schedules import Every, fire, pause, repeated, resume, run_now
 from jobs.table.table import Table
 from leap_core.errors import LeapJobError, LeapOptionsError
 
-ME, OTHER = Claimant("me", "run-1", "here"), Claimant("other", "run-2", "there")
+ME, OTHER = WorkerIdentity("me", "run-1", "here"), WorkerIdentity("other", "run-2", "there")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def add(table: Table, **given: object) -> str:
     return table.add([NewJob("generate", {"label": "x"}, **given)])[0]  # type: ignore[arg-type]
 
 
-def begin(table: Table, claimant: Claimant = ME) -> Claim:
+def begin(table: Table, claimant: WorkerIdentity = ME) -> Claim:
     job = table.claim_next("generate", claimant)
     assert job is not None
     return Claim(job.id, job.attempt, claimant.owner)
@@ -69,7 +69,7 @@ def test_claims_go_by_priority_and_age_and_each_to_one(table, place):
 
     def claim(name: str) -> None:
         with Table(place) as own:
-            while (job := own.claim_next("generate", Claimant(name, name, "here"))) is not None:
+            while (job := own.claim_next("generate", WorkerIdentity(name, name, "here"))) is not None:
                 claimed.append(job.id)
 
     threads = [threading.Thread(target=claim, args=(f"worker-{n}",)) for n in range(4)]
@@ -82,10 +82,10 @@ def test_claims_go_by_priority_and_age_and_each_to_one(table, place):
 
 def test_a_job_goes_where_its_model_and_its_machine_are(table):
     table.add([NewJob("generate", {"n": 1}, model="aaa"), NewJob("download", {"n": 2}, machine="there")])
-    without = Claimant("me", "run-1", "here", frozenset({"bbb"}))
+    without = WorkerIdentity("me", "run-1", "here", frozenset({"bbb"}))
     assert table.claim_next("generate", without) is None and table.claim_next("download", without) is None
     assert table.waiting(without) == (frozenset(), None)
-    holder = Claimant("other", "run-2", "there", frozenset({"bbb", "aaa"}))
+    holder = WorkerIdentity("other", "run-2", "there", frozenset({"bbb", "aaa"}))
     assert table.waiting(holder)[0] == {"generate", "download"}
     assert table.claim_next("generate", holder) is not None and table.claim_next("download", holder) is not None
 
@@ -117,7 +117,7 @@ def test_a_zombie_s_writes_are_fenced(table, usurp):
         lambda: table.finish(claim, Ending(State.SUCCEEDED)),
         lambda: table.requeue(claim, interrupted=True),
     ):
-        with pytest.raises(Fenced):
+        with pytest.raises(ClaimLostError):
             act()
     assert table.events(claim.id, 1) == [] and table.get(claim.id).state is not State.SUCCEEDED
 
@@ -196,14 +196,14 @@ def test_finding_and_counting(table, monkeypatch):
 def test_workers_report_themselves(table):
     workers = WorkerRows(table.database)
     known = {"machine": "here", "name": "a", "pid": 7, "version": "1", "capacity": {"generate": 4}}
-    workers.enter("me", models={"aaa": "Model"}, **known)
+    workers.enter("me", WorkerReport(models={"aaa": "Model"}, **known))
     add(table)
     begin(table)
     (row,) = workers.all()
     assert row.is_alive and row.running == 1 and row.models == {"aaa": "Model"} and row.capacity == {"generate": 4}
     assert workers.beat("me") is False
     assert workers.drain(["me"]) == 1 and workers.beat("me") is True
-    workers.enter("me", models={}, **known)
+    workers.enter("me", WorkerReport(models={}, **known))
     assert workers.beat("me") is False, "a worker that starts again is not drained any more"
     table.database.change("UPDATE workers SET seen=seen-100")
     assert not workers.all()[0].is_alive
@@ -252,11 +252,13 @@ def test_output_is_kept_for_so_long_and_of_so_many_attempts(table):
 def test_models_that_a_worker_lacks(table):
     table.add([NewJob("generate", {}, model="aaa", origin="A"), NewJob("generate", {}, model="bbb")])
     table.add([NewJob("generate", {}, model="ccc", origin="C"), NewJob("download", {}, machine="there")])
-    worker = Claimant("me", "run-1", "here", frozenset({"ccc"}))
+    worker = WorkerIdentity("me", "run-1", "here", frozenset({"ccc"}))
     assert table.lacking(worker) == [("aaa", "A")] and table.lacking(ME) == []
     assert sorted(job.model for job in table.models_waited_for()) == ["aaa", "bbb", "ccc"]
     workers = WorkerRows(table.database)
-    workers.enter("me", machine="here", name="a", pid=7, version="1", capacity={}, models={}, fetches=True)
+    workers.enter(
+        "me", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={}, models={}, fetches=True)
+    )
     workers.set_models("me", {"aaa": "Model"}, {"aaa": "A"})
     assert workers.all()[0].fetches and workers.all()[0].origins == {"aaa": "A"}
 

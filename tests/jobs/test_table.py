@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jobs.table.job import Claim, Claimant, Ending, Fenced, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from leap_core.errors import LeapError, LeapJobError
 
@@ -86,7 +86,7 @@ def test_who_lost_a_job_can_no_longer_write(table, usurp):
         lambda: table.finish(claim, Ending(State.SUCCEEDED)),
         lambda: table.requeue(claim, interrupted=True),
     ):
-        with pytest.raises(Fenced):
+        with pytest.raises(ClaimLostError):
             act()
     assert table.events(claim.id, 1) == []
     assert state(table, claim.id) is not State.SUCCEEDED
@@ -161,7 +161,7 @@ def test_names_that_lead_nowhere(table, monkeypatch):
         table.find("twin")
 
 
-ME = Claimant("me", "me", "here")
+ME = WorkerIdentity("me", "me", "here")
 
 
 def claim_all(table: Table) -> list[str]:

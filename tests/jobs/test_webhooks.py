@@ -12,7 +12,7 @@ from email.utils import format_datetime
 import pytest
 
 from jobs.configuration import JobsConfiguration
-from jobs.table.job import WEBHOOK, Claimant, Ending, NewJob, State
+from jobs.table.job import WEBHOOK, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from jobs.worker import webhooks
 from jobs.worker.attempt import Attempt
@@ -20,7 +20,7 @@ from jobs.worker.outcomes import MOST_INTERRUPTIONS, run_attempt
 
 from .waiting import until
 
-ME = Claimant("me", "run-1", "here")
+ME = WorkerIdentity("me", "run-1", "here")
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jobs.table.batch_rows import BatchLine, StoredResult
-from jobs.table.job import Claim, Ending, Fenced, NewJob, State
+from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State
 from jobs.table.table import Table
-from jobs.worker.work_table import Carrier, WorkerCalls, carried_tables, from_json, to_json
+from jobs.worker.remote_table import TableServer, WorkerCalls, from_json, remote_tables, to_json
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ def test_a_value_comes_back_equal(value):
     assert from_json(to_json(value)) == value
 
 
-def test_a_carried_table_does_what_the_table_does(tmp_path):
+def test_a_remote_table_does_what_the_table_does(tmp_path):
     with Table(tmp_path / "jobs.db") as table:
-        carrier = Carrier(table, table)
-        calls = WorkerCalls(lambda message: calls.take(carrier.reply(message)))
-        carried, output, _ = carried_tables(calls)
+        server = TableServer(table, table)
+        calls = WorkerCalls(lambda message: calls.take(server.reply(message)))
+        remote, output, _ = remote_tables(calls)
         (id,) = table.add([NewJob("generate", {"label": "x"})])
-        assert carried.get(id) == table.get(id) and carried.get("none") is None
-        with pytest.raises(Fenced):
+        assert remote.get(id) == table.get(id) and remote.get("none") is None
+        with pytest.raises(ClaimLostError):
             output.write(Claim(id, 1, "nobody"), 0, [{"a": 1}])
         with pytest.raises(AttributeError):
-            carried.remove([id])
-        assert carrier.reply({"call": 1, "name": "table.remove", "arguments": to_json({})})["unexpected"]
+            remote.remove([id])
+        assert server.reply({"call": 1, "name": "table.remove", "arguments": to_json({})})["unexpected"]
         assert output.database.is_shared

@@ -1,7 +1,7 @@
 """The table as a process that runs a model sees it, where its worker has the connection to the server.
 
-Connections to a server are scarce, so such a process has none: its worker calls for it what CARRIED names. Arguments
-and results go as JSON lines.
+Connections to a server are scarce, so such a process has none: its worker calls for it the methods that are marked
+``remote`` here. Arguments and results go as JSON lines.
 """
 
 from __future__ import annotations
@@ -9,28 +9,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from functools import partial
+from functools import wraps
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from leap_core.errors import LeapError, LeapUnavailableError
 
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
-from ..table.contract import Changes
-from ..table.job import Claim, Ending, Fenced, Job, State
+from ..table.contract import Changes, Database
+from ..table.job import Claim, ClaimLostError, Ending, Job, State
 from ..table.postgres_link import Inbox
 from ..table.table import Table
 
 Message = Mapping[str, Any]
-CARRIED = {
-    "table": {"get", "finish", "requeue"},
-    "output": {"write", "wanted_to_stop"},
-    "rows": {"missing", "raw", "write"},
-}
-"""The methods that the worker calls for its processes: of the table for what must last, of the one for the rest, and of
-the lines and results of batches."""
 KINDS = {kind.__name__: kind for kind in (BatchLine, StoredResult, Claim, Ending, Job)}
-"""The dataclasses that are their arguments and results."""
+"""The dataclasses that are arguments and results."""
 
 
 class WorkerCalls:
@@ -63,31 +56,56 @@ class WorkerCalls:
         return True
 
 
-class Carried:
-    """The worker's object of this name in CARRIED, whose methods are calls to the worker."""
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-    def __init__(self, calls: WorkerCalls, name: str, database: CarriedDatabase | None = None) -> None:
-        self._calls, self._name, self.database = calls, name, database
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method not in CARRIED[self._name]:
-            raise AttributeError(method)
-        return partial(self._call, method)
+def remote(method: Method) -> Method:
+    """The method as a call to the worker. It raises ClaimLostError, and LeapUnavailableError where the server is
+    away."""
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """The method's result. Raises Fenced, and LeapUnavailableError where the server is away."""
+    @wraps(method)
+    def call(self: RemoteTable | RemoteRows, *arguments: Any, **options: Any) -> Any:
         given = {"arguments": to_json(arguments), "options": {name: to_json(each) for name, each in options.items()}}
-        reply = self._calls.call(f"{self._name}.{method}", given)
-        if "fenced" in reply:
-            raise Fenced
+        reply = self.calls.call(f"{self.name}.{method.__name__}", given)
+        if "lost" in reply:
+            raise ClaimLostError
         if "error" in reply:
             raise LeapUnavailableError(reply["error"], hint=reply["hint"])
         if "unexpected" in reply:
             raise RuntimeError(reply["unexpected"])
         return from_json(reply["value"])
 
+    call.is_remote = True  # type: ignore[attr-defined]
+    return cast(Method, call)
 
-class CarriedDatabase:
+
+class RemoteTable(Table):
+    """The worker's table; ``name`` is that of one of the worker's objects, see ``TableServer``."""
+
+    def __init__(self, calls: WorkerCalls, name: str, database: RemoteDatabase) -> None:
+        self.calls, self.name, self.database = calls, name, cast(Database, database)
+
+    get = remote(Table.get)
+    finish = remote(Table.finish)
+    requeue = remote(Table.requeue)
+    write = remote(Table.write)
+    wanted_to_stop = remote(Table.wanted_to_stop)
+
+
+class RemoteRows(BatchRows):
+    """The lines and results of batches in the worker's table."""
+
+    name = "rows"
+
+    def __init__(self, calls: WorkerCalls) -> None:
+        self.calls = calls
+
+    missing = remote(BatchRows.missing)
+    raw = remote(BatchRows.raw)
+    write = remote(BatchRows.write)
+
+
+class RemoteDatabase:
     """What a process may know of the worker's database."""
 
     is_shared = True
@@ -101,31 +119,32 @@ class CarriedDatabase:
         return self._inbox
 
 
-def carried_tables(calls: WorkerCalls) -> tuple[Table, Table, BatchRows]:
+def remote_tables(calls: WorkerCalls) -> tuple[Table, Table, BatchRows]:
     """The table for what must last, the one for the rest, and the rows of batches: those of the worker."""
-    database = CarriedDatabase(calls)
-    table, output, rows = (Carried(calls, name, database) for name in CARRIED)
-    return cast("Table", table), cast("Table", output), cast("BatchRows", rows)
+    database = RemoteDatabase(calls)
+    return RemoteTable(calls, "table", database), RemoteTable(calls, "output", database), RemoteRows(calls)
 
 
-class Carrier:
+class TableServer:
     """The worker's side: does what its processes ask for. ``table`` for what must last, ``output`` for the rest."""
 
     def __init__(self, table: Table, output: Table) -> None:
-        self._objects = {"table": table, "output": output, "rows": BatchRows(output.database)}
+        rows = BatchRows(output.database)
+        self._objects = {"table": (table, RemoteTable), "output": (output, RemoteTable), "rows": (rows, RemoteRows)}
 
     def reply(self, message: Message) -> Message:
         """Do what the message asks for. Raises nothing: what went wrong is the reply."""
         number, given = message["call"], message["arguments"]
         name, _, method = message["name"].partition(".")
         try:
-            if method not in CARRIED[name]:
+            target, remote_type = self._objects[name]
+            if not hasattr(getattr(remote_type, method), "is_remote"):
                 raise AttributeError(method)
             options = {option: from_json(each) for option, each in given["options"].items()}
-            value = getattr(self._objects[name], method)(*from_json(given["arguments"]), **options)
+            value = getattr(target, method)(*from_json(given["arguments"]), **options)
             return {"reply": number, "value": to_json(value)}
-        except Fenced:
-            return {"reply": number, "fenced": True}
+        except ClaimLostError:
+            return {"reply": number, "lost": True}
         except LeapError as error:
             return {"reply": number, "error": error.message, "hint": error.hint}
         except Exception as error:
