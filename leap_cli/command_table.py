@@ -219,7 +219,7 @@ def _root(ctx: click.Context) -> None:
 
 
 def _guide() -> HelpGuide:
-    from .help.guides import GuideOfCommands
+    from .help.topics import GuideOfCommands
 
     return GuideOfCommands()
 

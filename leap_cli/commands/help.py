@@ -12,11 +12,12 @@ from ..framework.click_classes import CommandTable, HelpContext, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..framework.wrapping import WordWrap
-from ..help.guides import TOPICS, text_of
+from ..help.terms import FORMER
+from ..help.topics import is_of_options, text_of, topics
 
 
 @leap_command("help", repairs=True)
-@click.argument("words", metavar="[TOPIC|COMMAND]...", nargs=-1)
+@click.argument("words", metavar="[TOPIC|COMMAND|WORDS]...", nargs=-1)
 @click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; in a pipe as man reads it.")
 @click.option("--install-man", is_flag=True, help="Put all manual pages where man finds them: man leap-generate.")
 @click.option("--skill", is_flag=True, help="Print a SKILL.md that tells coding agents how to use leap.")
@@ -25,7 +26,8 @@ from ..help.guides import TOPICS, text_of
 def command(
     ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
 ) -> None:
-    """Print a guide, or the help of a command. Without an argument list the guides.
+    """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument list
+    the pages.
 
     leap's package brings the manual pages along in share/man, where man finds those of the active environment.
     """
@@ -44,11 +46,11 @@ def command(
         return
     if not words:
         output.records(
-            [{"topic": topic, "about": about} for topic, about in TOPICS.items()], ["topic", "about"], name="topic"
+            [{"topic": topic, "about": about} for topic, about in topics().items()], ["topic", "about"], name="topic"
         )
         output.note("leap help TOPIC prints one; leap help COMMAND, or leap COMMAND --help, explains a command")
         return
-    if len(words) == 1 and words[0] in TOPICS:
+    if len(words) == 1 and (words[0] in topics() or is_of_options(words[0])):
         _print(words[0], output)
         return
     group = ctx.find_root().command
@@ -56,9 +58,30 @@ def command(
     for word in words:
         subcommand = group.get_command(context, word) if isinstance(group, click.Group) else None
         if subcommand is None:
-            raise click.UsageError(f"there is no guide and no command {' '.join(words)!r}; leap help lists the guides")
+            _search(words, output, ctx)
+            return
         group, context = subcommand, HelpContext(subcommand, info_name=word, parent=context)
     output.text(context.get_help() + "\n")
+
+
+def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
+    """Print the best sections of pages, options and commands for the words. Raises UsageError where nothing fits."""
+    from ..help.search import ERROR, nearest, search
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    if len(words) == 1 and words[0] in FORMER:
+        _print(FORMER[words[0]], output)
+        return
+    found = search(words)
+    if not found:
+        near = nearest(words, root.table)
+        meant = f"; nearest: {', '.join(near)}" if near else ""
+        raise click.UsageError(f"nothing in the documentation fits {' '.join(words)!r}{meant}")
+    for each in found:
+        output.text(f"error: {each.section}\n" if each.page == ERROR else f"leap help {each.page}: {each.section}\n")
+        if each.command:
+            output.text(f"    {each.command}\n")
 
 
 def _print(topic: str, output: Output) -> None:
@@ -73,7 +96,7 @@ def _print(topic: str, output: Output) -> None:
     if output.columns is not None:
         from ..help.guides import laid_out
 
-        text = laid_out(text, output.columns, tuple(TOPICS))
+        text = laid_out(text, output.columns, tuple(topics()))
     if output.shows_styles:
         stream = MarkdownStream(output.columns)
         output.styled(stream.feed(text) + stream.end())

@@ -164,9 +164,9 @@ class ServedPage:
 
 def guides() -> dict[str, Any]:
     """The guides that the page shows."""
-    from ..help.guides import TOPICS, text_of
+    from ..help.topics import text_of, topics
 
-    return {"guides": TOPICS, "guide": text_of}
+    return {"guides": topics(), "guide": text_of}
 
 
 def _page(arguments: Arguments) -> ServedPage:

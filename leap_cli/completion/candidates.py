@@ -223,9 +223,9 @@ def top_commands(context: click.Context, _begun: str) -> Iterator[Item]:
 
 def help_topics(context: click.Context, begun: str) -> Iterator[Item]:
     """Guides, then commands."""
-    from ..help.guides import TOPICS
+    from ..help.topics import topics
 
-    yield from (CompletionItem(topic, help=about) for topic, about in TOPICS.items())
+    yield from (CompletionItem(topic, help=about) for topic, about in topics().items())
     yield from top_commands(context, begun)
 
 

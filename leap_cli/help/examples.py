@@ -1,4 +1,4 @@
-"""Examples of every command: ``leap COMMAND --help`` ends with them, and docs/reference.md shows them.
+"""Examples of every command: ``leap COMMAND --help`` ends with them, and docs/reference/ shows them.
 
 Run in this order, in one home, each of them works; tests/end_to_end/test_reference_examples.py does so.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from leap_core.errors import LeapError
 from leap_core.system.files import replace_text
 
-from .guides import shipped_file
+from .topics import shipped_file
 
 
 def shipped_pages() -> dict[str, str]:

@@ -131,8 +131,9 @@ _DETAILS = (
         "call_parser",
         type=click.Choice(CALL_PARSERS),
         heading="Tools",
-        help="Read calls of tools as this kind of model writes them (auto, default: as its template says), or leave "
-        "them in the text (none).",
+        metavar="FORMAT",
+        help="Parse tool calls in this format; auto (default) follows the model's template, none leaves them in the "
+        f"text. {', '.join(CALL_PARSERS)}.",
     ),
 )
 

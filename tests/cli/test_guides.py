@@ -10,8 +10,9 @@ import pytest
 
 from leap_cli.answers.markdown import CODE
 from leap_cli.framework.wrapping import columns
-from leap_cli.help.guides import TOPICS, laid_out, text_of
+from leap_cli.help.guides import laid_out
 from leap_cli.help.manual import shipped_pages
+from leap_cli.help.topics import text_of, topics
 from leap_core.errors import LeapError
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -21,7 +22,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 @pytest.mark.parametrize("width", [40, 80])
 def test_every_guide_fits(leap, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    for topic in TOPICS:
+    for topic in topics():
         done = leap("help", topic, terminal=True)
         assert done.code == 0 and done.stderr == ""
         for line in done.stdout.splitlines():

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
-from scripts.man_pages import WORDS
 
-ROOT = Path(__file__).parent.parent.parent
 OPTIONS = [(path, option) for path, command in commands() for option in options_of(command) if not option.hidden]
 MEANINGS = {
     "--all": r"every |all ",
@@ -147,27 +144,7 @@ def test_no_meaning_has_a_second_name():
 
 def test_every_word_is_of_an_option():
     names = {name for _, option in OPTIONS for name in (*option.opts, *option.secondary_opts)}
-    assert set(MEANINGS) <= names and set(WORDS) <= names and set(MEANINGS) >= ALONE
-
-
-def test_the_page_has_each_name_of_today_once_and_in_order():
-    page = (ROOT / "docs" / "words.md").read_text("utf-8")
-    options, verbs = page.split("\n## ")
-    listed = re.findall(r"^\| `(--[\w-]+)`", options, re.MULTILINE)
-    shown = {name for _, option in OPTIONS for name in option.opts if name.startswith("--")}
-    assert listed == sorted(set(listed)) and shown <= set(listed)
-    for noun, *names in (re.findall(r"`([\w-]+)`", row) for row in verbs.splitlines() if row.startswith("| `")):
-        assert {f"{noun} {verb}" for verb in names} & {path for path, _ in commands()} or noun == "models"
-
-
-def reference_rows() -> set[tuple[str, str]]:
-    rows, path = set(), ""
-    for line in (ROOT / "docs" / "reference.md").read_text("utf-8").splitlines():
-        if line.startswith("## leap "):
-            path = line.removeprefix("## leap ")
-        elif line.startswith("| `-"):
-            rows |= {(path, name) for name in re.findall(r"(?<![\w-])--?[\w-]+", line.split(" | ")[0])}
-    return rows
+    assert set(MEANINGS) <= names and set(MEANINGS) >= ALONE
 
 
 def test_a_short_name_stands_for_one_long_name():
@@ -177,18 +154,6 @@ def test_a_short_name_stands_for_one_long_name():
             if not name.startswith("--"):
                 long_names[name].add(next(each for each in option.opts if each.startswith("--")))
     assert {name: found for name, found in long_names.items() if len(found) > 1} == {}
-
-
-def test_every_name_of_several_commands_has_one_meaning():
-    users = defaultdict(set)
-    for path, option in OPTIONS:
-        for name in option.opts:
-            if name.startswith("--"):
-                users[name].add(path)
-    sampling = {"--temperature", "--top-p", "--min-p", "--top-k", "--repetition-penalty", "--frequency-penalty"}
-    sampling |= {"--presence-penalty", "--repeat-last-n", "--schema", "--tools"}
-    assert {name for name, paths in users.items() if len(paths) > 1} - set(WORDS) - sampling == set()
-    assert len(set(WORDS.values())) == len(WORDS), "a meaning with two names"
 
 
 @pytest.mark.parametrize("line", ["sessions ls", "jobs ls", "models ls", "models show builtin"])

@@ -19,8 +19,8 @@ from tests.support.pages import Block, blocks_of, is_as_shown, outputs_of, scrip
 
 from .conftest import LEAP, ROOT, SHORT_ANSWERS, WARM, install
 
-REFERENCES = ("reference.md", "words.md", "command-line.md")
-WITH_TESTS_OF_THEIR_OWN = ("reference.md", "pipelines.md", "tasks.md")
+REFERENCES = ("command-line.md",)
+WITH_TESTS_OF_THEIR_OWN = ("pipelines.md", "tasks.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_WORDS, FIRST_BLOCK = 1500, 15
 ADDRESS = "127.0.0.1:8080"
@@ -124,7 +124,7 @@ def test_examples_print_what_the_page_shows(page, variables, warm_leap, hub, req
     try:
         done = run(script)
     finally:
-        run("leap jobs worker --end; leap unload --all")
+        run("leap jobs worker --shutdown; leap unload --all")
     *outputs, last = outputs_of(done.stdout)
     assert done.returncode == 0, f"{blocks[len(outputs)].code}fails:\n{last}"
     if "RECORD" in os.environ:

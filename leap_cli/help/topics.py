@@ -1,0 +1,141 @@
+"""The pages of the documentation: which there are, their titles, and which one is about a command.
+
+They are the files of ``docs/``; an installed leap has them in its distribution's data files.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+REFERENCE = "reference"
+INDEX = "README"
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+
+
+@cache
+def topics() -> dict[str, str]:
+    """The first sentence of each page by the page's name, in the order of docs/README.md, then by name."""
+    folder = _folder()
+    if folder is None:
+        return {}
+    index = (folder / f"{INDEX}.md").read_text("utf-8")
+    listed = [name for name in re.findall(r"\]\(([\w-]+)\.md", index) if (folder / f"{name}.md").is_file()]
+    names = dict.fromkeys([*listed, *sorted(path.stem for path in folder.glob("*.md") if path.stem != INDEX)])
+    pages = {name: first_sentence((folder / f"{name}.md").read_text("utf-8")) for name in names}
+    return pages | {REFERENCE: "Every command, option, setting and exit code."}
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a page below its title, without links. Of a page that has no text there, its title."""
+    title = ""
+    for block in re.split(r"\n\s*\n", text):
+        block = block.strip()
+        if block.startswith("#"):
+            title = title or block.lstrip("# ")
+        elif block[:1].isalnum() or block.startswith(("`", "[", "*")):
+            plain = _LINK.sub(r"\1", " ".join(block.split()))
+            return re.split(r"(?<=[.!?:])\s+(?=[A-Z`])", plain)[0].rstrip(":")
+    return title
+
+
+TOPIC_OF = {
+    "generate": "text-generation",
+    "launch": "coding-agents",
+    "train": "prompt-optimization",
+    "saved templates": "text-generation",
+    "saved schemas": "structured-outputs",
+    "talk": "voice-chat",
+    "batch": "batch-inference",
+    "transcribe": "vision-and-audio",
+    "extract": "tasks",
+    "translate": "tasks",
+    "summarize": "tasks",
+    "redact": "tasks",
+    "classify": "tasks",
+    "decide": "decisions",
+    "saved": "tasks",
+    "index": "embeddings-and-rag",
+    "ask": "embeddings-and-rag",
+    "embed": "embeddings-and-rag",
+    "download": "models",
+    "load": "model-server",
+    "ps": "model-server",
+    "unload": "model-server",
+    "serve": "openai-compatible-api",
+    "engine": "engines",
+    "export": "sessions",
+    "config": "configuration",
+    "models cache": "text-generation",
+    "sessions log": "prompt-log",
+    "doctor": "command-line",
+    "jobs schedules": "scheduling",
+    "jobs folder": "scheduling",
+    "setup": "quickstart",
+    "eval": "evaluation",
+    "improve": "prompt-optimization",
+    "tools": "tool-calling",
+    "search": "embeddings-and-rag",
+    "jobs": "background-jobs",
+    "completion": "shell-completion",
+}
+"""The guide of a command whose name is no guide's."""
+
+
+class GuideOfCommands:
+    """What the command line's classes ask when help is shown."""
+
+    def examples(self, path: str) -> tuple[str, ...]:
+        from .examples import EXAMPLES
+
+        return EXAMPLES.get(path, ())
+
+    def topic(self, path: str) -> str:
+        first, group = path.partition(" ")[0], " ".join(path.split()[:2])
+        return TOPIC_OF.get(group) or TOPIC_OF.get(first) or (first if first in topics() else "command-line")
+
+
+def is_of_options(topic: str) -> bool:
+    """Whether it names a page of the reference on options that commands share, such as ``options-model``."""
+    return topic.startswith("options-") and shipped_file("docs", f"{REFERENCE}/{topic}.md") is not None
+
+
+def text_of(topic: str) -> str:
+    """The page's Markdown. Raises FileNotFoundError where this installation came without the pages."""
+    name = f"{topic}/{INDEX}" if topic == REFERENCE else f"{REFERENCE}/{topic}" if is_of_options(topic) else topic
+    page = shipped_file("docs", f"{name}.md")
+    if page is None:
+        raise FileNotFoundError(f"the page {topic} is not part of this installation")
+    return page.read_text("utf-8")
+
+
+def pages() -> dict[str, str]:
+    """The Markdown of every page by its name; those of the reference are ``reference/generate``."""
+    folder = _folder()
+    if folder is None:
+        return {}
+    files = [*folder.glob("*.md"), *(folder / REFERENCE).glob("*.md")]
+    return {path.relative_to(folder).with_suffix("").as_posix(): path.read_text("utf-8") for path in sorted(files)}
+
+
+def _folder() -> Path | None:
+    page = shipped_file("docs", f"{INDEX}.md")
+    return None if page is None else page.parent
+
+
+def shipped_file(folder: str, name: str) -> Path | None:
+    """A file that ships beside the packages: in this folder of a checkout, in ``share`` of an installation."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    import leap_cli
+
+    if (path := Path(leap_cli.__path__[0]).resolve().parent / folder / name).is_file():
+        return path
+    parts = tuple(name.split("/"))
+    try:
+        shared = [file for file in files("leap-edge") or () if "share" in file.parts]
+    except PackageNotFoundError:
+        return None
+    found = sorted((file for file in shared if file.parts[-len(parts) :] == parts), key=lambda file: len(file.parts))
+    return next((path for file in found if (path := Path(str(file.locate())).resolve()).is_file()), None)
