@@ -80,7 +80,7 @@ def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes():
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""
     for line in (
-        "--json-schema SCHEMA",
+        "--json-schema, --schema SCHEMA",
         "echo 'What is the capital of Japan?' | leap generate -",
         r"'My name is Ada.\n",
     ):

@@ -27,7 +27,7 @@ def test_what_is_private_has_a_key(leap):
     env = leap.environment("", terminal=False, stdin_terminal=False)
     assert ServedPage(False, False, False, (), ()).services(env, None) is None
     plain = ServedPage(True, False, False, (), ()).services(env, None)
-    assert plain is not None and plain.key is None and "host" in plain.guides
+    assert plain is not None and plain.key is None and "model-server" in plain.guides
     private = [ServedPage(True, False, True, (), ()).services(env, key) for key in (None, None, "given")]
     first, second, given = (services.key for services in private if services is not None)
     assert first and second and first != second and given == "given"
