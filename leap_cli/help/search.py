@@ -7,13 +7,14 @@ no term is looked for in the texts of errors, too.
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 from leap_core.system.dataclass import dataclass
+from leap_core.system.text_index import Section, TextIndex
 
 from .terms import TERMS, Term
 from .topics import INDEX, REFERENCE, pages, topics
@@ -28,26 +29,6 @@ _COMMAND = re.compile(r"^(?:\$ )?(leap [a-z][^#\n]*)|`(leap [a-z][^`\n]* [^`\n]*
 _PIECES = r'(?:\s*f?"(?:[^"\\\n]|\\.)*")+'
 _ERROR = re.compile(rf"raise [\w.]+\(({_PIECES})(?:,\s*hint=({_PIECES}))?")
 _WORD = re.compile(r"\w+")
-_SMALL = {
-    "a",
-    "an",
-    "and",
-    "do",
-    "for",
-    "from",
-    "how",
-    "i",
-    "in",
-    "is",
-    "it",
-    "leap",
-    "of",
-    "on",
-    "or",
-    "the",
-    "to",
-    "with",
-}
 
 
 @dataclass(frozen=True)
@@ -64,17 +45,19 @@ def search(words: Sequence[str]) -> list[Found]:
     """The best sections for the words: pages of a term that they name first, then what has the words in its text."""
     query = _plain(" ".join(words))
     named = _terms_in(query)
-    with closing(_index()) as index:
-        if not named and len(query.split()) > 2:
-            index.executemany("INSERT INTO section VALUES (?, ?, ?)", _errors())
-        found = [each for term in named for page in _pages_of(term) if (each := _best(index, page, query, term))][:MOST]
+    errors = _errors() if not named and len(query.split()) > 2 else ()
+    with closing(TextIndex(chain(_all_sections(), errors))) as index:
+        found = []
+        for term, page in [(term, page) for term in named if (page := _page_of(term))][:MOST]:
+            found.append(Found(page, index.best_of_page(page, query) or topics()[page], term.command))
         seen = {each.page for each in found}
-        for each in _matches(index, query):
+        for page, heading, body in index.matches(query):
+            page = _topic(page)
             if len(found) == MOST:
                 break
-            if each.page not in seen or each.page == ERROR:
-                seen.add(each.page)
-                found.append(each)
+            if page not in seen or page == ERROR:
+                seen.add(page)
+                found.append(Found(page, heading, body if page == ERROR else _command(heading, body)))
     return found
 
 
@@ -100,19 +83,17 @@ def _terms_in(query: str) -> list[Term]:
     return sorted(scores, key=lambda term: -scores[term])
 
 
-def _pages_of(term: Term) -> list[str]:
-    return [page for page in term.pages.split() if page in topics()][:1]
+def _page_of(term: Term) -> str | None:
+    return next((page for page in term.pages.split() if page in topics()), None)
 
 
-def _index() -> sqlite3.Connection:
-    index = sqlite3.connect(":memory:")
-    index.execute("CREATE VIRTUAL TABLE section USING fts5(page UNINDEXED, heading, body, tokenize='porter unicode61')")
-    rows = (row for name, text in pages().items() if name != INDEX for row in _sections(name, text))
-    index.executemany("INSERT INTO section VALUES (?, ?, ?)", rows)
-    return index
+def _all_sections() -> Iterator[Section]:
+    for name, text in pages().items():
+        if name != INDEX:
+            yield from _sections(name, text)
 
 
-def _errors() -> Iterator[tuple[str, str, str]]:
+def _errors() -> Iterator[Section]:
     """The texts of errors in the source, with their hints."""
     import jobs
     import leap_cli
@@ -125,9 +106,10 @@ def _errors() -> Iterator[tuple[str, str, str]]:
                 yield ERROR, re.sub(r"\{[^{}]*\}", "…", text), "".join(re.findall(r'f?"((?:[^"\\]|\\.)*)"', hint))
 
 
-def _sections(name: str, text: str) -> Iterator[tuple[str, str, str]]:
+def _sections(name: str, text: str) -> Iterator[Section]:
     """The sections of a page; each option of the reference is one of its own."""
-    heading, body = name, []
+    heading = name
+    body: list[str] = []
     for line in text.splitlines():
         title, option = _HEADING.fullmatch(line), _OPTION.fullmatch(line)
         if title is not None:
@@ -141,21 +123,6 @@ def _sections(name: str, text: str) -> Iterator[tuple[str, str, str]]:
     yield name, heading, "\n".join(body)
 
 
-def _best(index: sqlite3.Connection, page: str, query: str, term: Term) -> Found:
-    """The section of the page that fits best, with the term's command."""
-    sql = "SELECT heading FROM section WHERE section MATCH ? AND page = ? ORDER BY bm25(section, 0, 6, 1) LIMIT 1"
-    row = index.execute(sql, (_expression(query, "OR"), page)).fetchone()
-    return Found(page, row[0] if row else topics()[page], term.command)
-
-
-def _matches(index: sqlite3.Connection, query: str) -> Iterator[Found]:
-    """What has all words of the query, then what has some of them."""
-    sql = "SELECT page, heading, body FROM section WHERE section MATCH ? ORDER BY bm25(section, 0, 6, 1) LIMIT 30"
-    for operator in ("AND", "OR"):
-        for page, heading, body in index.execute(sql, (_expression(query, operator),)):
-            yield Found(_topic(page), heading, body if page == ERROR else _command(heading, body))
-
-
 def _command(heading: str, body: str) -> str:
     """The command that an option belongs to, else the first one of the section."""
     path, _, option = heading.partition(": -")
@@ -163,11 +130,6 @@ def _command(heading: str, body: str) -> str:
         return f"{path} -{option}" if path.startswith("leap ") else ""
     found = _COMMAND.search(body)
     return (found[1] or found[2]).strip() if found else ""
-
-
-def _expression(query: str, operator: str) -> str:
-    words = [word for word in query.split() if word not in _SMALL] or query.split()
-    return f" {operator} ".join(f'"{word}"' for word in words) or '""'
 
 
 def _topic(page: str) -> str:
