@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from leap_core.conversation.options import GenerationOptions
 
 CALL_PARSERS = (
-    *("auto", "lfm", "hermes", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite", "qwen3_coder", "glm45"),
-    *("functiongemma", "gemma4", "functionary", "llama3_json", "none"),
+    *("auto", "lfm", "hermes", "gpt_oss", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite"),
+    *("qwen3_coder", "glm45", "functiongemma", "gemma4", "functionary", "llama3_json", "none"),
 )
 """``leap_core.conversation.options.PARSERS``, which a start of a command need not load, and none."""
 

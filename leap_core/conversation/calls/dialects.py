@@ -204,9 +204,13 @@ def _gemma(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     return [LeapFunctionCall(match["name"], arguments)]
 
 
+CHANNELS = Dialect("gpt_oss", ("<|channel|>", "<|constrain|>"), "\udc00", "\udc01", is_json=False)
+"""gpt-oss: ``inference.template.channels`` puts these marks, which no text holds, around a call."""
+
 DIALECTS = {
     dialect.name: dialect
     for dialect in (
+        CHANNELS,
         Dialect(
             "kimi_k2",
             ("<|tool_calls_section_begin|>",),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from ...conversation.calls.dialects import CHANNELS
 from ...conversation.options import check_tool_choice
 from ...errors import LeapOptionsError, LeapSchemaError
 from ...schemas.expressions import CheckTakesTooLong, enforceable, follows
@@ -334,6 +335,8 @@ def _with_calls(
     from llguidance import LLMatcher
 
     prefix = "" if start is not None else json.dumps(parser.start_marker)
+    if dialect is CHANNELS:  # its markers are no text
+        write, prefix = partial(bare_grammar, allowed), ""
     grammar, warnings = _compiled_calls(
         allowed, tokenizer, lambda strictness: _prefixed(write(strictness=strictness), prefix)
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from ...conversation.calls.dialects import CHANNELS
 from ...conversation.calls.fitting import fits, fitted
 from ...conversation.calls.parsers import (
     CallEvent,
@@ -37,6 +38,7 @@ from ...conversation.responses import (
 )
 from ...errors import GenerationStats
 from ...schemas.grammar_matcher import REASONING_TAGS, reasoning_tags
+from .channels import ChannelReader
 from .chat_template import THINK_END, THINK_START
 
 if TYPE_CHECKING:
@@ -250,6 +252,7 @@ class ReplyBuilder:
         self._is_plain = False
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
         self._decoder = utf8_decoder()
+        self._channels = ChannelReader(special) if parser is not None and parser.name == CHANNELS.name else None
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions
@@ -270,6 +273,8 @@ class ReplyBuilder:
 
     def feed(self, token: int) -> list[MessageResponse]:
         """The responses that a token completes."""
+        if self._channels is not None:
+            return self._route(self._channels.feed(token, self._decoder.decode(self._vocabulary.piece(token))))
         if token in self._special:
             return self._feed_special(token)
         return self._feed_text(self._vocabulary.piece(token))
@@ -333,7 +338,7 @@ class ReplyBuilder:
     ) -> list[MessageResponse]:
         """What was held back, then Complete. ``scores`` and ``prompt_scores``: how likely the tokens were, if that was
         asked for."""
-        events = self._route(self._splitter.finish())
+        events = self._route(self._channels.finish() if self._channels else self._splitter.finish())
         events += self._finish_reasoning()
         calls = self._calls.finish()
         if reason in CUT and self._options.tool_choice not in (None, "auto", "none"):

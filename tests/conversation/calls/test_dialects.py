@@ -34,6 +34,8 @@ WEATHER = LeapFunction(
 PARIS = LeapFunctionCall("get_weather", {"city": 'Paris, "FR"', "days": 3})
 ROME = LeapFunctionCall("get_weather", {"city": "Rome"})
 SEEN = {
+    "gpt_oss": '\udc00{"name": "get_weather", "arguments": {"city": "Paris, \\"FR\\"", "days": 3}}\udc01'
+    '\udc00{"name": "get_weather", "arguments": {"city": "Rome"}}\udc01',
     "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
     '{"city": "Paris, \\"FR\\"", "days": 3}<|tool_call_end|><|tool_call_begin|>functions.get_weather:1'
     '<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|><|tool_calls_section_end|>',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser
+from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser, parser_named
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, ReasoningChunk
 from leap_core.errors import GenerationStats
@@ -35,7 +35,7 @@ class Spelling:
 
 def responses(*texts, parser=True, special=True, reason=GenerationFinishReason.STOP, functions=(), **options):
     vocabulary = Spelling(special=special)
-    known = LFMFunctionCallParser() if parser else None
+    known = parser_named(parser) if isinstance(parser, str) else LFMFunctionCallParser() if parser else None
     reply = ReplyBuilder(vocabulary, GenerationOptions(**options), known, functions=functions)
     found = []
     for text in texts:
@@ -202,3 +202,28 @@ def test_a_forced_call_that_is_cut_leaves_nothing_of_itself_as_text(reason, piec
     (complete,) = responses(*pieces, special=special, reason=reason, tool_choice="required")
     assert complete.full_message.text == "" and "cut within a function call" in complete.warnings[0]
     assert len(complete.warnings) == 1
+
+
+CHANNELS = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>"]
+WEATHER = [LeapFunction.from_openai({"name": "weather", "parameters": {"properties": {"city": {"type": "string"}}}})]
+ANALYSIS = ["<|channel|>", "analysis", "<|message|>", "The user ", "asks.", "<|end|>"]
+COMMENTARY = ["<|channel|>", "commentary", " to=", "functions.weather", " ", "<|constrain|>", "json", "<|message|>"]
+TO_FIRST = [" to", "=functions.weather", "<|channel|>", "commentary json", "<|message|>"]
+ARGUMENTS = ['{"city":', ' "Rome"}']
+
+
+@pytest.mark.parametrize("head", [COMMENTARY, TO_FIRST])
+@pytest.mark.parametrize("end", [["<|call|>"], []])
+def test_channels_are_reasoning_text_and_calls(monkeypatch, head, end):
+    monkeypatch.setattr("tests.inference.template.test_reply_builder.MARKERS", CHANNELS)
+    start = ["<|start|>", "assistant"]
+    *rest, last = responses(*ANALYSIS, *start, *head, *ARGUMENTS, *end, parser="gpt_oss", functions=WEATHER)
+    assert (last.full_message.reasoning_content, last.full_message.text, last.warnings) == ("The user asks.", "", ())
+    assert [dict(call.arguments) for call in last.full_message.function_calls] == [{"city": "Rome"}]
+    final = ["<|channel|>", "final", "<|message|>", "It is ", "sunny.", "<|return|>"]
+    *rest, last = responses(*ANALYSIS, *start, *final, parser="gpt_oss", functions=WEATHER)
+    assert last.full_message.text == "It is sunny." and last.full_message.reasoning_content == "The user asks."
+    *rest, last = responses(*head, '{"city": "Ro', parser="gpt_oss", functions=WEATHER)
+    assert last.full_message.function_calls is None and "Ro" in last.full_message.text and len(last.warnings) == 1
+    *rest, last = responses("{", '"a": 1}', parser="gpt_oss", functions=WEATHER)
+    assert last.full_message.text == '{"a": 1}'

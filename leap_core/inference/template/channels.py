@@ -1,0 +1,69 @@
+"""The channels of gpt-oss replies (OpenAI's harmony format): reasoning, text and calls as separate messages.
+
+``<|channel|>analysis<|message|>…<|end|>`` is reasoning, ``<|channel|>final<|message|>…<|return|>`` the answer, and
+``<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}<|call|>`` a call. A message may begin with
+``<|start|>assistant``; the prompt holds the first one's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from ...conversation.calls.dialects import CHANNELS
+
+RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.-]+)")
+TOKENS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
+Piece = tuple[Literal["text", "reasoning"], str]
+
+
+class ChannelReader:
+    """Takes the tokens of a reply and gives its text and reasoning; a call is text between the dialect's markers."""
+
+    def __init__(self, special_tokens: Mapping[str, int]) -> None:
+        self._names = {special_tokens[name]: name for name in TOKENS if name in special_tokens}
+        self._header: str | None = ""
+        self._kind: Literal["text", "reasoning", "call"] = "text"
+
+    def feed(self, token: int, text: str) -> list[Piece]:
+        """The pieces that a token completes; ``text`` is its own, where it is no token of the format."""
+        name = self._names.get(token)
+        if name is None:
+            if self._header is None:
+                return [("reasoning" if self._kind == "reasoning" else "text", text)] if text else []
+            self._header += text
+            if self._is_text(self._header):
+                header, self._header = self._header, None  # a reply without channels, as a grammar has it written
+                return [("text", header)]
+            return []
+        if name == "<|message|>":
+            return self._begin()
+        if name in ("<|channel|>", "<|constrain|>"):
+            self._header = f"{self._header or ''}{name}"
+            return []
+        pieces = self._end()
+        self._header = "<|start|>"
+        return pieces
+
+    def finish(self) -> list[Piece]:
+        """What is left when the reply has ended: the end of a call."""
+        return self._end()
+
+    def _is_text(self, header: str) -> bool:
+        """Whether a header that has no channel yet cannot be one: `` to=NAME`` may come before the channel."""
+        return bool(header) and not header.startswith("<|") and header[:4] != " to="[: len(header)]
+
+    def _begin(self) -> list[Piece]:
+        header, self._header = self._header or "", None
+        recipient = RECIPIENT.search(header)
+        channel = header.partition("<|channel|>")[2].lstrip()
+        self._kind = "call" if recipient else "reasoning" if channel.startswith("analysis") else "text"
+        if recipient is None:
+            return []
+        return [("text", f'{CHANNELS.start}{{"name": {json.dumps(recipient[1])}, "arguments": ')]
+
+    def _end(self) -> list[Piece]:
+        kind, self._kind = self._kind, "text"
+        return [("text", "}" + CHANNELS.end)] if kind == "call" else []
