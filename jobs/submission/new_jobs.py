@@ -64,7 +64,7 @@ class AnswerRequest:
 class TranscriptRequest:
     """What is said in a sound of any format, which is kept until the job is removed. ``name``: what messages call it.
     ``output``: the file for the transcript; it is in the job's result in any case. ``longest``: seconds of a piece.
-    ``format``: of the transcript, see ``leap_core.transcription``."""
+    ``format``: of the transcript, see ``tasks.transcription.write``."""
 
     data: bytes
     name: str

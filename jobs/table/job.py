@@ -73,9 +73,9 @@ class Job:
     ``worker``: that worker's lasting name, ``lease_until``: until when it holds without a sign of life. ``progress``,
     ``result`` and ``error`` depend on the kind; an error has ``type`` (the class in leap_core.errors), ``message`` and
     perhaps ``hint``. ``model``: the SHA-256 of the model file that a worker must have, ``machine``: the machine that
-    must run it; None means any. ``origin``: where a worker that lacks the model may fetch it (see ``leap_core.models.
-    references.origins``). ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of
-    it may run at once.
+    must run it; None means any. ``origin``: where a worker that lacks the model may fetch it (see
+    ``ModelDigests.origins``). ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of it
+    may run at once.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """What the shell gets when TAB is pressed. Knows the command line; knows not what models, tools or jobs there are.
 
-The scripts in ``completion_scripts`` start leap with two variables: ``_LEAP_COMPLETE``, the shell's name, and
+The scripts of ``scripts`` start leap with two variables: ``_LEAP_COMPLETE``, the shell's name, and
 ``_LEAP_LINE``, the command up to the cursor. leap answers with one candidate a line, three fields divided by tabs:
 
     plain   the whole word that the shell would insert   what it means

@@ -176,7 +176,7 @@ TEXT_DEFAULTS = SamplingDefaults(temperature=0.0)
 class InProcessRunner(ModelRunner):
     """A model loaded into this process, with a scheduler over its context.
 
-    ``path``: a GGUF that ``models.gguf.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
+    ``path``: a GGUF that ``gguf.header.read_gguf_header`` found sound. ``defaults``: sampling that the manifest or the
     catalogue recommends. ``parser_name``: how the model writes calls, "auto" to decide by its vocabulary. ``hold`` is
     closed with the model: what keeps the file from being removed meanwhile. The options' ``mm_proj_path`` names the
     projector of a model that sees or hears. ``mute``: why the model has no voice although one is beside it.

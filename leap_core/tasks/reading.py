@@ -4,7 +4,7 @@
 {"task": "summarize", "kind": "actions"}                      {"task": "redact", "categories": ["human_name"]}
 {"task": "classify", "labels": ["a", "b"]}
 {"task": "decide", "question": "…", "choices": ["a", "b"]} or "score": "1..5"; yes or no without either
-{"task": "decide", "questions": […] or {…}}                    see ``decisions.reading``
+{"task": "decide", "questions": […] or {…}}                    see ``decisions.questions``
 
 {"text": "…", "question": "…", "choices": ["a", "b"], "answer": "a"}         the fields of the task, and the answer
 {"text": "…", "questions": [{"name": "late", …}], "answers": {"late": true}}

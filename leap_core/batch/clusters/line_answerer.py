@@ -62,7 +62,7 @@ class Lack(NamedTuple):
 @dataclass(frozen=True)
 class ModelOfCluster:
     """A model that each node has: ``reference`` and ``path`` where the batch was begun, its SHA-256, where it may be
-    fetched again (``references.origins``), and what else decides an answer, the fingerprint."""
+    fetched again (``ModelDigests.origins``), and what else decides an answer, the fingerprint."""
 
     reference: str
     path: str

@@ -75,7 +75,7 @@ class EmbeddingLine:
         return self.request.model
 
     def digest(self, custom_id: str) -> str:
-        """A name for this request, as ``lines.Request`` has one. Journals keep it."""
+        """A name for this request, as every kind of line has one. Journals keep it."""
         asked = {name: value for name, value in asdict(self.request).items() if name not in ("model", "keep_alive")}
         return digest_of(f'{{"custom_id":{canonical(custom_id)},"embedding":{canonical(asked)}}}')
 

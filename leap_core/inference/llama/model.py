@@ -25,7 +25,7 @@ FINGERPRINT_SAMPLE_BYTES = 32 * 1024
 
 
 class LlamaModel:
-    """A GGUF loaded by llama.cpp. Check the file with ``models.gguf.read_gguf_header`` first: llama.cpp may abort the
+    """A GGUF loaded by llama.cpp. Check the file with ``gguf.header.read_gguf_header`` first: llama.cpp may abort the
     process on a damaged one.
 
     ``placement``: which parts go to which GPU, by default none. ``use_mmap``: map the file instead of reading it.
@@ -251,7 +251,7 @@ def file_fingerprint(path: Path) -> bytes:
 
 
 class LlamaAdapter:
-    """A GGUF adapter loaded for ``model``, with which it is freed. Check the file with ``models.gguf.adapter_checks``
+    """A GGUF adapter loaded for ``model``, with which it is freed. Check the file with ``gguf.checks.check_adapter``
     first. ``id`` (16 bytes) names its content. Raises LeapModelLoadingError."""
 
     def __init__(self, path: Path, model: LlamaModel) -> None:

@@ -28,7 +28,7 @@ IMAGE, AUDIO = 1, 2
 
 class Projector:
     """An mmproj file beside its model, which must stay loaded as long. It is loaded when it is first needed: many
-    prompts are text alone. Check the file with ``models.gguf.projector_checks`` first: on a damaged one llama.cpp ends
+    prompts are text alone. Check the file with ``gguf.checks.check_projector`` first: on a damaged one llama.cpp ends
     the process, at loading or at the first picture.
 
     One encoding runs at a time; others wait. ``threads``: how many compute it when an encoding does not say.

@@ -143,7 +143,7 @@ class _StackContext:
 
 
 class LlamaDepthLayers:
-    """The depthformer's layers in llama.cpp; see ``frame_maker.DepthLayers``.
+    """The depthformer's layers in llama.cpp; see ``frames.DepthLayers``.
 
     ``exact``: compute attention in float32 too. Otherwise it is flash attention over half-precision keys, a third
     faster, which chooses another code in one of a hundred frames.
@@ -166,7 +166,7 @@ class LlamaDepthLayers:
 
 
 class LlamaColumnLayers:
-    """The detokenizer's layers in llama.cpp; see ``detokenizer.ColumnLayers``. Its attention is in float32: over 30
+    """The detokenizer's layers in llama.cpp; see ``frames.ColumnLayers``. Its attention is in float32: over 30
     columns that costs nothing, and a stream then sounds the same however it is cut."""
 
     def __init__(self, model: StackModel) -> None:

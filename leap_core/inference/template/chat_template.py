@@ -1,6 +1,6 @@
 """Messages and functions to the text of a prompt, by the model's own chat template.
 
-The template is a program from a file of others: ``template_sandbox`` runs it within a budget. What people typed stays
+The template is a program from a file of others: ``sandbox`` runs it within a budget. What people typed stays
 text: where a message spells out a special token, a *seam* is put inside it, and the rendered text is cut at the seams
 before it is tokenized, so that no half can be read as the token.
 

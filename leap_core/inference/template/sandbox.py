@@ -2,10 +2,8 @@
 
 The environment is as Transformers sets it up: blocks trimmed, loop controls, ``tojson`` that does not escape for HTML,
 ``raise_exception``, ``strftime_now``, and the ``generation`` tag. Loops, calls, filters, output, and whatever joins or
-repeats values are counted (``template_budget``).
-
-Every loop, call, filter and output of a template reports here (see ``template_sandbox``), so that a rendering ends
-within its budget wherever it spends it, and other threads get their turn meanwhile.
+repeats values are counted, so that a rendering ends within its budget wherever it spends it, and other threads get
+their turn meanwhile.
 """
 
 from __future__ import annotations

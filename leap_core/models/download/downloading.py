@@ -502,8 +502,8 @@ def fetch_by_digest(
     stop: threading.Event | None = None,
     on_begin: Callable[[str], object] = lambda _name: None,
 ) -> None:
-    """Install the model with this SHA-256. ``origin``: see ``references.origins``; ``on_begin`` hears the model's name
-    before it comes. Raises LeapModelDownloadError for what is not that model, or would replace another one, and
+    """Install the model with this SHA-256. ``origin``: see ``ModelDigests.origins``; ``on_begin`` gets the model's
+    name before it comes. Raises LeapModelDownloadError for what is not that model, or would replace another one, and
     ValueError for what is no origin."""
     reference, quantization, revision = read_origin(origin)
     directories = Directories.from_environment(variables)

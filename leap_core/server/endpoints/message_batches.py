@@ -90,7 +90,7 @@ class MessageBatches:
         return AsciiJSON(await STORE.run(self._described, record, request))
 
     async def list_batches(self, request: Request) -> Response:
-        """The batches, the newest first: those after ``after_id``, or before ``before_id``."""
+        """The batches, the newest first: those after one's id, or before it."""
 
         def listed() -> JsonObject:
             page, ends = page_of(self.records.all(), request.query_params, MOST_LISTED, "_id")

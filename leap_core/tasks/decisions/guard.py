@@ -1,6 +1,6 @@
 """A guard: questions about what a person says and what a model answers, which stop the message or the answer.
 
-Each is a question in either form of ``reading``, with three fields more:
+Each is a question in either form of ``questions``, with three fields more:
 
 {"type": "predicate", "instructions": "Is this an insult?", "of": "message", "threshold": 0.8}
 {"type": "choice", "instructions": "What is this?", "choices": ["question", "order"], "stop": ["order"]}
