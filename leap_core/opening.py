@@ -182,6 +182,7 @@ HOST_OPTIONS = {
     "chat_template",
     "slots",
     "cache_options",
+    "engine",
 }
 """Options that a host looks at, or that change no answer."""
 

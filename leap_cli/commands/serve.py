@@ -118,7 +118,7 @@ SERVED_MODELS = OptionGroup(
             "--max-memory",
             type=Size(),
             metavar="SIZE",
-            help="Keep models loaded that take at most this much memory together, such as 8GB.",
+            help="Keep models loaded that take at most this much memory, GPUs' included, together, such as 8GB.",
         ),
         option(
             "--keep-alive",
@@ -300,8 +300,10 @@ def command(
     """
     from dataclasses import replace
 
+    from leap_core.inference.llama.library import use_engine
     from leap_core.server.foreground import serve
 
+    use_engine(loading.engine)
     output, services = Output(env), page.services(env, settings.api_key)
 
     def tell(names: list[str]) -> None:

@@ -42,6 +42,7 @@ def load_command(
             cwd=env.cwd,
             on_progress=lambda seconds: output.progress(f"loading {reference} … {seconds:.0f} s"),
             keep_alive=configured_keep_alive(env) if keep_alive is None else keep_alive,
+            engine=loading.engine,
             **loading.request,
         )
     if output.format is not Format.TEXT:
@@ -70,7 +71,8 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 @format_option("names")
 @click.pass_obj
 def ps_command(env: Environment, /, format: str) -> None:
-    """Show the models that are kept warm: size on disk, memory, slots in use, speed lately, and when they go.
+    """Show the models that are kept warm: size on disk, memory, layers and memory on GPUs, slots in use, speed lately,
+    and when they go.
 
     Those of `leap serve` are shown with the port of their server.
     """
@@ -87,6 +89,7 @@ def ps_command(env: Environment, /, format: str) -> None:
         output.records(records, COLUMNS, name="model")
         return
     columns = [*COLUMNS, *(["port"] if len(models) > len(warm) else [])]
+    columns[3:3] = ["gpu"] if any(model.get("gpu_layers") for model in models) else []
     columns += ["engine"] if any("engine" in model for model in models) else []
     output.records([_shown(model) for model in models], columns, name="model")
     if len(models) > len(warm):
@@ -97,6 +100,7 @@ def ps_command(env: Environment, /, format: str) -> None:
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:
     from ..framework.options import in_bytes, in_words
+    from ..setup.machine import layers_on_gpu
 
     waiting = f" (+{model['waiting']} waiting)" if model["waiting"] else ""
     if model["state"] != "ready":
@@ -109,6 +113,7 @@ def _shown(model: dict[str, Any]) -> dict[str, Any]:
         **model,
         "size": in_bytes(model["size"]),
         "memory": None if model["memory"] is None else in_bytes(model["memory"]),
+        "gpu": layers_on_gpu(model.get("gpu_layers"), model.get("gpu_memory")),
         "slots": f"{model['slots_in_use']}/{model['slots']}{waiting}",
         "expires": expires,
     }

@@ -427,11 +427,20 @@ def engine(env: Environment, patience: float) -> Iterator[Check]:
 
 
 def _engine_check(facts: dict[str, Any]) -> Check:
-    devices = ", ".join(f"{each['name']} ({each['description']})" for each in facts["devices"])
-    offload = "GPU offload" if facts["gpu_offload"] else "no GPU"
-    advice = None if facts["gpu_offload"] else gpu_advice(facts["version"])
+    devices = ", ".join(map(_device, facts["devices"]))
+    offload = "GPU offload" if facts["gpu_offload"] else facts["unseen_gpu"]
+    is_blind = bool(facts["gpu_backends"]) and not facts["gpu_offload"]
+    advice = None if facts["gpu_offload"] or is_blind else gpu_advice(facts["version"])
+    if is_blind:
+        advice = "see that the driver and the libraries of the GPU are here (leap engine add names missing ones)"
     name = "" if facts["engine"] == "default" else f"{facts['engine']} ({facts['version']}): "
-    return Check("engine", OK, f"{name}{devices}; {offload}; {' '.join(facts['features'])}", advice, facts)
+    detail = f"{name}{devices}; {offload}; {' '.join(facts['features'])}"
+    return Check("engine", WARNING if is_blind else OK, detail, advice, facts)
+
+
+def _device(device: dict[str, Any]) -> str:
+    free = f", {in_bytes(device['free'])} of {in_bytes(device['memory'])} free" if "free" in device else ""
+    return f"{device['name']} ({device['description']}{free})"
 
 
 def gpu_advice(version: str, root: Path = Path("/")) -> str | None:

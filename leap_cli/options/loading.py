@@ -19,7 +19,7 @@ from ..completion.value_types import CommaList, GpuLayers, ModelName
 from ..framework.click_classes import FileName, absolute, absolute_if_file
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import Size, option
+from ..framework.options import Size, in_bytes, option
 from ..framework.output import Output
 from .background import Background
 from .tools import FOLD_TOOLS
@@ -60,9 +60,11 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class HostLoading:
-    """How a host loads a model: ``request`` is what a LoadRequest has beside the model's name."""
+    """How a host loads a model: ``request`` is what a LoadRequest has beside the model's name; ``engine`` runs it, None
+    for the one that is set."""
 
     request: Mapping[str, Any]
+    engine: str | None = None
 
 
 def _absolute_adapter(text: str, env: Environment) -> str:
@@ -195,9 +197,13 @@ def _model_choice(arguments: Arguments) -> ModelChoice:
 def _host_loading(arguments: Arguments) -> HostLoading:
     """Raises LeapOptionsError for a value out of its range, before a host is started."""
     from leap_core.conversation.options import ModelLoadingOptions
+    from leap_core.inference.llama.engines import find_engine
 
-    note_missing_gpu(arguments.env, arguments["n_gpu_layers"], arguments.get("engine"))
-    fields = {name: value for name, value in _fields(arguments).items() if value != "auto"}
+    env, engine = arguments.env, arguments["engine"]
+    if engine is not None:
+        engine = find_engine(engine, env.variables).name
+    note_missing_gpu(env, arguments["n_gpu_layers"], engine)
+    fields = {name: value for name, value in _fields(arguments).items() if value != "auto" and name != "engine"}
     shares = {name: value for name in _OF_SERVERS if (value := arguments[name]) is not None}
     options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name == "slots"})
     common = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
@@ -206,14 +212,15 @@ def _host_loading(arguments: Arguments) -> HostLoading:
         request["details"] = details
     if (cache := _prompt_cache(arguments)) is not None:
         request["prompt_cache"] = {"path": str(cache.path), "bytes": cache.max_bytes_disk}
-    return HostLoading(request)
+    return HostLoading(request, engine)
 
 
+ENGINE_OPTION = option("--engine", metavar="ENGINE", help="Run the model with this engine of `leap engine list`.")
 _OF_EACH = (
     *_SIZES,
     HOST_OPTION,
     option("--verbose", is_flag=True, wish=True, help="Show llama.cpp's log on stderr."),
-    option("--engine", metavar="ENGINE", help="Run the model with this engine of `leap engine list`."),
+    ENGINE_OPTION,
     *_DETAILS,
 )
 MODEL = OptionGroup("model", "Model", (MODEL_OPTION, *_OF_EACH), _model_choice)
@@ -222,18 +229,31 @@ MODEL_BESIDE_SOUND = OptionGroup("model", "Model", (MODEL_OPTION, *_BESIDE_SOUND
 """For a command whose --device is a microphone or loudspeaker."""
 EACH_MODEL = OptionGroup("model", "Model", _OF_EACH, _model_choice)
 """How each of several models is loaded, which another group names."""
-HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, *_DETAILS, *_SHARES), _host_loading)
+HOST_LOADING = OptionGroup("loading", "Model", (*_SIZES, ENGINE_OPTION, *_DETAILS, *_SHARES), _host_loading)
 
 
 def note_missing_gpu(env: Environment, layers: int | str | None, engine: str | None = None) -> None:
     """Say that layers are to be on a GPU, and the engine sees none. Raises LeapError for an engine that is not here."""
     if layers in (None, 0, "auto"):
         return
-    from leap_core.inference.llama.library import has_gpu_support, use_engine
+    from leap_core.inference.llama.library import has_gpu_support, unseen_gpu, use_engine
 
     use_engine(engine)
     if not has_gpu_support():
-        Output(env).note(f"the engine sees no GPU: --gpu-layers {layers} has no effect (see leap doctor)")
+        Output(env).note(f"{unseen_gpu()}: --gpu-layers {layers} has no effect (see leap doctor)")
+
+
+def _note_left_on_cpu(env: Environment, runner: ModelRunner, options: ModelLoadingOptions) -> None:
+    """Say that `auto` has put no layer on the GPU that is there."""
+    on_gpu = runner.on_gpu
+    if on_gpu is None or on_gpu.layers or options.n_gpu_layers != "auto" or tuple(options.devices) == ("none",):
+        return
+    from leap_core.inference.llama.devices import measured, usable_gpus
+
+    if free := [f"{in_bytes(each.free)} on {each.name}" for each in measured(usable_gpus(options.devices))]:
+        Output(env).note(
+            f"{runner.model_id} runs on the CPU: no layer fits into the free memory of the GPU ({', '.join(free)})"
+        )
 
 
 def prompt_cache_directory(env: Environment) -> Path:
@@ -325,6 +345,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         load=env.load_model,
     )
     note_endpoint(env, reference)
+    _note_left_on_cpu(env, runner, options)
     return _reporting(env, _logged(env, runner, model.command))
 
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Machine:
     """Bytes of memory that this process may use at most, and of disk that are free for models; None where that cannot
-    be found out. ``cores`` is the count of those that may be used."""
+    be found out. ``cores`` is the count of those that may be used. ``gpus``: the free bytes of each that models use."""
 
     memory: int | None
     disk: int | None
     cores: int
+    gpus: Sequence[int] = ()
 
 
 def this_machine(env: Environment) -> Machine:
@@ -41,6 +42,21 @@ def this_machine(env: Environment) -> Machine:
     with suppress(OSError, LeapError):
         disk = free_space(env.directories.models)
     return Machine(memory(), disk, usable_cores())
+
+
+def free_on_gpus() -> list[int]:
+    """The free bytes of each GPU that models use; none where the engine sees none."""
+    from leap_core.inference.llama.devices import measured, usable_gpus
+
+    with suppress(LeapError):
+        return [device.free for device in measured(usable_gpus())]
+    return []
+
+
+def layers_on_gpu(layers: int | None, size: int | None) -> str | None:
+    """So many layers (-1 for all, None for some) and bytes on GPUs, for people; None for none."""
+    counted = {-1: "all layers", None: "in part"}.get(layers, f"{layers} layers")
+    return f"{counted}, {in_bytes(size)}" if size else None
 
 
 def memory(files: Path = Path("/")) -> int | None:

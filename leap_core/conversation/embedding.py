@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+    from .generator import OnGpu
+
 
 Value = TypeVar("Value")
 
@@ -96,6 +98,11 @@ class EmbeddingRunner(ABC):
     @abstractmethod
     def most_tokens(self) -> int:
         """Tokens that a text may have, prefix included."""
+
+    @property
+    def on_gpu(self) -> OnGpu | None:
+        """What of the model is on GPUs; None where that is not known."""
+        return None
 
     @property
     def pools(self) -> bool:

@@ -47,6 +47,14 @@ STALLED_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
+class OnGpu:
+    """What of a model is on GPUs: ``layers``, of which the output is one, -1 for all; ``memory`` in bytes, about."""
+
+    layers: int = 0
+    memory: int = 0
+
+
+@dataclass(frozen=True)
 class Activity:
     """What a model's engine does: requests that wait and that have one of the ``slots``; the ``step`` that runs (None
     for none) and for how many seconds; ``still_seconds`` since a step was completed or the first of the requests came;
@@ -227,6 +235,11 @@ class Generator(ABC):
     def decision_model(self) -> DecisionModel:
         """What the model is for decisions."""
         return DecisionModel()
+
+    @property
+    def on_gpu(self) -> OnGpu | None:
+        """What of the model is on GPUs; None where it is not loaded here."""
+        return None
 
     def activity(self) -> Activity | None:
         """What the model's engine does at the moment. From any thread. None where the runner does not know."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapGenerationError
 from .conversation import Conversation
-from .generator import Activity, DecisionModel, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
+from .generator import Activity, DecisionModel, Functions, Generator, MaybeOptions, Messages, OnGpu, TokenizerInfo
 from .generator import Generation as Generation
 from .generator import RenderedPrompt as RenderedPrompt
 from .loading_options import LoraAdapter
@@ -121,6 +121,10 @@ class PassingRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._runner.speaks
+
+    @property
+    def on_gpu(self) -> OnGpu | None:
+        return self._runner.on_gpu
 
     def activity(self) -> Activity | None:
         return self._runner.activity()

@@ -265,6 +265,6 @@ def open_projector(path: Path, model: LlamaModel, options: ModelLoadingOptions) 
             f"{path} makes embeddings of width {info.width}, and {model.path.name} has {model.width}",
             hint="take the projector that belongs to this model",
         )
-    projector = Projector(path, model, threads=options.cpu_threads or usable_cores(), use_gpu=bool(model.n_gpu_layers))
+    projector = Projector(path, model, threads=options.cpu_threads or usable_cores(), use_gpu=model.on_gpu)
     cache = MediaCache(options.media_cache_bytes)
     return projector, MediaReader(projector, info, model, cache)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +16,8 @@ from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapGenerationError, LeapModelLoadingError, LeapModelNotFoundError
 from .engine.request import Adapters
 from .gguf.header import read_gguf_header
-from .gguf.memory import VALUE_BYTES, shape_of
+from .gguf.memory import CELLS_PER_SLOT, shape_of
+from .gguf.offloading import ALL, AUTO, LARGEST_DEFAULT_CONTEXT, offload_of, offload_that_fits
 from .llama.library import set_variables, state_version
 from .llama.model import LlamaAdapter, LlamaModel, content_id
 from .trial.child import ADAPTER, MODEL, Subject
@@ -25,86 +25,36 @@ from .trial.trying import require_sound
 
 if TYPE_CHECKING:
     from .engine.scheduler import Scheduler
-    from .gguf.header import GGUFHeader
     from .llama.context import LlamaContext
-
-AUTO, ALL = "auto", -1
-BLOCK = re.compile(r"blk\.(\d+)\.")
-LEAST_RESERVE = 512 * 1024**2
-RESERVE = 0.1
-MOST_RESERVE = 1024**3
-"""Part of a GPU's free memory that stays free for other programs, and its bounds."""
-BATCH_COMPUTED = 512
-"""Positions that are computed at once, and whose intermediate values and logits take memory beside."""
-EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
+    from .llama.devices import Placement
 
 
-def gpu_layers_for(path: Path, options: ModelLoadingOptions) -> int:
-    """The layers that llama.cpp is to offload, -1 for all. With ``auto`` as many as fit into the free memory of
-    the GPUs that the model may use, none where there is none."""
-    from .llama.devices import NONE, usable_gpus
+def placement_for(path: Path, options: ModelLoadingOptions, layers: int | None = None) -> Placement:
+    """Where a model's layers go: so many ``layers`` on GPUs, else as many as the options say; with ``auto`` as many as
+    fit into the free memory of the GPUs that have room, none where there is none."""
+    from .llama.devices import NONE, Placement, measured, usable_gpus
 
-    if options.devices == (NONE,):
-        return 0
-    if not isinstance(options.n_gpu_layers, str):
-        return options.n_gpu_layers
-    devices = usable_gpus(options.devices)
+    wanted = options.n_gpu_layers if layers is None else layers
+    is_off = wanted == 0 or options.devices == (NONE,)
+    devices = [] if is_off else measured(usable_gpus(options.devices))
+    if options.n_gpu_layers == AUTO and not options.tensor_split:
+        devices = [each for each in devices if each.free > LEAST_FREE]
     if not devices:
-        return 0
-    return layers_that_fit(read_gguf_header(path), [device.free for device in devices], options)
+        return Placement(cpu_moe=options.cpu_moe)
+    header, free = read_gguf_header(path), [each.free for each in devices]
+    if wanted == AUTO:
+        offload = offload_that_fits(header, options, free)
+        wanted = offload.layers
+    else:
+        offload = offload_of(header, options, int(wanted), free)
+    if not wanted:
+        return Placement(cpu_moe=options.cpu_moe)
+    split = options.tensor_split or (offload.shares if len(free) > 1 else ())
+    return Placement(int(wanted), devices, split, options.cpu_moe, offload.by_gpu)
 
 
-def layers_that_fit(header: GGUFHeader, free: Sequence[int], options: ModelLoadingOptions) -> int:
-    """How many of the last layers fit into so many free bytes of each GPU together with their part of the context; -1
-    for all and what follows the last."""
-    shape = shape_of(header)
-    computing = BATCH_COMPUTED * 4 * (shape.widest + 4 * shape.width + shape.vocabulary)
-    room = sum(each - min(max(LEAST_RESERVE, each * RESERVE), MOST_RESERVE) - computing for each in free)
-    weights: dict[int, int] = {}
-    rest: dict[str, int] = {}
-    for tensor in header.tensors:
-        block = BLOCK.match(tensor.name)
-        if block is not None and EXPERTS.search(tensor.name) and not 0 <= options.cpu_moe <= int(block[1]):
-            weights.setdefault(int(block[1]), 0)  # on the processor
-        elif block is None:
-            rest[tensor.name] = tensor.size_bytes
-        else:
-            weights[int(block[1])] = weights.get(int(block[1]), 0) + tensor.size_bytes
-    if not weights:
-        return 0
-    context = _context_bytes(header, options)
-    layers = 0
-    for number in sorted(weights, reverse=True):
-        room -= weights[number] + context(number)
-        if room < 0:
-            return layers
-        layers += 1
-    embeddings = rest.pop("token_embd.weight", 0)  # they stay on the processor, unless they are the output too
-    output = sum(rest.values()) + (0 if "output.weight" in rest else embeddings)
-    return ALL if room >= output else layers
-
-
-def _context_bytes(header: GGUFHeader, options: ModelLoadingOptions) -> Callable[[int], float]:
-    """Bytes of keys and values, or of states, of a layer by its number."""
-    shape = shape_of(header)
-    size = options.context_size or min(header.context_length or LARGEST_DEFAULT_CONTEXT, LARGEST_DEFAULT_CONTEXT)
-    cells = max(size, options.slots * min(CELLS_PER_SLOT, size))
-    keys, values = (VALUE_BYTES[name] for name in options.kv_types(gpu_layers=ALL))
-    attending = sum(shape.kept) or 1
-
-    def of_layer(number: int) -> float:
-        kept = shape.kept[number] if number < len(shape.kept) else 0
-        if not kept:
-            recurrent = sum(not each for each in shape.kept) or 1
-            return options.slots * 4 * shape.states / recurrent
-        return cells * (keys * shape.keys + values * shape.values) * kept / attending
-
-    return of_layer
-
-
-LARGEST_DEFAULT_CONTEXT = 8192
-CELLS_PER_SLOT = 2048
-"""Slots share their positions: by default each brings this many, and one may use all of them."""
+LEAST_FREE = 1024**3
+"""Of a GPU that ``auto`` uses: each program that computes on one takes some hundred MB beside what it computes with."""
 
 
 BATCH_ON_GPU = 2048
@@ -244,32 +194,42 @@ def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
 def open_model(path: Path, options: ModelLoadingOptions, layers: int | None = None) -> LlamaModel:
     """The weights of a checked GGUF, with so many ``layers`` on a GPU, else as many as the options say. Raises
     LeapModelLoadingError."""
-    from .llama.devices import Placement
+    return _open_placed(path, options, placement_for(path, options, layers))
+
+
+def _open_placed(path: Path, options: ModelLoadingOptions, placement: Placement) -> LlamaModel:
     from .llama.model import LlamaModel
 
-    layers = gpu_layers_for(path, options) if layers is None else layers
-    placement = Placement(layers, options.devices, options.tensor_split, options.cpu_moe)
     return LlamaModel(path, placement=placement, use_mmap=options.use_mmap)
 
 
-def open_with_fewer_layers(path: Path, options: ModelLoadingOptions) -> tuple[LlamaModel, LlamaContext | None]:
-    """The weights and, for a model that generates, a context. Where ``auto`` put more layers on a GPU than there is
-    memory for, with fewer. Raises LeapModelLoadingError."""
-    layers = gpu_layers_for(path, options)
+def open_with_fewer_layers(
+    path: Path, options: ModelLoadingOptions, *, generates: bool = True
+) -> tuple[LlamaModel, LlamaContext | None]:
+    """The weights and, for a model that ``generates``, a context. What is tight on a GPU is tried in a child process
+    before. Where ``auto`` put more layers on a GPU than there is memory for, with fewer. Raises
+    LeapModelLoadingError."""
+    from .trial.layers import require_room
+
+    placement = placement_for(path, options)
     while True:
         try:
-            return _open_with_layers(path, options, layers)
+            require_room(path, options, placement)
+            return _open_with_context(path, options, placement, generates)
         except LeapModelLoadingError:
+            layers = placement.n_gpu_layers
             if not layers or options.n_gpu_layers != AUTO:
                 raise
-            blocks = shape_of(read_gguf_header(path)).kept
-            layers = (len(blocks) if layers == ALL else layers) * 3 // 4
+            all_layers = len(shape_of(read_gguf_header(path)).kept) + 1
+            placement = placement_for(path, options, (all_layers if layers == ALL else layers) * 3 // 4)
 
 
-def _open_with_layers(path: Path, options: ModelLoadingOptions, layers: int) -> tuple[LlamaModel, LlamaContext | None]:
-    model = open_model(path, options, layers)
+def _open_with_context(
+    path: Path, options: ModelLoadingOptions, placement: Placement, generates: bool
+) -> tuple[LlamaModel, LlamaContext | None]:
+    model = _open_placed(path, options, placement)
     try:
-        if not layers or not model.can_generate:
+        if not placement.n_gpu_layers or not generates or not model.can_generate:
             return model, None  # a context is opened beside other work
         try:
             size = context_size_for(model, "", options.context_size)

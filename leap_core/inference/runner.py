@@ -19,6 +19,7 @@ from ..conversation.generator import (
     HiddenStates,
     MaybeOptions,
     Messages,
+    OnGpu,
     PromptProgress,
     RenderedPrompt,
     TokenizerInfo,
@@ -253,6 +254,10 @@ class InProcessRunner(ModelRunner):
     @property
     def speaks(self) -> bool:
         return self._voice is not None
+
+    @property
+    def on_gpu(self) -> OnGpu:
+        return self.model.share_on_gpu
 
     def activity(self) -> Activity:
         return self.scheduler.activity()

@@ -18,7 +18,7 @@ from ..conversation.embedding import (
     TooLong,
     require_pooling,
 )
-from ..conversation.generator import HiddenStates
+from ..conversation.generator import HiddenStates, OnGpu
 from ..conversation.options import ModelLoadingOptions
 from ..errors import (
     LeapGenerationError,
@@ -32,7 +32,7 @@ from .engine.request import Adapters
 from .engine.threads import usable_cores
 from .llama.embedding_context import EmbeddingContext
 from .llama.model import LlamaModel
-from .model_parts import Closing, ModelParts, open_model
+from .model_parts import Closing, ModelParts, open_with_fewer_layers
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -97,9 +97,9 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
     def __init__(self, path: Path, model_id: str, options: ModelLoadingOptions, *, hold: Closing | None = None) -> None:
         self._model_id = model_id
         self._options = options = options.with_extras()
-        self.model = open_model(path, options)
+        self.model, _ = open_with_fewer_layers(path, options, generates=False)
         try:
-            self._most_tokens = _most_tokens(self.model, model_id, options.context_size)
+            self._most_tokens = most_tokens_for(self.model, model_id, options.context_size)
             if self.model.pooling == "rank":
                 raise LeapModelLoadingError(f"{model_id} gives scores for pairs of texts, not vectors")
         except BaseException:
@@ -122,6 +122,10 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
     @property
     def dimensions(self) -> int:
         return self.model.output_width
+
+    @property
+    def on_gpu(self) -> OnGpu:
+        return self.model.share_on_gpu
 
     @property
     def most_tokens(self) -> int:
@@ -250,7 +254,9 @@ class _Contexts:
             context.close()
 
 
-def _most_tokens(model: LlamaModel, name: str, size: int | None) -> int:
+def most_tokens_for(model: LlamaModel, name: str, size: int | None) -> int:
+    """The most tokens of a text: ``size``, or the model's own. Raises LeapModelLoadingError for more than it was
+    trained for."""
     trained = model.trained_context
     default = MOST_TOKENS if model.is_causal else MOST_TOKENS_OF_ENCODERS
     if size is None:

@@ -33,8 +33,9 @@ from ..inference.llama.engines import (
     installed_engines,
     libraries_in,
 )
+from ..inference.llama.library import GPU_BACKEND
 from ..inference.trial.child import assertion
-from ..system.child import child_for, killed_when
+from ..system.child import answers_of
 from ..system.configuration import read_engine
 from ..system.directories import Directories, make_directory
 from ..system.files import replacing
@@ -51,7 +52,6 @@ BACKENDS = ("cpu", "vulkan", "cuda", "metal", "hip")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 LIBRARY_FILE = re.compile(r".+\.(?:so(?:\.[\d.]+)?|dylib|dll|metal|metallib)")
 BUILD = re.compile(r"b\d{3,6}")
-GPU_BACKEND = re.compile(r"(?:lib)?ggml-(cuda|vulkan|hip|metal|sycl|opencl|musa)\.(?:so|dll|dylib)")
 DEVICE_NAMES = {"hip": "rocm", "metal": "mtl"}
 """What a backend's devices are called, where its library has another name."""
 LONGEST_LINK = 4096
@@ -290,31 +290,24 @@ def _members(archive: Path) -> Iterator[tuple[str, int, str | None, IO[bytes] | 
 def _tried(folder: Path, variables: Mapping[str, str] | None, stop: threading.Event | None) -> dict[str, Any]:
     """What a child process finds out about a build. Raises LeapModelLoadingError where it does not run here."""
     request = {"task": TASK, "folder": str(folder), "model": str(model_path("builtin"))}
-    with tempfile.TemporaryFile() as words:
-        answer: dict[str, Any] = {}
-        with child_for(request, stdout=subprocess.PIPE, stderr=words, variables=variables) as process:
-            assert process.stdout is not None
-            with killed_when(stop or threading.Event(), process, TRIAL_SECONDS) as late:
-                for line in process.stdout:
-                    with suppress(ValueError):
-                        answer |= json.loads(line)
-            code = process.wait()
-        if stop is not None and stop.is_set():
-            raise DownloadStopped
-        if "result" in answer:
-            result: dict[str, Any] = answer["result"]
-            return result
-        if "error" in answer:
-            error = answer["error"]
-            raise LeapModelLoadingError(error["message"].replace(f"{folder}/", ""), hint=error.get("hint"))
-        words.seek(0)
-        stage = answer.get("stage", "starting")
-        why = "it does not end" if late.is_set() else f"the process ended with code {code}"
-        said = assertion(words.read().decode("utf-8", "replace"))
-        raise LeapModelLoadingError(
-            f"this build does not run here: while {stage}, {why}{said}",
-            hint="its libraries may be of different builds, or for another processor",
-        )
+    answers, code, words = answers_of(request, TRIAL_SECONDS, variables, stop)
+    if stop is not None and stop.is_set():
+        raise DownloadStopped
+    answer: dict[str, Any] = {}
+    for each in answers:
+        answer |= each
+    if "result" in answer:
+        result: dict[str, Any] = answer["result"]
+        return result
+    if "error" in answer:
+        error = answer["error"]
+        raise LeapModelLoadingError(error["message"].replace(f"{folder}/", ""), hint=error.get("hint"))
+    stage = answer.get("stage", "starting")
+    why = "it does not end" if code is None else f"the process ended with code {code}"
+    raise LeapModelLoadingError(
+        f"this build does not run here: while {stage}, {why}{assertion(words)}",
+        hint="its libraries may be of different builds, or for another processor",
+    )
 
 
 def _sha256(path: Path) -> str:

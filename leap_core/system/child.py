@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MODULE = "leap_core.system.child"
 LOOK_SECONDS = 0.1
+LAST_WORDS = 4096
+"""Bytes of a child's last words on standard error that are looked at."""
 
 
 @contextmanager
@@ -103,6 +105,32 @@ def killed_when(
     finally:
         ended.set()
         watcher.join()
+
+
+def answers_of(
+    request: Mapping[str, Any],
+    seconds: float,
+    variables: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
+) -> tuple[list[Any], int | None, str]:
+    """What a child answers, its exit code (None where it was ended after ``seconds``, or because ``stop`` was set), and
+    the end of what it wrote to standard error. Raises OSError when no process can start."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as answers:
+        code, end, step = None, time.monotonic() + seconds, seconds if stop is None else LOOK_SECONDS
+        with child_for(request, stdout=answers, stderr=words, variables=variables) as process:
+            while code is None and time.monotonic() < end and not (stop is not None and stop.is_set()):
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(step)
+        answers.seek(0)
+        words.seek(max(0, words.seek(0, os.SEEK_END) - LAST_WORDS))
+        found = []
+        for line in answers:
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return found, code, words.read().decode("utf-8", "replace")
 
 
 def take_stdout() -> IO[bytes]:

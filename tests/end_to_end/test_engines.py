@@ -68,3 +68,28 @@ def test_a_warm_model_runs_the_engine_that_is_set(program, other):
         assert program("generate", "-m", "builtin", QUESTION).stdout == "The capital of Italy is Rome.\n"
     finally:
         program("unload", "--all")
+
+
+def test_a_model_is_kept_warm_with_the_engine_that_is_named(program, other):
+    assert program("load", "builtin", "--engine", other).returncode == 0
+    try:
+        (model,) = json.loads(program("ps", "--format", "json").stdout)
+        assert model["engine"] == other
+        assert program("load", "builtin", "--engine", other).returncode == 0
+        warm = program("generate", "--host", "-m", "builtin", "--engine", other, QUESTION)
+        assert warm.stdout == "The capital of Italy is Rome.\n", warm.stderr
+        refused = program("load", "builtin", "--engine", "default")
+        assert refused.returncode == 3 and "runs the engine other, and builtin is to run with default" in refused.stderr
+        refused = program("generate", "--host", "-m", "builtin", "--engine", "default", QUESTION)
+        assert refused.returncode == 10 and "with another engine than default" in refused.stderr
+        assert program("load", "builtin", "--engine", "nobody's").returncode == 2
+        assert program("ps", "--format", "quiet").stdout == "builtin\n"
+    finally:
+        program("unload", "--all")
+
+
+def test_an_engine_is_measured(program, other):
+    done = program("models", "bench", "builtin-vl", "--repeat", "1", "--engine", other, "--format", "json")
+    (figures,) = json.loads(done.stdout)
+    assert figures["decode"] > 0 and figures["gpu_layers"] in (0, -1), done.stderr
+    assert program("models", "bench", "builtin-vl", "--engine", "nobody's").returncode == 2

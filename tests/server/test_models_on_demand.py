@@ -12,12 +12,14 @@ import httpx
 import pytest
 
 from leap_core import LeapModelLoadingError, LeapModelNotFoundError, ModelLoadingOptions
+from leap_core.conversation.generator import OnGpu
+from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.models.resolving import LocalModel, resolve_local
 from leap_core.protocols.openai.fields import read_keep_alive
 from leap_core.server.application import build_app
 from leap_core.server.endpoints.generation import GenerationEndpoints
 from leap_core.server.http import Refused
-from leap_core.server.models.abilities import Offer, foreseen_memory
+from leap_core.server.models.abilities import Offer, fits_on_gpus, foreseen_memory
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import Bounds, LoadedModels
 from leap_core.testing import ScriptedModelRunner
@@ -159,6 +161,71 @@ def test_memory_is_kept_within_the_bound(loading: Loading, monkeypatch: pytest.M
             await use(models, "first")
 
     run(loading, too_large, memory=5 * 10**8)
+
+
+def on_a_gpu(loading: Loading, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Every model takes 5 bytes of a GPU that has so many."""
+    monkeypatch.setattr(ScriptedModelRunner, "on_gpu", OnGpu(-1, 5))
+    monkeypatch.setattr(
+        "leap_core.server.models.loaded_models.fits_on_gpus", lambda *_: 5 * (loading.present + 1) <= room
+    )
+
+
+def test_models_on_a_gpu_make_room_there(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_gpu(loading, monkeypatch, room=12)
+
+    async def main(models: LoadedModels) -> None:
+        for name in ("first", "second", "third"):
+            await use(models, name)
+        assert sorted(model.name for model in models) == ["Second-F16", "Third-F16"]
+        shown = next(iter(models)).to_json()
+        assert (shown["gpu_layers"], shown["gpu_memory"]) == (-1, 5)
+
+    run(loading, main, models=3)
+    assert loading.most == 2
+
+    async def one_answers(models: LoadedModels) -> None:
+        await asyncio.gather(*(use(models, name, 0.05) for name in NAMES))
+
+    run(loading, one_answers, models=3)
+    assert loading.most == 2, "who answers is waited for"
+
+
+def test_a_model_that_never_fits_on_the_gpu_is_loaded_all_the_same(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_a_gpu(loading, monkeypatch, room=3)
+
+    async def main(models: LoadedModels) -> None:
+        await use(models, "first")
+        assert await use(models, "second") == "Second-F16"
+        await models.load(LoadRequest("Third", keep_alive=0))
+        assert await use(models, "first") == "First-F16"
+        assert {model.name for model in models} == {"First-F16", "Third-F16"}, "one that stays is not let go of"
+
+    run(loading, main, models=3)
+
+
+def test_the_memory_of_gpus_counts_within_the_bound(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leap_core.server.models.loaded_models.resident_bytes", lambda: 0)
+    monkeypatch.setattr("leap_core.server.models.loaded_models.foreseen_memory", lambda *_: 10**8)
+    monkeypatch.setattr(ScriptedModelRunner, "on_gpu", OnGpu(-1, 9 * 10**8))
+
+    async def main(models: LoadedModels) -> None:
+        for name in NAMES:
+            await use(models, name)
+        (model,) = models
+        assert (model.memory, model.takes) == (10**8, 10**9)
+
+    run(loading, main, memory=int(1.5e9))
+    assert loading.most == 2, "the first time nobody knows what is on the GPU"
+
+
+def test_what_is_on_a_gpu_is_not_in_memory(loading: Loading) -> None:
+    local, options = resolve_local("First"), ModelLoadingOptions(context_size=512)
+    whole, without = foreseen_memory(local, options), foreseen_memory(local, options, OnGpu(-1, 1))
+    weights = sum(each.size_bytes for each in read_gguf_header(local.path).tensors)
+    assert whole - without > weights / 2 and fits_on_gpus(local, options), "no GPU is here"
 
 
 def test_what_contexts_take_counts_before_a_model_is_loaded_for_the_first_time(loading: Loading) -> None:

@@ -34,6 +34,7 @@ SMALL = ("first_token", "memory")
 @click.option(
     "--threads", type=click.IntRange(1, 512), metavar="N", help="Compute with this many threads instead of all cores."
 )
+@click.option("--engine", metavar="ENGINE", help="Run the models with this engine of `leap engine list`.")
 @click.option(
     "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the figures to FILE."
 )
@@ -52,6 +53,7 @@ def bench(
     models: tuple[str, ...],
     repeat: int,
     threads: int | None,
+    engine: str | None,
     svg: Path | None,
     against: Path | None,
     format: str,
@@ -59,7 +61,8 @@ def bench(
     """Measure how fast MODELs are on this machine, the default one without a name, each loaded in this process.
 
     A prompt of 512 tokens, an answer of 64, eight answers of 32 at once, the first token after a short prompt, and the
-    memory that the process took more, llama.cpp's libraries included where the model is the first. LOAD is what the
+    memory that the process took more, llama.cpp's libraries included where the model is the first. Layers go to a GPU
+    as by `--gpu-layers auto`. LOAD is what the
     machine was busy with beside it, in processes: take figures of a busy machine for ratios at most. Speeds are in
     tokens a second (t/s).
     """
@@ -69,7 +72,7 @@ def bench(
     before = {} if against is None else _read(env.cwd / against)
     records = []
     for name in models or (model_reference(env, None),):
-        record = _measured(env, output, name, repeat, threads)
+        record = _measured(env, output, name, repeat, {"cpu_threads": threads, "engine": engine})
         if against is not None:
             old = before.get(record["model"], {})
             record["against"] = {key: record[key] / old[key] for key in FIGURES if record[key] and old.get(key)}
@@ -87,7 +90,7 @@ def bench(
                 output.text("\n".join(["", FIGURES[key], *lines, ""]))
 
 
-def _measured(env: Environment, output: Output, name: str, repeat: int, threads: int | None) -> dict[str, Any]:
+def _measured(env: Environment, output: Output, name: str, repeat: int, loading: dict[str, Any]) -> dict[str, Any]:
     from leap_core import __version__
     from leap_core.conversation.options import ModelLoadingOptions
     from leap_core.conversation.speed import CONTEXT, TOGETHER, measure
@@ -95,7 +98,7 @@ def _measured(env: Environment, output: Output, name: str, repeat: int, threads:
     from leap_core.system.processes import resident_bytes
 
     held = resident_bytes()
-    options = ModelLoadingOptions(context_size=CONTEXT, slots=TOGETHER, cpu_threads=threads)
+    options = ModelLoadingOptions(context_size=CONTEXT, slots=TOGETHER, n_gpu_layers="auto", **loading)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     with open_runner(
         name,
@@ -109,7 +112,9 @@ def _measured(env: Environment, output: Output, name: str, repeat: int, threads:
         speed = measure(runner, repeat, output.progress)
         now = resident_bytes()
         memory = None if now is None or held is None else now - held
-        return {"model": runner.model_id, **speed.to_json(), "memory": memory, "load": load, "leap": __version__}
+        record = {"model": runner.model_id, **speed.to_json(), "memory": memory, "load": load, "leap": __version__}
+        on_gpu = runner.on_gpu
+        return record | ({"gpu_layers": on_gpu.layers, "gpu_memory": on_gpu.memory} if on_gpu is not None else {})
 
 
 def _shown(record: dict[str, Any]) -> dict[str, Any]:

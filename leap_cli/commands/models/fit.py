@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,21 @@ from ...framework.click_classes import format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.options import Size, in_bytes
 from ...framework.output import Format, Output
-from ...setup.machine import MOST_OF_MEMORY, SLOTS, Machine, memory_of_entry, obstacle_to, this_machine
+from ...setup.machine import (
+    MOST_OF_MEMORY,
+    SLOTS,
+    Machine,
+    free_on_gpus,
+    layers_on_gpu,
+    memory_of_entry,
+    obstacle_to,
+    this_machine,
+)
 
 if TYPE_CHECKING:
+    from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.inference.gguf.memory import Memory
+    from leap_core.inference.gguf.offloading import Offload
     from leap_core.models.catalogue import CatalogueEntry
     from leap_core.models.download.hub_query import FoundModel
     from leap_core.models.resolving import LocalModel
@@ -29,15 +40,15 @@ LARGEST_DEFAULT_CONTEXT = 8192
 
 @dataclass(frozen=True)
 class FittingModel:
-    """A model in one quantization. ``takes``: memory by context size and slots; ``trained``: its largest
-    context."""
+    """A model in one quantization. ``takes``: memory, and what is on GPUs, by context size and slots; ``trained``: its
+    largest context."""
 
     name: str
     quantization: str
     size: int
     installed: bool
     trained: int
-    takes: Callable[[int, int], Memory]
+    takes: Callable[[int, int], tuple[Memory, Offload]]
 
 
 @leap_command("fit", short_help="Tell which models fit this machine.")
@@ -63,26 +74,34 @@ def fit(
 
     MEMORY is what a model needs once its context is full: of a model that is here from its file, else about. Parts of
     the file that the system may drop again are not counted. LONGEST is the largest context that fits. A fifth of the
-    machine's memory is left to other programs. Companions of models that see or hear are not counted.
+    machine's memory is left to other programs. Companions of models that see or hear are not counted. Where
+    there is a GPU, the column GPU has what `--gpu-layers auto` puts there, and MEMORY has the rest.
     """
     output = Output(env, format)
-    machine = this_machine(env)
+    machine = replace(this_machine(env), gpus=free_on_gpus())
     if memory is not None:
         machine = replace(machine, memory=memory)
-    found = [record_of(each, machine, context_size, slots) for each in _candidates(env, names)]
+    found = [record_of(each, machine, context_size, slots) for each in _candidates(env, names, machine.gpus)]
     if output.format is Format.QUIET:
         found = [each for each in found if each["fits"]]
     if output.format is not Format.TEXT:
         output.records(found, list(found[0]) if found else [], name="name")
         return
     rows = [
-        {**each, "memory": in_bytes(each["memory"]), "fits": "yes" if each["fits"] else f"no: {each['obstacle']}"}
+        {
+            **each,
+            "memory": in_bytes(each["memory"]),
+            "gpu": layers_on_gpu(each["gpu_layers"], each["gpu_memory"]),
+            "fits": "yes" if each["fits"] else f"no: {each['obstacle']}",
+        }
         for each in found
     ]
-    output.records(rows, ["name", "installed", "memory", "context", "slots", "longest", "fits"], name="name")
+    columns = ["name", "installed", "memory", *(["gpu"] if machine.gpus else []), "context", "slots", "longest", "fits"]
+    output.records(rows, columns, name="name")
     if machine.memory is not None:
         usable = in_bytes(int(machine.memory * MOST_OF_MEMORY))
-        output.note(f"{usable} of {in_bytes(machine.memory)} of memory for a model")
+        gpus = f", {in_bytes(sum(machine.gpus))} free on the GPU" if machine.gpus else ""
+        output.note(f"{usable} of {in_bytes(machine.memory)} of memory for a model{gpus}")
 
 
 def record_of(candidate: FittingModel, machine: Machine, context_size: int | None, slots: int) -> dict[str, Any]:
@@ -90,11 +109,11 @@ def record_of(candidate: FittingModel, machine: Machine, context_size: int | Non
     from leap_core.inference.gguf.memory import largest_context
 
     context = min(context_size or LARGEST_DEFAULT_CONTEXT, candidate.trained)
-    takes = candidate.takes(context, slots)
+    takes, on_gpu = candidate.takes(context, slots)
     obstacle = obstacle_to(candidate.size, takes.needed, machine, installed=candidate.installed)
     room = None if machine.memory is None else machine.memory * MOST_OF_MEMORY
     longest = largest_context(
-        lambda size: room is None or candidate.takes(size, slots).needed <= room, candidate.trained
+        lambda size: room is None or candidate.takes(size, slots)[0].needed <= room, candidate.trained
     )
     return {
         "name": f"{candidate.name}:{candidate.quantization}" if not candidate.installed else candidate.name,
@@ -103,6 +122,8 @@ def record_of(candidate: FittingModel, machine: Machine, context_size: int | Non
         "size": candidate.size,
         "memory": takes.needed,
         "resident": takes.total,
+        "gpu_layers": None if on_gpu.total and not on_gpu.layers else on_gpu.layers,
+        "gpu_memory": on_gpu.total,
         "context": context,
         "slots": slots,
         "longest": longest,
@@ -111,7 +132,7 @@ def record_of(candidate: FittingModel, machine: Machine, context_size: int | Non
     }
 
 
-def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[FittingModel]:
+def _candidates(env: Environment, names: tuple[str, ...], gpus: Sequence[int]) -> Iterator[FittingModel]:
     """Raises LeapError for a name of which nothing is known."""
     from leap_core.errors import LeapModelNotFoundError
     from leap_core.models.catalogue import Catalogue
@@ -124,17 +145,17 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[FittingMod
         here = [model.name for model in Store.of(env.directories).installed() if model.state == "ready"]
         for name in here:
             local = models.get(name)
-            yield from [] if local is None else [_of_file(local)]
+            yield from [] if local is None else [_of_file(local, gpus)]
         for entry in catalogue:
-            yield from [] if entry.replaced_by or not entry.runs else _of_entry(entry)
+            yield from [] if entry.replaced_by or not entry.runs else _of_entry(entry, gpus)
     for name in names:
         local = models.get(name)
         if local is not None:
-            yield _of_file(local)
+            yield _of_file(local, gpus)
         else:
             base, _, quantization = name.partition(":")
             entry = catalogue.find(base)
-            known = [*_of_entry(entry, quantization)]
+            known = [*_of_entry(entry, gpus, quantization)]
             if not known:
                 raise LeapModelNotFoundError(
                     f"{entry.name} is not known in {quantization or 'any quantization'}",
@@ -143,9 +164,8 @@ def _candidates(env: Environment, names: tuple[str, ...]) -> Iterator[FittingMod
             yield from known
 
 
-def _of_file(local: LocalModel) -> FittingModel:
+def _of_file(local: LocalModel, gpus: Sequence[int]) -> FittingModel:
     from leap_core.inference.gguf.header import read_gguf_header
-    from leap_core.inference.gguf.memory import memory_of
 
     header = read_gguf_header(local.path)
     return FittingModel(
@@ -154,11 +174,21 @@ def _of_file(local: LocalModel) -> FittingModel:
         header.size_bytes,
         True,
         header.context_length or LARGEST_DEFAULT_CONTEXT,
-        lambda context, slots: memory_of(header, context_size=context, slots=slots),
+        lambda context, slots: needs_of(header, gpus, context, slots),
     )
 
 
-def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[FittingModel]:
+def needs_of(header: GGUFHeader, gpus: Sequence[int], context: int, slots: int) -> tuple[Memory, Offload]:
+    """What a model takes of the machine's memory and on GPUs with so many free bytes each."""
+    from leap_core.conversation.options import ModelLoadingOptions
+    from leap_core.inference.gguf.offloading import memory_beside, offload_that_fits
+
+    options = ModelLoadingOptions(context_size=context, slots=slots)
+    offload = offload_that_fits(header, options, gpus)
+    return memory_beside(header, options, offload), offload
+
+
+def _of_entry(entry: CatalogueEntry, gpus: Sequence[int], quantization: str = "") -> Iterator[FittingModel]:
     for each in entry.quantizations:
         size = entry.bytes_in(each)
         if size is not None and quantization.lower() in ("", each.lower()):
@@ -168,8 +198,16 @@ def _of_entry(entry: CatalogueEntry, quantization: str = "") -> Iterator[Fitting
                 size,
                 False,
                 entry.context or LARGEST_DEFAULT_CONTEXT,
-                partial(memory_of_entry, entry, size, each),
+                partial(_needs_of_entry, entry, size, each, gpus),
             )
+
+
+def _needs_of_entry(
+    entry: CatalogueEntry, size: int, quantization: str, gpus: Sequence[int], context: int, slots: int
+) -> tuple[Memory, Offload]:
+    from leap_core.inference.gguf.offloading import split_about
+
+    return split_about(memory_of_entry(entry, size, quantization, context, slots), gpus)
 
 
 @leap_command("search", short_help="Search the hub for models that run here.")
@@ -199,7 +237,7 @@ def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int 
     from leap_core.models.download.hub_query import search_hub
 
     output = Output(env, format)
-    machine = this_machine(env)
+    machine = replace(this_machine(env), gpus=free_on_gpus())
     if memory is not None:
         machine = replace(machine, memory=memory)
     found = search_hub(" ".join(words), env.variables, Catalogue.load(env.directories.config), limit)
@@ -235,6 +273,7 @@ def _record(model: FoundModel, machine: Machine) -> dict[str, Any]:
 
 def _counted(model: FoundModel, quantization: str, machine: Machine) -> dict[str, Any]:
     from leap_core.inference.gguf.memory import memory_about
+    from leap_core.inference.gguf.offloading import split_about
 
     size = model.sizes[quantization]
     millions = (model.parameters or 2 * size) // 10**6  # four bits a parameter where the hub does not say
@@ -245,7 +284,9 @@ def _counted(model: FoundModel, quantization: str, machine: Machine) -> dict[str
         size,
         False,
         trained,
-        lambda context, slots: memory_about(size, quantization, millions, context_size=context, slots=slots),
+        lambda context, slots: split_about(
+            memory_about(size, quantization, millions, context_size=context, slots=slots), machine.gpus
+        ),
     )
     return record_of(candidate, machine, None, SLOTS)
 

@@ -17,9 +17,10 @@ from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of, outcome_or_warning
 from ...framework.options import age, in_bytes
 from ...framework.output import Format, Output
+from ...setup.machine import CONTEXT, SLOTS, free_on_gpus, layers_on_gpu
 from .bench import bench
 from .cache import cache
-from .fit import fit, search
+from .fit import fit, needs_of, search
 from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, verify
 from .making import convert, merge, quantize
 
@@ -246,13 +247,17 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "takes": _media_taken(local),
         "gives": _given(header),
         "same_answer": "on a CPU" if header.is_alike else "on a CPU with --deterministic",
+        **_needs(header),
     }
     if output.format is Format.TEXT:
         row = record | {
             "parameters": f"{header.parameter_count:,}",
             "bytes": f"{record['bytes']:,} ({in_bytes(record['bytes'])})",
             "sampling": [f"{key} {value}" for key, value in sampling.items()] or None,
+            "memory": record["memory"] and in_bytes(record["memory"]),
+            "gpu": layers_on_gpu(record["gpu_layers"], record["gpu_memory"]),
         }
+        del row["gpu_layers"], row["gpu_memory"]
         output.record(row, name="name")
     else:
         output.record(record, name="name")
@@ -274,6 +279,15 @@ for each in (verify, check_models, remove, gc, import_file, convert, quantize, m
     command.add_command(each)
 for each in (add_endpoint, endpoints, bench, cache):
     command.add_command(each)
+
+
+def _needs(header: GGUFHeader) -> dict[str, int | None]:
+    """What it takes of the machine's memory and on its GPUs, with the context and answers at once of `models fit`."""
+    if not header.tensors:
+        return {"memory": None, "gpu_layers": 0, "gpu_memory": 0}
+    context = min(header.context_length or CONTEXT, CONTEXT)
+    takes, on_gpu = needs_of(header, free_on_gpus(), context, SLOTS)
+    return {"memory": takes.needed, "gpu_layers": on_gpu.layers, "gpu_memory": on_gpu.total}
 
 
 def _store(env: Environment) -> Store:

@@ -54,7 +54,7 @@ class Memory:
 class MemoryShape:
     """What of a model decides how much its context and computing take. ``keys``, ``values``: elements that all layers
     keep of one position; ``states``: of one sequence; ``widest``: the intermediate values of one position. ``kept``:
-    heads of keys by layer, 0 for one that has states."""
+    heads of keys by layer, 0 for one that has states. ``heads``: of queries, in the layer that has most."""
 
     width: int
     keys: int
@@ -63,6 +63,7 @@ class MemoryShape:
     widest: int
     vocabulary: int
     kept: tuple[int, ...] = ()
+    heads: int = 1
 
 
 _FAMILY = ((400, 6, 1024, 4608), (900, 6, 1536, 6912), (1600, 6, 2048, 8192), (4000, 8, 2048, 10_752))
@@ -138,6 +139,7 @@ def shape_of(header: GGUFHeader) -> MemoryShape:
         widest=2 * max(number("feed_forward_length"), experts),
         vocabulary=header.vocabulary_size or 0,
         kept=tuple(kept),
+        heads=heads,
     )
 
 

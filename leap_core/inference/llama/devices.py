@@ -7,52 +7,107 @@ memory only where there is no other. A card that two backends show (CUDA and Vul
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ...errors import LeapOptionsError
+from ...system.child import answers_of
 from ...system.dataclass import dataclass
-from .library import has_gpu_support, library, memory_of
+from ..gguf.offloading import EXPERTS
+from .library import CPU, GPU, INTEGRATED, library, memory_of, names_of
 
-CPU, GPU, INTEGRATED = 0, 1, 2
-"""ggml_backend_dev_type; ggml-backend.h is the source."""
 NONE = "none"
-EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-"""The tensors of experts, as llama.cpp's own options match them."""
 MOST_DEVICES = 128
 """More than llama.cpp reads of a split."""
 MOST_LAYERS = 512
 """Of any model, by llama.cpp's LLAMA_MAX_LAYERS."""
+CROWDED = 1024**3
+"""CUDA and ROCm take some hundred MB of a card before they say how much of it is free, and end the process where it has
+not so much left."""
+NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+TASK = "leap_core.inference.llama.devices:answer_memory"
+TASK_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU. ``free`` and ``total``: bytes of its memory."""
+    """A GPU. ``free`` and ``total``: bytes of its memory, 0 until it is ``measured``."""
 
     pointer: int
     name: str
     description: str
     is_integrated: bool
-    free: int
-    total: int
+    free: int = 0
+    total: int = 0
 
 
 def all_gpus() -> list[Device]:
     """Every GPU that the engine's backends show, a card as often as they do."""
-    if not has_gpu_support():
-        return []
     llama = library()
     found = []
     for index in range(llama.ggml_backend_dev_count()):
         pointer = llama.ggml_backend_dev_get(index)
         kind = llama.ggml_backend_dev_type(pointer)
         if kind in (GPU, INTEGRATED):
-            name, description = (
-                text.decode("utf-8", "replace").strip()
-                for text in (llama.ggml_backend_dev_name(pointer), llama.ggml_backend_dev_description(pointer))
-            )
-            found.append(Device(pointer, name, description, kind == INTEGRATED, *memory_of(llama, pointer)))
+            found.append(Device(pointer, *names_of(llama, pointer), kind == INTEGRATED))
     return found
+
+
+def measured(devices: Sequence[Device]) -> list[Device]:
+    """The devices with their memory. Where a card of the machine is almost full a child process asks, which may die of
+    it; a device of which it dies has no free memory."""
+    if not devices:
+        return []
+    least = _least_free()
+    if least is None or least >= CROWDED:
+        return [replace(each, free=free, total=total) for each in devices for free, total in [_memory(each.pointer)]]
+    found: list[tuple[int, int]] = []
+    while left := [each.name for each in devices[len(found) :]]:
+        answers, _, _ = answers_of({"task": TASK, "names": left}, TASK_SECONDS)
+        found += [tuple(answer["memory"]) for answer in answers if "memory" in answer]
+        if len(found) < len(devices):
+            found.append((0, 0))
+    return [replace(each, free=free, total=total) for each, (free, total) in zip(devices, found, strict=True)]
+
+
+def _memory(pointer: int) -> tuple[int, int]:
+    return memory_of(library(), pointer)
+
+
+def answer_memory(request: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+    """In a child: the memory of the devices of these names, one answer each."""
+    pointers = {each.name: each.pointer for each in all_gpus()}
+    for name in request["names"]:
+        answer({"memory": _memory(pointers[name])})
+
+
+def _least_free() -> int | None:
+    """The free bytes of the fullest card of this machine, as its driver says without using any of them; None where no
+    driver says it."""
+    return min([*_free_of_nvidia(), *_free_of_amd()], default=None)
+
+
+def _free_of_nvidia() -> Iterator[int]:
+    with suppress(OSError, AttributeError):
+        nvml = ctypes.CDLL(NVML)
+        count, handle, memory = ctypes.c_uint(), ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # total, free, used
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return
+        for index in range(count.value):
+            failed = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+            if not failed and not nvml.nvmlDeviceGetMemoryInfo(handle, memory):
+                yield int(memory[1])
+        nvml.nvmlShutdown()
+
+
+def _free_of_amd(root: Path = Path("/sys/class/drm")) -> Iterator[int]:
+    for total in root.glob("card[0-9]*/device/mem_info_vram_total"):
+        with suppress(OSError, ValueError):
+            yield int(total.read_text()) - int(total.with_name("mem_info_vram_used").read_text())
 
 
 def usable_gpus(names: Sequence[str] = ()) -> list[Device]:
@@ -78,21 +133,22 @@ def usable_gpus(names: Sequence[str] = ()) -> list[Device]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model's parts go: fields of ``ModelLoadingOptions`` by these names. ``cpu_moe``: the first layers whose
-    experts stay on the processor, -1 for all."""
+    """Where a model's parts go. ``devices``: the GPUs for its layers, none for llama.cpp's own choice; ``tensor_split``
+    among them; ``cpu_moe``: the first layers whose experts stay on the processor, -1 for all. ``needs``: about so many
+    bytes of each device."""
 
     n_gpu_layers: int = 0
-    devices: Sequence[str] = ()
+    devices: Sequence[Device] = ()
     tensor_split: Sequence[float] = ()
     cpu_moe: int = 0
+    needs: Sequence[int] = ()
 
     def fill(self, params: Any) -> list[Any]:
-        """Write it into llama.cpp's parameters; returns what must live until the model is loaded. Raises
-        LeapOptionsError for a device that is not there."""
+        """Write it into llama.cpp's parameters; returns what must live until the model is loaded."""
         params.n_gpu_layers = self.n_gpu_layers
         kept: list[Any] = []
         if self.n_gpu_layers == 0 or self.devices:  # an empty list: otherwise long prompts go to a GPU all the same
-            pointers = [] if self.n_gpu_layers == 0 else [each.pointer for each in usable_gpus(self.devices)]
+            pointers = [] if self.n_gpu_layers == 0 else [each.pointer for each in self.devices]
             kept.append((ctypes.c_void_p * (len(pointers) + 1))(*pointers))
             params.devices = ctypes.addressof(kept[-1])
         if self.tensor_split:

@@ -93,6 +93,12 @@ def _ask_for_buffer_types(llama: Bindings) -> None:
             ask(llama.ggml_backend_reg_dev_get(registry, 0))
 
 
+CPU, GPU, INTEGRATED = 0, 1, 2
+"""ggml_backend_dev_type; ggml-backend.h is the source."""
+GPU_BACKEND = re.compile(r"(?:lib)?ggml-(cuda|vulkan|hip|metal|sycl|opencl|musa)\.(?:so|dll|dylib)")
+GPU_BACKENDS = frozenset(("CUDA", "ROCM", "HIP", "VULKAN", "METAL", "MTL", "SYCL", "OPENCL", "MUSA"))
+"""What a backend's library is called, and what it calls itself."""
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
 LAST_LINES = 40
 LONGEST_REASON = 500
 REPEATS_THE_FAILURE = "failed to load model"
@@ -251,10 +257,10 @@ def describe() -> dict[str, Any]:
             llama.ggml_backend_reg_name(llama.ggml_backend_reg_get(index)).decode("utf-8", "replace")
             for index in range(llama.ggml_backend_reg_count())
         ],
-        "devices": [
-            _device(llama, llama.ggml_backend_dev_get(index)) for index in range(llama.ggml_backend_dev_count())
-        ],
-        "gpu_offload": bool(llama.llama_supports_gpu_offload()),
+        "devices": _devices(llama),
+        "gpu_offload": has_gpu_support(),
+        "gpu_backends": gpu_backends(),
+        "unseen_gpu": None if has_gpu_support() else unseen_gpu(),
         "projectors": llama.has_projectors,
     }
 
@@ -264,13 +270,26 @@ def _version_of(llama: Any) -> str:
     return str(llama.llama_version().decode("utf-8", "replace")) if llama.has("llama_version") else "unknown"
 
 
-def _device(llama: Any, device: Any) -> dict[str, Any]:
-    _, total = memory_of(llama, device)
-    return {
-        "name": llama.ggml_backend_dev_name(device).decode("utf-8", "replace"),
-        "description": llama.ggml_backend_dev_description(device).decode("utf-8", "replace").strip(),
-        "memory": total,
-    }
+def _devices(llama: Any) -> list[dict[str, Any]]:
+    from .devices import all_gpus, measured
+
+    gpus = {each.name: each for each in measured(all_gpus())}
+    found = []
+    for index in range(llama.ggml_backend_dev_count()):
+        device = llama.ggml_backend_dev_get(index)
+        name, description = names_of(llama, device)
+        gpu = gpus.get(name)
+        free, total = (gpu.free, gpu.total) if gpu is not None else memory_of(llama, device)
+        found.append({"name": name, "description": description, "memory": total})
+        found[-1] |= {"free": free} if gpu is not None else {}
+    return found
+
+
+def names_of(llama: Any, device: Any) -> tuple[str, str]:
+    """A device's name, and what it is."""
+    texts = (llama.ggml_backend_dev_name(device), llama.ggml_backend_dev_description(device))
+    name, description = (text.decode("utf-8", "replace").strip() for text in texts)
+    return name, description
 
 
 def memory_of(llama: Any, device: Any) -> tuple[int, int]:
@@ -281,5 +300,26 @@ def memory_of(llama: Any, device: Any) -> tuple[int, int]:
 
 
 def has_gpu_support() -> bool:
-    """Whether layers can be offloaded to a GPU at all."""
-    return bool(library().llama_supports_gpu_offload())
+    """Whether the engine sees a GPU. ``llama_supports_gpu_offload`` also says yes to a build that knows RPC."""
+    llama = library()
+    kinds = (llama.ggml_backend_dev_type(llama.ggml_backend_dev_get(n)) for n in range(llama.ggml_backend_dev_count()))
+    return any(kind in (GPU, INTEGRATED) for kind in kinds)
+
+
+def gpu_backends() -> list[str]:
+    """The backends for GPUs that the engine has, whether they see one or not, such as CUDA."""
+    llama = library()
+    names = (llama.ggml_backend_reg_name(llama.ggml_backend_reg_get(n)) for n in range(llama.ggml_backend_reg_count()))
+    loaded = {name.decode("utf-8", "replace").upper() for name in names}
+    files = {match[1].upper() for name in os.listdir(current_engine().folder) if (match := GPU_BACKEND.match(name))}
+    return sorted((loaded & GPU_BACKENDS) | files)
+
+
+def unseen_gpu() -> str:
+    """Why the engine, which sees no GPU, sees none."""
+    name, backends = current_engine().name, gpu_backends()
+    if not backends:
+        return f"the engine {name} is built without a GPU"
+    hidden = next((each for each in HIDING if os.environ.get(each) in ("", "-1")), None)
+    why = f", for {hidden} hides all" if hidden else ""
+    return f"the engine {name} has {', '.join(backends)} and sees no GPU{why}"

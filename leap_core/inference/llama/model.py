@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ...conversation.generator import OnGpu
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..gguf.header import POOLINGS
 from .devices import Placement
@@ -35,6 +36,7 @@ class LlamaModel:
         self._lib = library()
         self._guard = threading.Lock()
         self.path = path
+        self.placement = placement
         self.n_gpu_layers = placement.n_gpu_layers
         params = self._lib.llama_model_default_params()
         self.on_gpu = self.n_gpu_layers != 0 and has_gpu_support()
@@ -58,6 +60,11 @@ class LlamaModel:
         self.trained_context: int = self._lib.llama_model_n_ctx_train(self.pointer)
         self.width: int = self._lib.llama_model_n_embd(self.pointer)
         self._pieces: dict[int, bytes] = {}
+
+    @property
+    def share_on_gpu(self) -> OnGpu:
+        """What of it is on GPUs."""
+        return OnGpu(self.n_gpu_layers, sum(self.placement.needs)) if self.on_gpu else OnGpu()
 
     def close(self) -> None:
         """Free the memory; the object is of no use afterwards."""

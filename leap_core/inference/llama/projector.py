@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
+from .devices import all_gpus
 from .library import forget_errors, last_errors, multimodal_library
 from .model import LlamaModel, file_fingerprint
 
@@ -51,7 +52,11 @@ class Projector:
 
     def _open(self, threads: int) -> Any:
         params = self._lib.mtmd_context_params_default()
-        params.use_gpu = self._use_gpu
+        devices = self._model.placement.devices if self._use_gpu else ()
+        if devices and hasattr(params, "device"):
+            params.device = devices[0].pointer
+        # a build that takes no device uses the first, which may be full or not wanted
+        params.use_gpu = bool(devices) and (hasattr(params, "device") or devices[0].name == all_gpus()[0].name)
         params.print_timings = False
         params.n_threads = threads
         params.warmup = False  # it encodes one picture of the largest size

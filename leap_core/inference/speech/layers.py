@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
 from ..llama.context import GGML_TYPES
+from ..llama.devices import Placement
 from ..llama.library import forget_errors, last_errors, library
 from .vocoder import ATTENTION_WINDOW, DepthformerShape
 
@@ -36,9 +37,10 @@ class StackModel:
     def __init__(self, path: Path) -> None:
         self._lib = lib = library()
         params = lib.llama_model_default_params()
-        params.n_gpu_layers = 0
+        kept = Placement().fill(params)
         forget_errors()
         self.pointer: Any = lib.llama_model_load_from_file(os.fsencode(path), params)
+        del kept
         if not self.pointer:
             raise LeapModelLoadingError(f"llama.cpp cannot load {path}: {last_errors() or 'no reason given'}")
         self.width = int(lib.llama_model_n_embd(self.pointer))
@@ -72,6 +74,7 @@ class _StackContext:
         params.swa_full = False
         params.type_k = params.type_v = GGML_TYPES["f32" if exact else "f16"]
         params.kv_unified = True
+        params.offload_kqv = params.op_offload = False
         forget_errors()
         self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
         if not self.pointer:

@@ -9,8 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +16,7 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from ...system.child import LOOK_SECONDS, child_for
+from ...system.child import answers_of
 from ...system.dataclass import dataclass
 from ...system.directories import make_directory
 from ...system.files import replacing
@@ -139,9 +137,10 @@ class Verdicts:
 
 
 TASK = "leap_core.inference.trial.trials:try_file"
-LAST_WORDS = 4096
 TEMPLATE_STAGE = "rendering its chat template"
-ASSERTION = re.compile(r"GGML_ASSERT\(.*\) failed|terminate called .*|.*what\(\): .*|GGML_ABORT.*|fatal error.*")
+ASSERTION = re.compile(
+    r"GGML_ASSERT\(.*\) failed|terminate called .*|.*what\(\): .*|GGML_ABORT.*|fatal error.*|(?:CUDA|ROCm) error: .*"
+)
 SOURCE_PATH = re.compile(r"^/\S*/(?=[^/\s]+:\d+: )")
 """Messages of llama.cpp hold paths of the machine that compiled it."""
 
@@ -158,38 +157,19 @@ def run_child(
         "cpu_seconds": limits.cpu_seconds,
         "memory_bytes": limits.memory_bytes,
     }
-    with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as answers:
-        with child_for(request, stdout=answers, stderr=words, variables=variables) as process:
-            in_time = _has_ended(process, limits.seconds, stop)
-        if stop is not None and stop.is_set() and not in_time:
-            return TrialVerdict(REFUSED, message="the trial was stopped")
-        answers.seek(0)
-        words.seek(max(0, words.seek(0, os.SEEK_END) - LAST_WORDS))
-        last_words = words.read().decode("utf-8", "replace")
-        return _verdict(answers.read(), last_words, process.returncode if in_time else None, limits)
+    answers, code, words = answers_of(request, limits.seconds, variables, stop)
+    if stop is not None and stop.is_set() and code is None:
+        return TrialVerdict(REFUSED, message="the trial was stopped")
+    return _verdict(answers, words, code, limits)
 
 
-def _has_ended(process: subprocess.Popen[bytes], seconds: float, stop: threading.Event | None) -> bool:
-    """Wait for the end; False when it did not come in time."""
-    left = seconds
-    step = seconds if stop is None else LOOK_SECONDS
-    while left > 0 and not (stop is not None and stop.is_set()):
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(min(step, left))
-            return True
-        left -= step
-    return False
-
-
-def _verdict(answers: bytes, last_words: str, code: int | None, limits: Limits) -> TrialVerdict:
+def _verdict(answers: list[Any], last_words: str, code: int | None, limits: Limits) -> TrialVerdict:
     stage, facts, error, result = "", dict[str, Any](), None, None
-    for line in answers.splitlines():
-        with suppress(ValueError):
-            answer = json.loads(line)
-            stage = answer.get("stage", stage)
-            facts |= answer.get("facts", {})
-            error = answer.get("error", error)
-            result = answer.get("result", result)
+    for answer in answers:
+        stage = answer.get("stage", stage)
+        facts |= answer.get("facts", {})
+        error = answer.get("error", error)
+        result = answer.get("result", result)
     facts |= result or {}
     template = facts.pop("template_problem", None)
     if code == 0 and result is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...conversation.options import ModelLoadingOptions
-from ...errors import LeapError, LeapUnavailableError
+from ...errors import LeapError, LeapModelLoadingError, LeapUnavailableError
 from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
@@ -97,7 +97,12 @@ def _held(
     if state is None:
         raise _NotHeldError(f"the model host does not hold {reference}", hint=f"`leap load {reference}` loads it there")
     directories = Directories.from_environment(variables)
-    engine = (os.environ if variables is None else variables).get("LEAP_ENGINE") or read_engine(directories.config_file)
+    variables = os.environ if variables is None else variables
+    engine = options.engine or variables.get("LEAP_ENGINE") or read_engine(directories.config_file)
+    if engine and os.sep in engine:
+        from ...inference.llama.engines import find_engine
+
+        engine = find_engine(engine, variables).name
     if engine and engine != state["model"].get("engine", "default"):
         raise _NotHeldError(f"the model host holds {reference} with another engine than {engine}")
     if state["differs"]:
@@ -114,19 +119,27 @@ def keep_warm(
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     on_progress: Callable[[float], object] | None = None,
+    engine: str | None = None,
     **loading: object,
 ) -> tuple[ModelHost, dict[str, Any]]:
     """Have the host hold this model, starting a host where none runs; the host, and its description of the model.
 
     ``loading``: ``context_size``, ``cpu_threads``, ``n_gpu_layers``, ``slots``, ``queue``, ``keep_alive`` (seconds
     without use, 0 until unloaded), ``chat_template``, ``details``, ``prompt_cache``; see ``LoadRequest``.
-    Loading a loaded model restarts its keep-alive timer.
+    ``engine``: the one that the host must run, None for any. Loading a loaded model restarts its keep-alive timer.
     Raises LeapModelLoadingError, or LeapUnavailableError when there can be no host. Where loading fails, a host that
     holds nothing else is ended.
     """
+    if engine is not None:
+        variables = {**(os.environ if variables is None else variables), "LEAP_ENGINE": engine}
     for attempt in range(ATTEMPTS):
         host = running_or_new_host(variables)
         try:
+            if engine is not None and (runs := host.status().get("engine", engine)) != engine:
+                raise LeapModelLoadingError(
+                    f"the model host runs the engine {runs}, and {reference} is to run with {engine}",
+                    hint="`leap unload --all`, then load it so",
+                )
             return host, host.load(reference, on_progress, str(cwd or Path.cwd()), **loading)
         except LeapUnavailableError:  # it was just ending
             if attempt == ATTEMPTS - 1 or not host.wait_for_end(1.0):

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from ...conversation.loading_options import DETAILS
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
+from ...inference.llama.library import current_engine
 from ...protocols.openai.requests import read_chat, read_completion
 from ...schemas.json_values import error_to_json, number_at
 from ...system.processes import resident_bytes
@@ -60,7 +61,8 @@ class ManagementEndpoints:
 
     async def status(self, _request: Request) -> Response:
         models = [model.to_json() for model in self._models]
-        return _json({"pid": os.getpid(), "memory": resident_bytes(), "models": models})
+        engine = await asyncio.to_thread(current_engine)
+        return _json({"pid": os.getpid(), "engine": engine.name, "memory": resident_bytes(), "models": models})
 
     async def load(self, request: Request) -> Response:
         """Lines of JSON: ``{"loading": seconds}`` now and then, at the end ``{"model": …}`` or ``{"error": …}``."""

@@ -133,8 +133,9 @@ class OllamaEndpoints:
                 expires = datetime.now(timezone.utc) + (FOR_EVER if seconds is None else timedelta(seconds=seconds))
                 entry = await asyncio.to_thread(_listed, model.local)
                 status = model.to_json()
-                entry |= {"name": model.name, "model": model.name, "size": model.memory or status["size"]}
-                entry |= {"size_vram": 0, "expires_at": _written(expires), "context_length": status["context_size"]}
+                entry |= {"name": model.name, "model": model.name, "expires_at": _written(expires)}
+                entry |= {"size": model.takes or status["size"], "size_vram": status["gpu_memory"]}
+                entry |= {"context_length": status["context_size"]}
                 listed.append(entry)
         return AsciiJSON({"models": listed})
 

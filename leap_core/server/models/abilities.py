@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ...conversation.embedding import require_pooling
+from ...conversation.generator import OnGpu
 from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
-from ...inference.gguf.memory import memory_of
+from ...inference.gguf.offloading import Offload, memory_beside, offload_of, reserve_of
 from ...models.endpoints import BUILTINS
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import InstalledModel, Store
@@ -75,16 +76,26 @@ def abilities_of(local: LocalModel) -> list[str]:
     return [name for name, has in abilities.items() if has]
 
 
-def foreseen_memory(local: LocalModel, options: ModelLoadingOptions) -> int:
+def foreseen_memory(local: LocalModel, options: ModelLoadingOptions, on_gpu: OnGpu | None = None) -> int:
     """Bytes that a model will take: all its files, and what contexts and computing need. Those of the files where the
-    header cannot be read."""
+    header cannot be read. ``on_gpu``: without what is there."""
     files, header = size_of_files(local, options), header_of(local.path)
     if header is None:
         return files
-    trained = header.context_length or LARGEST_DEFAULT_CONTEXT
-    context = options.context_size or min(trained, LARGEST_DEFAULT_CONTEXT)
-    takes = memory_of(header, context_size=context, slots=options.slots, kv_types=options.kv_types(0))
-    return files + takes.context + takes.computing
+    offload = offload_of(header, options, on_gpu.layers, [0]) if on_gpu is not None and on_gpu.layers else Offload()
+    takes = memory_beside(header, options, offload)
+    moved = sum(tensor.size_bytes for tensor in header.tensors) - takes.weights
+    return files - moved + takes.context + takes.computing
+
+
+def fits_on_gpus(local: LocalModel, options: ModelLoadingOptions) -> bool:
+    """Whether all layers that may be on GPUs would have room there now, or no GPU is there."""
+    from ...inference.model_parts import placement_for
+
+    wanted = replace(options, mm_proj_path=options.mm_proj_path or local.mm_proj_path)
+    placement = placement_for(local.path, replace(wanted, n_gpu_layers=-1) if wanted.n_gpu_layers == "auto" else wanted)
+    free = [device.free - reserve_of(device.free) for device in placement.devices]
+    return all(need <= room for need, room in zip(placement.needs, free, strict=False))
 
 
 NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")

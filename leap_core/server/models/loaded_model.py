@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...conversation.embedding import EmbeddingRunner
-from ...conversation.generator import Activity
+from ...conversation.generator import Activity, OnGpu
 from ...conversation.loading_options import LoraAdapter
 from ...conversation.options import CacheOptions, ModelLoadingOptions
 from ...conversation.runner import ModelRunner
@@ -155,9 +155,15 @@ class LoadedModel:
         self.last_used = time.monotonic()
         self.created = int(time.time())
         self.memory: int | None = None
+        self.on_gpu = OnGpu()
         self.held = ExitStack()
         self.on_idle: Callable[[], object] = lambda: None
         """It is called when nobody uses it any more, or is about to."""
+
+    @property
+    def takes(self) -> int:
+        """Bytes of memory and of GPUs together."""
+        return (self.memory or 0) + self.on_gpu.memory
 
     @property
     def in_demand(self) -> bool:
@@ -303,6 +309,8 @@ class LoadedModel:
             "path": str(self.local.path),
             "size": size_of(self.local.path),
             "memory": self.memory,
+            "gpu_layers": self.on_gpu.layers,
+            "gpu_memory": self.on_gpu.memory,
             "context_size": _size_of_context(self.runner) if self.runner else None,
             "speaks": self.runner.speaks if isinstance(self.runner, ModelRunner) else None,
             "decisions": asdict(self.runner.decision_model) if isinstance(self.runner, ModelRunner) else None,

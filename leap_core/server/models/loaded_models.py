@@ -18,7 +18,7 @@ from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import LOADING, still_loading, too_many_wait
-from .abilities import Offer, check_kind, check_name, foreseen_memory, plain_name
+from .abilities import Offer, check_kind, check_name, fits_on_gpus, foreseen_memory, plain_name
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
 MOST_ON_DEMAND = 2
@@ -29,7 +29,8 @@ FAILURE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most models, and bytes of memory, at once; with neither, MOST_ON_DEMAND beside those that stay."""
+    """The most models, and bytes of memory (that of GPUs included), at once; with neither, MOST_ON_DEMAND beside those
+    that stay."""
 
     models: int | None = None
     memory: int | None = None
@@ -44,7 +45,7 @@ class Bounds:
             return sum(model.on_demand for model in present) + more <= MOST_ON_DEMAND
         if self.models is not None and len(present) + more > self.models:
             return False
-        return self.memory is None or sum(model.memory or 0 for model in present) + (coming or 0) <= self.memory
+        return self.memory is None or sum(model.takes for model in present) + (coming or 0) <= self.memory
 
     def check(self, staying: Sequence[LoadedModel], model: LoadedModel, size: int) -> None:
         """Raises LeapModelLoadingError for a model that has no room beside those that stay."""
@@ -267,9 +268,20 @@ class LoadedModels:
             if not victims or self._bounds.allow(present, need):
                 return
             victim = min(victims, key=lambda other: (other.leaving is None, other.in_demand, other.last_used))
-            if victim.leaving is None:
-                victim.leaving = asyncio.create_task(self._leave(victim))
-            await asyncio.wait({victim.leaving})
+            await self._let_go(victim)
+
+    async def _make_room_on_gpus(self, model: LoadedModel) -> None:
+        """Let go of models on GPUs, as ``_make_room`` does, until this one has room there or none is left."""
+        while victims := [other for other in self if other.on_gpu.memory and other.on_demand and other is not model]:
+            if await asyncio.to_thread(fits_on_gpus, model.local, model.options):
+                return
+            victim = min(victims, key=lambda other: (other.leaving is None, other.in_demand, other.last_used))
+            await self._let_go(victim)
+
+    async def _let_go(self, victim: LoadedModel) -> None:
+        if victim.leaving is None:
+            victim.leaving = asyncio.create_task(self._leave(victim))
+        await asyncio.wait({victim.leaving})
 
     async def _leave(self, model: LoadedModel) -> None:
         """Let go of a model when those who use it are answered."""
@@ -394,6 +406,7 @@ class LoadedModels:
         if need is None:
             need = await asyncio.to_thread(foreseen_memory, model.local, model.options)
         await self._make_room(model, need)
+        await self._make_room_on_gpus(model)
         if model.on_demand and not model.reserved:
             raise LeapUnavailableError(f"nobody waits for {model.name} any more")
         log.info("loading %s from %s", model.name, path)
@@ -401,11 +414,16 @@ class LoadedModels:
         model.held.enter_context(hold(model.local.path))
         runner = await LOADING.run(loader, model.local, model.options)
         after = resident_bytes()
+        model.on_gpu = runner.on_gpu or model.on_gpu
         if before is not None and after is not None:
+            least = max(need, size_of(model.local.path))
+            if model.on_gpu.layers:
+                least = await asyncio.to_thread(foreseen_memory, model.local, model.options, model.on_gpu)
             # what others freed before is used again, and then the process grows by less than the model takes
-            model.memory = self._measured[path] = max(after - before, need, size_of(model.local.path))
+            model.memory = max(after - before, least)
+            self._measured[path] = model.takes
             try:
-                await self._make_room(model, model.memory)  # it may have taken more than was foreseen
+                await self._make_room(model, model.takes)  # it may have taken more than was foreseen
             except LeapModelLoadingError:
                 await LOADING.run(runner.unload)
                 raise
