@@ -107,7 +107,9 @@ def test_layers_with_states_keep_no_keys():
     assert layers_that_fit(hybrid, free_for(room), OPTIONS) == -1
     assert layers_that_fit(hybrid, free_for(room - 1), OPTIONS) == 10
     hybrid.metadata["x.shortconv.l_cache"] = 3
-    states = [offload_of(hybrid, replace(OPTIONS, slots=16, lookup=each), -1, [0]).context for each in (False, True)]
+    states = [
+        offload_of(hybrid, replace(OPTIONS, slots=16, prompt_lookup=each), -1, [0]).context for each in (False, True)
+    ]
     assert states[1] - states[0] == 7 * 16 * 4 * 5 * 2 * 256, "states that drafts may need again"
 
 
@@ -439,7 +441,7 @@ def test_a_number_of_layers_without_room_is_refused_in_one_line(tight, load):
 @pytest.mark.parametrize("name", ["builtin", "builtin-embed"])
 def test_a_trial_of_layers_computes_as_the_model_does_later(name):
     """On the processor, where there is always room."""
-    options = layer_trial._wanted(ModelLoadingOptions(slots=2, lookup=True), Placement())
+    options = layer_trial._wanted(ModelLoadingOptions(slots=2, prompt_lookup=True), Placement())
     request = {"task": layer_trial.TASK, "path": str(model_path(name)), "options": options}
     answers, code, words = answers_of(request, 100)
     assert answers == [{"result": {}}] and code == 0, words

@@ -159,7 +159,7 @@ def _contexts(header: GGUFHeader, options: ModelLoadingOptions) -> list[int]:
     cells = max(size, options.slots * min(CELLS_PER_SLOT, size))
     keys, values = (VALUE_BYTES[name] for name in options.kv_types(gpu_layers=ALL))
     attending, recurrent = sum(shape.kept) or 1, sum(not each for each in shape.kept) or 1
-    states = options.slots * (8 if options.lookup else 1) * 4 * shape.states / recurrent
+    states = options.slots * (8 if options.prompt_lookup else 1) * 4 * shape.states / recurrent
     of_layers = [
         cells * (keys * shape.keys + values * shape.values) * kept / attending if kept else states
         for kept in shape.kept
