@@ -29,6 +29,7 @@ from ..inference.llama.engines import (
     RECORD,
     Engine,
     engines_directory,
+    file_sha256,
     find_engine,
     installed_engines,
     libraries_in,
@@ -87,7 +88,7 @@ def add_engine(
             for archive in beside:
                 _add_libraries(archive, folder, Path(staging))
             facts = _tried(folder, variables, stop)
-            hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
+            hashes = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
             record = {
                 "version": facts["version"],
                 "id": f"llama.cpp {hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]}",
@@ -308,11 +309,3 @@ def _tried(folder: Path, variables: Mapping[str, str] | None, stop: threading.Ev
         f"this build does not run here: while {stage}, {why}{assertion(words)}",
         hint="its libraries may be of different builds, or for another processor",
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-        return digest.hexdigest()

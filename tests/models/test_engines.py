@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from leap_core.errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapNotFoundError
+from leap_core.inference.llama import engines
 from leap_core.inference.llama.engines import (
     chosen_engine,
     default_engine,
@@ -267,6 +268,9 @@ def test_a_wrong_build_is_refused_in_one_line(build, tmp_path, leap, kind):
     assert not [*left.glob("[!.]*"), *left.glob(".adding*")]
 
 
+LINKS = {"link": "/etc/passwd", "link up": "..", "link aside": "../b/libllama.so", "link of Windows": "..\\x"}
+
+
 def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
     target = tmp_path / "llama-b1-bin-ubuntu-x64.tar.gz"
     if kind == "cut":
@@ -284,8 +288,8 @@ def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
             info = tarfile.TarInfo(
                 {"above": "../libllama.so", "absolute": "/tmp/leap-absolute.so"}.get(kind, "a/libllama.so")
             )
-            if kind == "link":
-                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            if kind in LINKS:
+                info.type, info.linkname = tarfile.SYMTYPE, LINKS[kind]
             elif kind == "hard link":
                 info.type, info.linkname = tarfile.LNKTYPE, "../../x"
             elif kind == "device":
@@ -307,7 +311,7 @@ def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
         "above",
         "absolute",
         "link",
-        "link up",
+        *("link up", "link aside", "link of Windows"),
         "hard link",
         "device",
         "twice",
@@ -430,10 +434,73 @@ def test_the_newest_build_is_taken_where_the_latest_release_has_none(releases):
     assert install_engine(None).name == "b12400-cpu"
 
 
-def test_names_of_assets_are_not_trusted(releases):
-    releases(name=f"llama-ubuntu-{MACHINE}-/../../../../escaped.tar.gz")
+def zipped(target: Path, *members: tuple[str, bytes, bool]) -> Path:
+    """An archive of members: name, content, and whether it is a link."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content, is_link in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (0o120777 if is_link else 0o100644) << 16
+            archive.writestr(info, content)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        (("../../escaped.so", b"x", False), "leads out of it"),
+        (("/tmp/leap-escaped.so", b"x", False), "leads out of it"),
+        (("a\\..\\..\\escaped.so", b"x", False), "leads out of it|holds no libllama"),
+        (("a/libllama.so", b"../../etc/passwd", True), "leads out of it"),
+        (("a/libllama.so", b"/etc/passwd", True), "leads out of it"),
+        (("a/libllama.so", b"x" * 300_000, True), "a link that is too long"),
+    ],
+)
+def test_a_hostile_zip_is_refused(tmp_path, member, says):
+    archive = zipped(tmp_path / "llama-b1-bin-ubuntu-x64.zip", member)
+    with pytest.raises(LeapModelLoadingError, match=says):
+        add_engine(archive)
+    left = {path.name for path in tmp_path.rglob("*") if not path.is_dir()}
+    assert left == {archive.name, ".lock"} and names() == []
+    assert not Path("/tmp/leap-escaped.so").exists()
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
+def test_an_archive_that_unpacks_to_too_much_is_refused(build, tmp_path, monkeypatch, ending):
+    archive = packed(build, tmp_path / f"llama-b1-bin-ubuntu-x64{ending}")
+    for bound, value in (("MOST_BYTES", 1_000_000), ("MOST_MEMBERS", 3)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"leap_core.models.engines.{bound}", value)
+            with pytest.raises(LeapModelLoadingError, match="larger than an engine can be"):
+                add_engine(archive)
+    assert names() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"llama-ubuntu-{MACHINE}-/../../../../escaped.tar.gz",
+        f"llama-ubuntu-{MACHINE}-\\..\\escaped.tar.gz",
+        f"llama-ubuntu-{MACHINE}-\n.tar.gz",
+        f"llama-ubuntu-{MACHINE}-{'x' * 200}.tar.gz",
+        f"../llama-ubuntu-{MACHINE}.tar.gz",
+        f"-llama-ubuntu-{MACHINE}.tar.gz",
+        5,
+        None,
+    ],
+)
+def test_names_of_assets_are_not_trusted(releases, name):
+    releases(name=name)
     with pytest.raises(LeapError, match="has no cpu build"):
         install_engine("b12359")
+    cache = Directories.from_environment().cache / "engines"
+    assert names() == [] and not cache.exists()
+
+
+def test_the_name_of_a_runtime_is_not_trusted(monkeypatch):
+    monkeypatch.setattr(engine_releases, "nvidia_driver", lambda: 590)
+    stem = f"bin-ubuntu-cuda-13.4-{MACHINE}"
+    assets = assets_of(f"llama-b1-{stem}.tar.gz", f"cudart-llama-b1/../../{stem}.tar.gz")
+    assert [file.name for file in engine_releases._files_for(assets, "cuda")] == [f"llama-b1-{stem}.tar.gz"]
 
 
 def assets_of(*found: str) -> list[dict[str, object]]:
@@ -519,3 +586,50 @@ def test_the_command_line_chooses_and_lists(build, leap):
     assert leap("engine", "use", "default").code == 0
     assert leap("engine", "remove", "mine").stdout == "mine\n"
     assert leap("engine", "use", "nope").code == 2
+
+
+def running(name: str) -> subprocess.CompletedProcess[str]:
+    """A process that loads an engine."""
+    code = "from leap_core.inference.llama.library import library; library(); print('loaded')"
+    environment = {**os.environ, "LEAP_ENGINE": name}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("change", ["has changed", "same time", "is gone", "is new"])
+def test_a_library_that_changed_since_it_was_tried_is_not_loaded(build, change):
+    engine = add_engine(build, "mine")
+    assert running("mine").stdout == "loaded\n"
+    library = engine.folder / "libggml-cpu.so.0"
+    status = library.stat()
+    if change == "is gone":
+        library.unlink()
+    elif change == "is new":
+        library = library.with_name("libggml-other.so")
+        library.write_bytes(b"x")
+    else:
+        with library.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\xff")
+        if change == "same time":
+            os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
+    done = running("mine")
+    says = f"{library.name} of the engine mine {change.replace('same time', 'has changed')} since it was added"
+    assert done.returncode == 1 and says in done.stderr.splitlines()[-1]
+    assert running("default").stdout == "loaded\n"
+    assert running(str(engine.folder)).returncode == 1, "by its folder too"
+
+
+def test_hashes_are_computed_once(build, monkeypatch):
+    engine, hashed, file_sha256 = add_engine(build, "mine"), [], engines.file_sha256
+    monkeypatch.setattr(engines, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path))
+    for _ in range(3):
+        engines.require_unchanged(engine)
+    assert sorted(hashed) == sorted(engine.record["files"])
+    (engine.folder / "libmtmd.so").touch()
+    engines.require_unchanged(engine)
+    assert len(hashed) == 2 * len(engine.record["files"])
+    cache = Directories.from_environment().cache / engines.CHECKED
+    for wrong in ("", "[1]", "null", '{"x": 5}'):
+        cache.write_text(wrong)
+        engines.require_unchanged(engine)
+    engines.require_unchanged(find_engine("default"))

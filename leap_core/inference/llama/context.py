@@ -71,6 +71,7 @@ class LlamaContext:
         rollback: int = 0,
         exact: bool = False,
     ) -> None:
+        model.check_process()
         self._lib = lib = library()
         self.model = model
         self._window = int(lib.llama_model_n_swa(model.pointer))
@@ -127,9 +128,9 @@ class LlamaContext:
 
     def close(self) -> None:
         """Free the memory; the model stays."""
-        if self.pointer:
-            self._lib.llama_free(self.pointer)
-            self.pointer = None
+        pointer, self.pointer = self.pointer, None
+        if pointer and not self.model.is_foreign:
+            self._lib.llama_free(pointer)
             self.candidates.close()
 
     def set_threads(self, threads: int) -> None:

@@ -7,6 +7,7 @@ memory only where there is no other. A card that two backends show (CUDA and Vul
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import LeapOptionsError
+from ...errors import LeapModelLoadingError, LeapOptionsError
 from ...system.child import answers_of
 from ...system.dataclass import dataclass
 from ..gguf.offloading import EXPERTS
@@ -31,6 +32,9 @@ not so much left."""
 NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 TASK = "leap_core.inference.llama.devices:answer_memory"
 TASK_SECONDS = 60
+SPAWN = "start processes with spawn, as multiprocessing.get_context('spawn') does, and load models there"
+_user: int | None = None
+"""The process that used a GPU first, as far as this one has its memory."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,14 @@ def all_gpus() -> list[Device]:
 
 def measured(devices: Sequence[Device]) -> list[Device]:
     """The devices with their memory. Where a card of the machine is almost full a child process asks, which may die of
-    it; a device of which it dies has no free memory."""
+    it; a device of which it dies has no free memory. Raises LeapModelLoadingError in a forked child of a process that
+    used a GPU: the driver would end it."""
+    global _user
     if not devices:
         return []
+    _user = _user or os.getpid()
+    if _user != os.getpid():
+        raise LeapModelLoadingError("a process that was forked from one that used a GPU cannot use it", hint=SPAWN)
     least = _least_free()
     if least is None or least >= CROWDED:
         return [replace(each, free=free, total=total) for each in devices for free, total in [_memory(each.pointer)]]

@@ -31,7 +31,9 @@ class EmbeddingContext:
     def __init__(
         self, model: LlamaModel, *, pooling: str, most_tokens: int, most_texts: int, threads: int, flash: bool = True
     ) -> None:
+        model.check_process()
         self._lib = lib = library()
+        self._model = model
         self.pooling = pooling
         self.most_tokens, self.most_texts = most_tokens, most_texts
         self.width = model.output_width
@@ -61,10 +63,10 @@ class EmbeddingContext:
 
     def close(self) -> None:
         """Free the memory; the model stays."""
-        if self.pointer:
+        pointer, self.pointer = self.pointer, None
+        if pointer and not self._model.is_foreign:
             self._lib.llama_batch_free(self._batch)
-            self._lib.llama_free(self.pointer)
-            self.pointer = None
+            self._lib.llama_free(pointer)
 
     def set_threads(self, threads: int) -> None:
         """Threads of the next calls."""

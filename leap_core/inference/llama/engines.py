@@ -12,19 +12,23 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...errors import LeapModelLoadingError, LeapNotFoundError
+from ...errors import LeapError, LeapModelLoadingError, LeapNotFoundError
 from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
+from ...system.files import replace_text
 
 DEFAULT = "default"
 RECORD = "engine.json"
+CHECKED = "engines.json"
+"""In the cache: which files of engines had the right hashes."""
 PACKAGE = "llama_cpp"
 VERSION = re.compile(r"""(?m)^__version__ = ["'](.+?)["']""")
 LIBRARY = re.compile(r"(?:lib)?(ggml-base|ggml|llama|mtmd)(?:[.-]v?[\d.]+)?\.(?:so(?:\.[\d.]+)?|dylib|dll)")
@@ -76,6 +80,45 @@ def libraries_in(folder: Path) -> dict[str, Path]:
     if "llama" not in found:
         raise LeapModelLoadingError(f"{folder} holds no libllama{ENDING}", hint=INSTALL_HINT)
     return found
+
+
+def require_unchanged(engine: Engine) -> None:
+    """Make sure that the libraries of an added engine are those that were tried: by their hashes, which are computed
+    again when a file's size, inode or times are others. Raises LeapModelLoadingError."""
+    expected = engine.record.get("files")
+    if not isinstance(expected, dict):
+        return
+    file, kept = Directories.from_environment().cache / CHECKED, dict[str, Any]()
+    with suppress(OSError, ValueError, TypeError):
+        kept = dict(json.loads(file.read_bytes()))
+    try:
+        paths = [path for path in sorted(engine.folder.iterdir()) if path.name != RECORD]
+        status = [(path.name, path.stat()) for path in paths]
+        version = [[name, s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns] for name, s in status]
+        version.append([json.dumps(expected, sort_keys=True)])
+        if kept.get(str(engine.folder)) == version:
+            return
+        hashes = {path.name: file_sha256(path) for path in paths if path.is_file()}
+    except OSError as error:
+        raise LeapModelLoadingError(f"cannot read {error.filename}: {error.strerror}") from None
+    for name in sorted(expected.keys() | hashes.keys()):
+        if expected.get(name) != hashes.get(name):
+            how = "is gone" if name not in hashes else "is new" if name not in expected else "has changed"
+            raise LeapModelLoadingError(
+                f"{name} of the engine {engine.name} {how} since it was added",
+                hint=f"leap engine remove {engine.name}, and add or install it again",
+            )
+    with suppress(OSError, LeapError):
+        replace_text(file, json.dumps(kept | {str(engine.folder): version}))
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+        return digest.hexdigest()
 
 
 def default_engine() -> Engine | None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from ...errors import LeapModelLoadingError
 from .bindings import Bindings, LogCallback
-from .engines import Engine, chosen_engine, find_engine
+from .engines import Engine, chosen_engine, find_engine, require_unchanged
 
 SMALL_STACK = 8192
 """Bytes: more than a signal frame with AVX-512's registers (about 3.5 kB), less than one with AMX's tiles (11 kB)."""
@@ -185,6 +185,7 @@ def library() -> Any:
         if _library is None:
             set_variables()
             engine = _engine or chosen_engine()
+            require_unchanged(engine)
             llama = Bindings(engine.libraries(), engine.name)
             set_log(llama)
             if not llama.ggml_backend_reg_count():  # a build whose backends are files beside it

@@ -14,7 +14,7 @@ from typing import Any
 from ...conversation.generator import OnGpu
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
 from ..gguf.header import POOLINGS
-from .devices import Placement
+from .devices import SPAWN, Placement
 from .library import forget_errors, has_gpu_support, last_errors, library, set_log
 
 LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
@@ -37,6 +37,7 @@ class LlamaModel:
         self._guard = threading.Lock()
         self.path = path
         self.placement = placement
+        self._process = os.getpid()
         self.n_gpu_layers = placement.n_gpu_layers
         params = self._lib.llama_model_default_params()
         self.on_gpu = self.n_gpu_layers != 0 and has_gpu_support()
@@ -70,8 +71,21 @@ class LlamaModel:
         """Free the memory; the object is of no use afterwards."""
         with self._guard:
             pointer, self.pointer = self.pointer, None
-            if pointer:
+            if pointer and not self.is_foreign:
                 self._lib.llama_model_free(pointer)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is on a GPU, and this process was forked from the one that loaded it: then the GPU's driver ends
+        the process at each use, also when memory is freed."""
+        return self.on_gpu and os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """Raises LeapGenerationError for a model that is foreign."""
+        if self.is_foreign:
+            raise LeapGenerationError(
+                "the model is on a GPU, and was loaded before this process was forked", hint=SPAWN
+            )
 
     @cached_property
     def is_hybrid(self) -> bool:
@@ -262,6 +276,7 @@ class LlamaAdapter:
     first. ``id`` (16 bytes) names its content. Raises LeapModelLoadingError."""
 
     def __init__(self, path: Path, model: LlamaModel) -> None:
+        model.check_process()
         self.path = path
         self.id = content_id(path)
         forget_errors()

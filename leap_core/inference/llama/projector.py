@@ -51,6 +51,7 @@ class Projector:
         return multimodal_library()
 
     def _open(self, threads: int) -> Any:
+        self._model.check_process()
         params = self._lib.mtmd_context_params_default()
         devices = self._model.placement.devices if self._use_gpu else ()
         if devices and hasattr(params, "device"):
@@ -80,7 +81,7 @@ class Projector:
         """Free the memory; an encoding that runs ends first."""
         with self._guard:
             pointer, self._pointer, self._closed = self._pointer, None, True
-            if pointer:
+            if pointer and not self._model.is_foreign:
                 self._lib.mtmd_free(pointer)
 
     def encode_image(self, width: int, height: int, rgb: bytes, *, threads: int | None = None) -> NDArray[float32]:
