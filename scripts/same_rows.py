@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from leap_core.inference.llama.context import LlamaContext
-from leap_core.inference.llama.library import describe
+from leap_core.inference.llama.devices import describe
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import Shape, write_random_model
 

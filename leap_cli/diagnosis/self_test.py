@@ -16,7 +16,7 @@ QUESTION, KNOWN = "What is the capital of France?", "Paris"
 
 def engine() -> dict[str, Any]:
     """What llama.cpp says of itself and this machine."""
-    from leap_core.inference.llama.library import describe
+    from leap_core.inference.llama.devices import describe
 
     return {"engine": describe()}
 

@@ -1,6 +1,6 @@
 """What of a model goes to GPUs, and what stays in memory, from its header: nothing is loaded.
 
-The rules are llama.cpp's (``load_tensors``): the output counts as a layer, so that N layers are the output and the last
+The rules are llama.cpp's: the output counts as a layer, so that N layers are the output and the last
 N - 1; the table of embeddings stays on the processor, and is copied where it is the output too. Several GPUs share the
 layers in order, by ``tensor_split`` or by their room, and the last of them has the output.
 """

@@ -242,50 +242,6 @@ def state_version() -> str:
     return f"{current_engine().id} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p) * 8}"
 
 
-def describe() -> dict[str, Any]:
-    """The ``engine`` by its name, its ``version`` and ``folder``, the CPU ``features`` that are in use, the ``devices``
-    it computes on, whether layers can be offloaded to a GPU, and whether it reads pictures and sounds."""
-    llama = library()
-    engine = current_engine()
-    words = llama.llama_print_system_info().decode("utf-8", "replace")
-    switches = [word.split("=") for word in words.partition(":")[2].split("|") if "=" in word]
-    return {
-        "engine": engine.name,
-        "version": engine.version.removeprefix("llama-cpp-python ") or _version_of(llama),
-        "folder": str(engine.folder),
-        "features": [name.strip() for name, value in switches if value.strip() not in ("", "0")],
-        "backends": [
-            llama.ggml_backend_reg_name(llama.ggml_backend_reg_get(index)).decode("utf-8", "replace")
-            for index in range(llama.ggml_backend_reg_count())
-        ],
-        "devices": _devices(llama),
-        "gpu_offload": has_gpu_support(),
-        "gpu_backends": gpu_backends(),
-        "unseen_gpu": None if has_gpu_support() else unseen_gpu(),
-        "projectors": llama.has_projectors,
-    }
-
-
-def _version_of(llama: Any) -> str:
-    """What the build says of itself."""
-    return str(llama.llama_version().decode("utf-8", "replace")) if llama.has("llama_version") else "unknown"
-
-
-def _devices(llama: Any) -> list[dict[str, Any]]:
-    from .devices import all_gpus, measured
-
-    gpus = {each.name: each for each in measured(all_gpus())}
-    found = []
-    for index in range(llama.ggml_backend_dev_count()):
-        device = llama.ggml_backend_dev_get(index)
-        name, description = names_of(llama, device)
-        gpu = gpus.get(name)
-        free, total = (gpu.free, gpu.total) if gpu is not None else memory_of(llama, device)
-        found.append({"name": name, "description": description, "memory": total})
-        found[-1] |= {"free": free} if gpu is not None else {}
-    return found
-
-
 def names_of(llama: Any, device: Any) -> tuple[str, str]:
     """A device's name, and what it is."""
     texts = (llama.ggml_backend_dev_name(device), llama.ggml_backend_dev_description(device))

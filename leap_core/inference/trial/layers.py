@@ -7,7 +7,6 @@ the memory that is free is loaded and computed by a child before. The verdict ho
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,11 @@ from .trying import DIRECTORY, SWITCH, place_key
 if TYPE_CHECKING:
     from ..llama.devices import Placement
 
-TASK = "leap_core.inference.trial.layers:try_layers"
+TASK = "leap_core.inference.trial.trials:try_layers"
 SLACK = 256 * 1024**2
 """So much more than its reserve must be free on each GPU beside what was counted, or it is tried."""
 SAME = 64 * 1024**2
 """A verdict holds while at most so much less is free."""
-PROMPT = 600
-"""Tokens: more than are computed at once."""
 
 
 def require_room(path: Path, options: ModelLoadingOptions, placement: Placement) -> None:
@@ -79,24 +76,3 @@ def _try(path: Path, options: ModelLoadingOptions, placement: Placement) -> None
         f"{layers} of {path.name} have no room on the GPU ({free}): {why}",
         hint="--gpu-layers auto takes as many as fit, 0 none; a smaller context takes less",
     )
-
-
-def try_layers(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
-    """In a child: load a model as it is wanted and compute a long prompt."""
-    from ..llama.embedding_context import EmbeddingContext
-    from ..model_parts import context_size_for, open_context, open_model
-    from ..vectors import most_tokens_for
-
-    options, path = ModelLoadingOptions(**request["options"]), Path(request["path"])
-    model = open_model(path, options)
-    if not model.can_generate:
-        pooling, size = model.pooling or "mean", most_tokens_for(model, path.stem, options.context_size)
-        flash = options.flash_attention
-        texts = EmbeddingContext(model, pooling=pooling, most_tokens=size, most_texts=1, threads=1, flash=flash)
-        texts.embed([[0] * size])
-        return {}
-    context = open_context(model, options, context_size_for(model, path.stem, options.context_size))
-    context.clear()
-    context.add(0, 0, [0] * min(PROMPT, context.batch_size, context.cells - 1), output=True)
-    context.decode()
-    return {}

@@ -17,10 +17,14 @@ from ...errors import LeapError, LeapGenerationError, LeapModelLoadingError
 from ..gguf.checks import check_adapter, check_projector
 from ..gguf.header import read_gguf_header
 from ..llama.context import LlamaContext
-from ..llama.library import describe, run_folder
+from ..llama.devices import describe
+from ..llama.embedding_context import EmbeddingContext
+from ..llama.library import run_folder
 from ..llama.model import LlamaAdapter, LlamaModel
 from ..llama.projector import Projector
+from ..model_parts import context_size_for, open_context, open_model
 from ..template.chat_template import ChatTemplate
+from ..vectors import most_tokens_for
 from ..voice import open_voice
 from .child import ADAPTER, AUDIO_DECODER, MODEL, PROJECTOR, TEMPLATE_STAGE
 
@@ -29,6 +33,8 @@ THREADS = 1
 """Several wait for each other by spinning, for seconds where other processes compute too."""
 PROMPT_TOKENS = 24
 """So many that matrices are multiplied in blocks, as with a prompt, and then one at a time, as with an answer."""
+LONG_PROMPT = 600
+"""More tokens than a GPU computes at once."""
 EVERY_KIND_OF_TEXT = "Hello, world! 12345 + 67.8 = ?\n\n\tif (x) { y[0]; }  été Straße Привет 你好 こんにちは 한국어 🙂"
 CONVERSATION = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hello!"), ChatMessage("assistant", "Hello.")]
 QUESTION = ChatMessage("user", "What is 1 + 1?")
@@ -92,6 +98,23 @@ def try_engine(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], No
     if ANSWER_OF_ENGINE not in text:
         raise LeapModelLoadingError(f"this build computes wrongly: the built-in model answers {text[:60]!r}")
     return facts
+
+
+def try_layers(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    """Load a model with its layers where they are wanted, and compute a long prompt."""
+    options, path = ModelLoadingOptions(**request["options"]), Path(request["path"])
+    model = open_model(path, options)
+    if not model.can_generate:
+        pooling, size = model.pooling or "mean", most_tokens_for(model, path.stem, options.context_size)
+        flash = options.flash_attention
+        texts = EmbeddingContext(model, pooling=pooling, most_tokens=size, most_texts=1, threads=1, flash=flash)
+        texts.embed([[0] * size])
+        return {}
+    context = open_context(model, options, context_size_for(model, path.stem, options.context_size))
+    context.clear()
+    context.add(0, 0, [0] * min(LONG_PROMPT, context.batch_size, context.cells - 1), output=True)
+    context.decode()
+    return {}
 
 
 def short_prompt(model: LlamaModel) -> list[int]:
