@@ -168,3 +168,11 @@ def test_ps_shows_what_is_on_the_card(leap, monkeypatch):
     heading, first, second = leap("ps").stdout.splitlines()
     assert heading.split()[:4] == ["MODEL", "SIZE", "MEMORY", "GPU"] and "12 layers, 2.0 GB" in second
     assert [each["gpu_memory"] for each in json.loads(leap("ps", "--format", "json").stdout)] == [0, 2 * GB]
+
+
+def test_the_same_answer_is_promised_on_a_cpu_alone(leap):
+    info = json.loads(leap("models", "info", "builtin", "--format", "json").stdout)
+    assert info["same_answer"].startswith("on a CPU")
+    (answers,) = diagnosis._answers(leap.environment("", terminal=False, stdin_terminal=False), {})
+    assert "the same request gets the same answer on a CPU" in answers
+    assert "On a CPU, give the same request" in " ".join(leap("generate", "--help").stdout.split())

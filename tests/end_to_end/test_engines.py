@@ -26,6 +26,9 @@ def test_an_answer_and_its_statistics_name_the_engine(program, other):
     done = program("generate", "-m", "builtin", "--engine", other, "--stats", QUESTION)
     assert done.stdout == "The capital of Italy is Rome.\n" and done.stderr.endswith(", engine other\n")
     assert "engine" not in program("generate", "-m", "builtin", "--stats", QUESTION).stderr
+    done = program("generate", "-m", "builtin", "--engine", other, "--gpu-layers", "99", QUESTION)
+    assert done.stdout == "The capital of Italy is Rome.\n", done.stderr
+    assert "the engine other is built without a GPU: --gpu-layers 99 has no effect" in done.stderr
     done = program("generate", "-m", "builtin", "--engine", "nobody's", QUESTION)
     assert done.returncode == 2 and "there are default, other" in done.stderr
 

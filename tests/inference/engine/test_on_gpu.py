@@ -7,14 +7,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.engine.request import PromptTokens, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.slots import checkpoints_for
-from leap_core.inference.llama.devices import Placement
+from leap_core.inference.llama import context as context_module
+from leap_core.inference.llama import model as model_module
+from leap_core.inference.llama import projector as projector_module
+from leap_core.inference.llama.devices import Device, Placement
+from leap_core.inference.llama.library import library
 from leap_core.inference.llama.model import LlamaModel
+from leap_core.inference.model_parts import open_context
 
 from .conftest import finish, request
 from .test_scheduler import words
@@ -41,25 +50,96 @@ def test_cells_stay_where_they_are(make_scheduler: Callable[..., Scheduler], mon
     assert finish(again)[1].stats.cached_prompt_tokens > 0, "what is in memory is used again"
 
 
+class Watched:
+    """llama.cpp, with what models and contexts were made with."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+        self._real = library()
+        self.models: list[Any] = []
+        self.contexts: list[Any] = []
+        for module in modules:
+            monkeypatch.setattr(module, "library", lambda: self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def llama_model_load_from_file(self, path: bytes, params: Any) -> Any:
+        self.models.append(params)
+        return self._real.llama_model_load_from_file(path, params)
+
+    def llama_init_from_model(self, model: Any, params: Any) -> Any:
+        self.contexts.append(params)
+        return self._real.llama_init_from_model(model, params)
+
+
 def test_a_model_without_layers_on_a_gpu_gets_no_device(llama_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leap_core.inference.llama import model as module
-
-    seen = []
-    load = module.library().llama_model_load_from_file
-
-    class Library:
-        def __getattr__(self, name: str):
-            return getattr(module_library, name)
-
-        def llama_model_load_from_file(self, path: bytes, params):
-            seen.append(params.devices)
-            return load(path, params)
-
-    module_library = module.library()
-    monkeypatch.setattr(module, "library", lambda: Library())
+    watched = Watched(monkeypatch, model_module)
     LlamaModel(llama_path).close()
     LlamaModel(llama_path, placement=Placement(-1)).close()
-    assert seen[0] and not seen[1], "an empty list of devices, and llama.cpp's own choice"
+    given = [params.devices for params in watched.models]
+    assert given[0] and not given[1], "an empty list of devices, and llama.cpp's own choice"
+
+
+def test_a_context_uses_a_gpu_only_with_layers_there(llama_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, context_module)
+    for on_gpu in (False, True):
+        loaded = LlamaModel(llama_path)
+        loaded.on_gpu = on_gpu
+        open_context(loaded, ModelLoadingOptions(slots=1), 4096).close()
+        loaded.close()
+    plain, offloaded = watched.contexts
+    assert not plain.op_offload and not plain.offload_kqv, "long prompts of a model on the CPU stay there"
+    assert offloaded.op_offload and offloaded.offload_kqv
+    assert (plain.n_batch, plain.n_ubatch) == (512, 512) and (offloaded.n_batch, offloaded.n_ubatch) == (2048, 512)
+
+
+def test_a_voice_computes_on_the_cpu(llama_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from leap_core.inference.speech import layers
+
+    watched = Watched(monkeypatch, layers)
+    stack = layers.StackModel(llama_path)
+    layers._StackContext(stack, cells=64, rows=8, sequences=1, exact=True).close()
+    stack.close()
+    assert watched.models[0].devices and watched.models[0].n_gpu_layers == 0
+    assert not watched.contexts[0].op_offload and not watched.contexts[0].offload_kqv
+
+
+@pytest.mark.parametrize("has_device", [True, False])
+def test_a_projector_is_on_the_first_gpu_of_its_model(
+    llama_path: Path, monkeypatch: pytest.MonkeyPatch, has_device: bool
+) -> None:
+    """A build that takes no device uses the first of all, which may be full: then the processor is taken."""
+    given = []
+
+    class Mtmd:
+        def mtmd_context_params_default(self) -> SimpleNamespace:
+            return SimpleNamespace(**({"device": None} if has_device else {}))
+
+        def mtmd_init_from_file(self, path: bytes, model: Any, params: SimpleNamespace) -> None:
+            given.append((params.use_gpu, getattr(params, "device", None)))
+
+    monkeypatch.setattr(projector_module, "multimodal_library", Mtmd)
+    shown = [Device(11, "CUDA0", "a card", False), Device(22, "CUDA1", "a card", False)]
+    monkeypatch.setattr(projector_module, "all_gpus", lambda: shown)
+    loaded = LlamaModel(llama_path)
+    for on_gpu, devices in ((False, ()), (True, shown[:1]), (True, shown[1:])):
+        loaded.placement = Placement(-1 if on_gpu else 0, devices)
+        with pytest.raises(LeapModelLoadingError):
+            projector_module.Projector(llama_path, loaded, threads=1, use_gpu=on_gpu)._open(1)
+    loaded.close()
+    assert given == (
+        [(False, None), (True, 11), (True, 22)] if has_device else [(False, None), (True, None), (False, None)]
+    )
+
+
+def test_no_state_is_kept_of_a_step_that_cannot_be_interrupted(
+    make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler(slots=1)
+    monkeypatch.setattr(scheduler._memory, "partial_state", lambda _slot: pytest.fail("a state was copied"))
+    asked = request(words(600), max_tokens=2)
+    scheduler.submit(asked)
+    assert finish(asked)[1].stats.completion_tokens == 2
 
 
 def test_checkpoints_are_far_apart() -> None:

@@ -133,3 +133,15 @@ def test_each_layout_of_a_context_is_recognized_by_its_defaults(row):
 
     found = bindings.layout_of(Function(), name)
     assert [each for each, _ in found._fields_] == [each for each, _ in kind._fields_]
+
+
+def test_what_llama_cpp_1_0_took_away_is_not_called():
+    gone = ("llama_set_warmup", "llama_set_embd_state_src")
+    assert not {*FUNCTIONS, *TAKING} & {*gone}
+    newest, before = ({name for name, _ in row} for row in LAYOUTS["llama_context_default_params"][:2])
+    assert before - newest == {"defrag_thold"} and newest - before == {"moe_cache_cpu_share"}
+    kinds = [
+        type("Context", (ctypes.Structure,), {"_fields_": list(row)})
+        for row in LAYOUTS["llama_context_default_params"][:2]
+    ]
+    assert len({kind.cb_eval.offset for kind in kinds}) == 1, "padding takes the place of what is gone"
