@@ -45,11 +45,13 @@ def this_machine(env: Environment) -> Machine:
 
 
 def free_on_gpus() -> list[int]:
-    """The free bytes of each GPU that models use; none where the engine sees none."""
+    """The free bytes of each GPU that models use; none where the engine sees none, or where a GPU has no memory of its
+    own but the machine's."""
     from leap_core.inference.llama.devices import measured, usable_gpus
 
     with suppress(LeapError):
-        return [device.free for device in measured(usable_gpus())]
+        if sys.platform != "darwin":
+            return [device.free for device in measured(usable_gpus()) if not device.is_integrated]
     return []
 
 

@@ -37,8 +37,10 @@ def placement_for(path: Path, options: ModelLoadingOptions, layers: int | None =
     wanted = options.n_gpu_layers if layers is None else layers
     is_off = wanted == 0 or options.devices == (NONE,)
     devices = [] if is_off else measured(usable_gpus(options.devices))
-    if options.n_gpu_layers == AUTO and not options.tensor_split:
-        devices = [each for each in devices if each.free > LEAST_FREE]
+    if not options.tensor_split:
+        roomy = [each for each in devices if each.free > LEAST_FREE]
+        is_free = options.n_gpu_layers == AUTO or (roomy and not options.devices)
+        devices = roomy if is_free else devices
     if not devices:
         return Placement(cpu_moe=options.cpu_moe)
     header, free = read_gguf_header(path), [each.free for each in devices]
@@ -49,12 +51,12 @@ def placement_for(path: Path, options: ModelLoadingOptions, layers: int | None =
         offload = offload_of(header, options, int(wanted), free)
     if not wanted:
         return Placement(cpu_moe=options.cpu_moe)
-    split = options.tensor_split or (offload.shares if len(free) > 1 else ())
+    split = options.tensor_split if any(options.tensor_split) or len(free) == 1 else offload.shares
     return Placement(int(wanted), devices, split, options.cpu_moe, offload.by_gpu)
 
 
 LEAST_FREE = 1024**3
-"""Of a GPU that ``auto`` uses: each program that computes on one takes some hundred MB beside what it computes with."""
+"""Of a GPU that is used without being named: each program takes some hundred MB beside what it computes with."""
 
 
 BATCH_ON_GPU = 2048

@@ -11,6 +11,7 @@ from leap_core.conversation.generator import OnGpu
 from leap_core.inference.llama import devices, library
 from leap_core.inference.llama.devices import Device
 from leap_core.testing import ScriptedModelRunner
+from tests.support.random_models import write_random_model
 
 GB = 10**9
 
@@ -65,6 +66,25 @@ def test_models_info_counts_the_card(leap, see):
     info = json.loads(leap("models", "info", "builtin", "--format", "json").stdout)
     assert info["gpu_layers"] == -1 and 0 < info["gpu_memory"] < 100_000_000 and info["memory"] > 0
     assert "all layers, " in leap("models", "info", "builtin").stdout
+
+
+def test_a_gpu_that_shares_the_machines_memory_brings_none(leap, monkeypatch):
+    shared = Device(1, "Vulkan0", "graphics", True, 10 * GB, 16 * GB)
+    monkeypatch.setattr(devices, "all_gpus", lambda: [shared])
+    monkeypatch.setattr(devices, "measured", list)
+    assert fitting(leap, "builtin")["builtin"]["gpu_memory"] == 0
+
+
+def test_a_header_with_absurd_numbers_is_counted_at_once(leap, tmp_path, see):
+    see(6)
+    file = write_random_model(tmp_path / "absurd.gguf")
+    data = file.read_bytes()
+    for key in ("block_count", "embedding_length"):
+        place = data.index(key.encode()) + len(key) + 4
+        absurd = data[:place] + b"\xff\xff\xff\x7f" + data[place + 4 :]
+        file.write_bytes(absurd)
+        done = leap("models", "info", str(file), "--format", "json")
+        assert done.code in (0, 3) and "Traceback" not in done.stderr, done.stderr
 
 
 def facts(**changes: object) -> dict:

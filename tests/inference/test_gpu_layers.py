@@ -286,6 +286,10 @@ def test_auto_leaves_a_full_card_alone(see):
     assert [each.name for each in chosen.devices] == ["CUDA1", "CUDA2"] and chosen.n_gpu_layers == -1
     first, second = chosen.tensor_split
     assert first / second == pytest.approx((8192 - 819.2) / (4096 - 512), rel=0.01)
+    every = placement_for(model_path(), ModelLoadingOptions(n_gpu_layers=-1))
+    assert [each.name for each in every.devices] == ["CUDA1", "CUDA2"], "a number of layers does not ask for it either"
+    named = placement_for(model_path(), ModelLoadingOptions(n_gpu_layers=-1, devices=["cuda0", "CUDA0"]))
+    assert [each.name for each in named.devices] == ["CUDA0"]
     params = gpu.library().llama_model_default_params()
     kept = chosen.fill(params)
     assert list(kept[0]) == [1, 1, None] and params.n_gpu_layers == -1
@@ -354,7 +358,8 @@ def test_the_driver_says_how_full_the_cards_are(tmp_path, monkeypatch):
     library = tmp_path / "libnvml.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=NVML_SOURCE, text=True, check=True)
     monkeypatch.setattr(devices, "NVML", str(library))
-    assert [*devices._free_of_nvidia()] == [7000, 300] and devices._least_free() == 300
+    assert [*devices._free_of_nvidia()] == [7000, 300] and devices._least_free([device("CUDA0")]) == 300
+    assert devices._least_free([device("Vulkan0"), device("ROCm0")]) is None, "of another maker, or asked without risk"
     monkeypatch.setattr(devices, "NVML", "libnot-there.so.1")
     assert [*devices._free_of_nvidia()] == []
     card = tmp_path / "card0" / "device"
@@ -376,7 +381,7 @@ def dying_memory(request, answer):
 @pytest.fixture
 def crowded(monkeypatch):
     """The driver says that a card is almost full; children look for their tasks here."""
-    monkeypatch.setattr(devices, "_least_free", lambda: 300 * MB)
+    monkeypatch.setattr(devices, "_least_free", lambda _: 300 * MB)
     monkeypatch.setattr(devices, "TASK", "tests.inference.test_gpu_layers:dying_memory")
     monkeypatch.setattr(devices, "_memory", lambda _: pytest.fail("a full card is asked in this process"))
     monkeypatch.setattr(layer_trial, "TASK", "tests.inference.test_gpu_layers:dying_load")

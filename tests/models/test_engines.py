@@ -629,6 +629,7 @@ def test_hashes_are_computed_once(build, monkeypatch):
     engines.require_unchanged(engine)
     assert len(hashed) == 2 * len(engine.record["files"])
     cache = Directories.from_environment().cache / engines.CHECKED
+    (engine.folder / ".DS_Store").touch()
     for wrong in ("", "[1]", "null", '{"x": 5}'):
         cache.write_text(wrong)
         engines.require_unchanged(engine)

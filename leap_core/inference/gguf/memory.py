@@ -27,6 +27,8 @@ ON_X86 = frozenset({"Q4_0", "Q4_K", "Q2_K", "IQ4_NL"})
 ON_ARM = frozenset({"Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL"})
 """Types of weights that llama.cpp lays out anew for the processor's wide products, beside the file."""
 ROWS_AT_ONCE = 8
+MOST_LAYERS = 1024
+"""More than llama.cpp loads."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def shape_of(header: GGUFHeader) -> MemoryShape:
     def number(key: str, otherwise: int = 0) -> int:
         return max(_numbers(header.metadata.get(f"{header.architecture}.{key}"), 1) or [otherwise])
 
-    width, layers = number("embedding_length"), number("block_count")
+    width, layers = number("embedding_length"), min(number("block_count"), MOST_LAYERS)
     heads = max(1, number("attention.head_count", 1))
     kept = _numbers(header.metadata.get(f"{header.architecture}.attention.head_count_kv"), layers) or [heads] * layers
     head = width // heads

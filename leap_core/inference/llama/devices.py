@@ -82,12 +82,14 @@ def measured(devices: Sequence[Device]) -> list[Device]:
     _user = _user or os.getpid()
     if _user != os.getpid():
         raise LeapModelLoadingError("a process that was forked from one that used a GPU cannot use it", hint=SPAWN)
-    least = _least_free()
+    least = _least_free(devices)
     if least is None or least >= CROWDED:
         return [replace(each, free=free, total=total) for each in devices for free, total in [_memory(each.pointer)]]
     found: list[tuple[int, int]] = []
     while left := [each.name for each in devices[len(found) :]]:
-        answers, _, _ = answers_of({"task": TASK, "names": left}, TASK_SECONDS)
+        answers: list[Any] = []
+        with suppress(OSError):
+            answers, _, _ = answers_of({"task": TASK, "names": left}, TASK_SECONDS)
         found += [tuple(answer["memory"]) for answer in answers if "memory" in answer]
         if len(found) < len(devices):
             found.append((0, 0))
@@ -105,10 +107,12 @@ def answer_memory(request: dict[str, Any], answer: Callable[[dict[str, Any]], No
         answer({"memory": _memory(pointers[name])})
 
 
-def _least_free() -> int | None:
-    """The free bytes of the fullest card of this machine, as its driver says without using any of them; None where no
-    driver says it."""
-    return min([*_free_of_nvidia(), *_free_of_amd()], default=None)
+def _least_free(devices: Sequence[Device]) -> int | None:
+    """The free bytes of the machine's fullest card of these makes, as the driver says without using any of them; None
+    where no driver says it."""
+    makes = (("CUDA", _free_of_nvidia), ("ROCm", _free_of_amd))  # others answer without using memory
+    used = [free for make, free in makes if any(each.name.startswith(make) for each in devices)]
+    return min((amount for free in used for amount in free()), default=None)
 
 
 def _free_of_nvidia() -> Iterator[int]:
@@ -141,7 +145,7 @@ def usable_gpus(names: Sequence[str] = ()) -> list[Device]:
         if unknown := [name for name in names if name.lower() not in by_name]:
             known = ", ".join(device.name for device in devices) or "no GPU"
             raise LeapOptionsError("devices", f"there is no device {unknown[0]}; the engine sees {known}")
-        return [by_name[name.lower()] for name in names]
+        return [by_name[name] for name in dict.fromkeys(name.lower() for name in names)]
     chosen: list[Device] = []
     for device in [each for each in devices if not each.is_integrated] or devices:
         backend = device.name.rstrip("0123456789")

@@ -92,7 +92,7 @@ def require_unchanged(engine: Engine) -> None:
     with suppress(OSError, ValueError, TypeError):
         kept = dict(json.loads(file.read_bytes()))
     try:
-        paths = [path for path in sorted(engine.folder.iterdir()) if path.name != RECORD]
+        paths = [path for path in sorted(engine.folder.iterdir()) if path.name in expected or ENDING in path.name]
         status = [(path.name, path.stat()) for path in paths]
         version = [[name, s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns] for name, s in status]
         version.append([json.dumps(expected, sort_keys=True)])

@@ -176,6 +176,7 @@ def run_folder(folder: Path) -> None:
     """Run the build in this folder, which is no engine yet, in this process."""
     global _engine
     _engine = Engine(folder.name, folder, "", f"trial of {folder}")
+    os.environ["LEAP_ENGINE"] = str(folder)  # of its children
 
 
 def library() -> Any:
