@@ -1,7 +1,8 @@
 """How often ``leap improve`` keeps something, with nine ways that are no better and with one that is.
 
-The ladder is the real one; a dice throw takes the place of the model. Cases differ in difficulty. Scores are yes or no,
-graded, or yes or no with weights that differ a lot. Usage: ``python scripts/improve_by_chance.py [RUNS [GAIN ...]]``.
+The improver is the real one; a dice throw takes the place of the model. Cases differ in difficulty. Scores are yes or
+no, graded, or yes or no with weights that differ a lot. Usage: ``python scripts/improve_by_chance.py [RUNS [GAIN
+...]]``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from unittest.mock import patch
 from leap_core.evaluation import results
 from leap_core.evaluation.cases import Case, CaseFile
 from leap_core.evaluation.expectations import KINDS, read_expectations
-from leap_core.evaluation.improving import Improved, ImprovementWish, Ladder
+from leap_core.evaluation.improvement.improver import Improved, ImprovementSettings, Improver
 from leap_core.evaluation.results import CaseResult, wilson
 from leap_core.evaluation.running import Column
 
@@ -30,7 +31,7 @@ NO_GOAL = 2.0
 """A rate that no way has: all are tried."""
 
 
-def climb(scores: str, count: int, gain: float, seed: int) -> Improved:
+def improve(scores: str, count: int, gain: float, seed: int) -> Improved:
     """Climb once. ``thinking`` is the way with the gain."""
     dice = random.Random(f"{scores} {count} {gain} {seed}")
     ease = {f"c{n}": dice.uniform(0.1, 0.9 - gain) for n in range(count)}
@@ -54,19 +55,19 @@ def climb(scores: str, count: int, gain: float, seed: int) -> Improved:
         return found
 
     with tempfile.TemporaryDirectory() as directory:
-        wish = ImprovementWish(
+        settings = ImprovementSettings(
             CaseFile(cases), Column("as it is", "m"), Path(directory), NO_GOAL, seed, escalate_to="big", thinks=True
         )
-        return Ladder(wish, ask, lambda _: None, threading.Event()).climb()
+        return Improver(settings, ask, lambda _: None, threading.Event()).run()
 
 
 def share_kept(scores: str, count: int, gain: float, runs: int) -> tuple[float, float, float]:
     """The share of runs in which something is kept, with its 95 % interval."""
     # intervals decide nothing, and take half of the time
     with patch.object(results, "bootstrap_mean", return_value=(0.0, 1.0)):
-        climbs = [climb(scores, count, gain, seed) for seed in range(runs)]
-    assert all(len(each.steps) == WAYS + 1 for each in climbs)
-    kept = sum(each.is_better for each in climbs)
+        runs_done = [improve(scores, count, gain, seed) for seed in range(runs)]
+    assert all(len(each.trials) == WAYS + 1 for each in runs_done)
+    kept = sum(each.is_better for each in runs_done)
     return kept / runs, *wilson(kept, runs)
 
 

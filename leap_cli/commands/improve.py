@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
     from leap_core.batch.checking import CheckedBatch
     from leap_core.evaluation.cases import Case
-    from leap_core.evaluation.improving import Ask, Improved
+    from leap_core.evaluation.improvement.improver import Ask, Improved
     from leap_core.evaluation.results import CaseResult
     from leap_core.evaluation.running import Column
     from leap_core.tasks.recipe import Recipe
@@ -76,7 +76,7 @@ def command(
     same command goes on.
     """
     from leap_core.evaluation.cases import read_cases
-    from leap_core.evaluation.improving import ImprovementWish, Ladder, report
+    from leap_core.evaluation.improvement.improver import ImprovementSettings, Improver, report
 
     output = Output(env, format)
     path = env.cwd / cases
@@ -92,7 +92,7 @@ def command(
     stop = threading.Event()
     with _models(env, model) as load, stopping_on_interrupt(stop.set):
         reflecting = wanted.reflect_with or reference
-        wish = ImprovementWish(
+        settings = ImprovementSettings(
             file,
             _start(reference, wanted, model, file.templates),
             directory,
@@ -105,8 +105,8 @@ def command(
             recipe=recipe,
         )
         directory.mkdir(parents=True, exist_ok=True)
-        ask = _asker(env, output, wish.directory, load, stop, wanted.budget)
-        improved = outcome_of(lambda: Ladder(wish, ask, output.note, stop).climb())
+        ask = _asker(env, output, settings.directory, load, stop, wanted.budget)
+        improved = outcome_of(lambda: Improver(settings, ask, output.note, stop).run())
         if isinstance(improved, LeapError):
             if not stop.is_set():
                 raise improved
@@ -130,7 +130,7 @@ def _tell(env: Environment, output: Output, improved: Improved, wanted: Improvem
     if improved.rejected is not None:
         output.note(improved.outcome)
     elif not improved.is_better:
-        done = improved.steps[0].rate >= wanted.goal
+        done = improved.trials[0].rate >= wanted.goal
         passes = f"{improved.column.model} passes already"
         output.note(passes if done else "nothing is better, as far as these cases can tell")
 
@@ -169,7 +169,7 @@ def _asker(
 ) -> Ask:
     """Puts cases to a column, as an evaluation of its own, until the budget is spent."""
     from leap_core.evaluation.cases import CaseFile
-    from leap_core.evaluation.improving import Ended
+    from leap_core.evaluation.improvement.prompt_search import Ended
     from leap_core.evaluation.running import Evaluation
 
     known: dict[tuple[str, str], CaseResult] = {}
@@ -276,7 +276,7 @@ def _write(directory: Path, improved: Improved, text: str) -> None:
 
 def _record(improved: Improved) -> dict[str, Any]:
     kept = {name: value for name, value in asdict(improved.column).items() if value}
-    steps = [asdict(step) for step in improved.steps]
+    steps = [trial.to_json() for trial in improved.trials]
     rates = {"before": improved.before, "after": improved.after, "p": improved.p, "rejected": improved.rejected}
     told = {"steps": steps, "notes": improved.notes, "doubts": improved.doubts}
     return {"kept": kept, "improved": improved.is_better, **rates, **told}

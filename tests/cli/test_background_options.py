@@ -15,7 +15,7 @@ from PIL import Image
 from jobs.client import JobsClient
 from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
-from leap_core.evaluation import lora
+from leap_core.evaluation.improvement import lora
 from leap_core.models.conversion.quantizing import QuantizeWork
 from tests.wav_bytes import wav_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core import LeapError
-from leap_core.evaluation.lora import MOST_TOKENS, TrainingWish, encoded, read_data, read_examples
+from leap_core.evaluation.improvement.lora import MOST_TOKENS, TrainingSettings, encoded, read_data, read_examples
 
 
 class LetterTokenizer:
@@ -72,9 +72,9 @@ def test_the_template_gets_the_tools_of_a_line():
     assert shown(talk("Hi", "Ho", tools=[])) == [("<u:Hi><a:Ho>", "Ho>")]
 
 
-def written(path: Path, examples) -> TrainingWish:
+def written(path: Path, examples) -> TrainingSettings:
     path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in examples), "utf-8")
-    return TrainingWish(path, path.parent, path.with_suffix(".gguf"))
+    return TrainingSettings(path, path.parent, path.with_suffix(".gguf"))
 
 
 def test_what_is_longer_than_the_bound_is_counted_and_said(tmp_path):

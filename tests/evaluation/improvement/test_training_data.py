@@ -14,7 +14,7 @@ from leap_core.conversation.options import GenerationOptions, ModelLoadingOption
 from leap_core.conversation.prompt_log import Entry, PromptLog
 from leap_core.conversation.sessions import Mark, SessionStore
 from leap_core.errors import LeapError
-from leap_core.evaluation.training import (
+from leap_core.evaluation.improvement.training_data import (
     TrainingTemplate,
     UnfitError,
     Wanted,

@@ -20,14 +20,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import LeapError, LeapOptionsError, LeapSerializationError, LeapUnavailableError
-from ..models.conversion.adapters import convert_adapter
-from ..models.conversion.checkpoint import read_checkpoint, read_family
-from ..models.conversion.converting import convert_text
-from ..models.conversion.quantizing import Making
-from ..schemas.json_values import JsonObject, list_at, object_at, text_at
-from ..system.dataclass import dataclass
-from ..system.files import replace_text
+from ...errors import LeapError, LeapOptionsError, LeapSerializationError, LeapUnavailableError
+from ...models.conversion.adapters import convert_adapter
+from ...models.conversion.checkpoint import read_checkpoint, read_family
+from ...models.conversion.converting import convert_text
+from ...models.conversion.quantizing import Making
+from ...schemas.json_values import JsonObject, list_at, object_at, text_at
+from ...system.dataclass import dataclass
+from ...system.files import replace_text
 
 LEAST_EXAMPLES = 8
 HELD_BACK = 0.1
@@ -43,12 +43,12 @@ TOLERANCE = 1e-3
 WRITER = "inline_container"
 """In what torch raises where it cannot write a file."""
 
-Tell = Callable[[int, int, str], object]
+OnStep = Callable[[int, int, str], object]
 """Steps done, of how many, and a sentence."""
 
 
 @dataclass(frozen=True)
-class TrainingWish:
+class TrainingSettings:
     """What is to be trained. ``checkpoint``: a directory as transformers reads it. ``epochs``: at most."""
 
     data: Path
@@ -95,16 +95,16 @@ def forecast(checkpoint: Path) -> int:
     return int(weights * BYTES_A_WEIGHT * OVERHEAD) + 512 * 1024**2
 
 
-def check(wish: TrainingWish, available: int | None) -> int:
+def check(settings: TrainingSettings, available: int | None) -> int:
     """The bytes that it will take. Raises LeapUnavailableError without the libraries, LeapOptionsError where they are
     more than are ``available``, and what is wrong with the data."""
     _libraries()
-    needed = forecast(wish.checkpoint)
+    needed = forecast(settings.checkpoint)
     if available is not None and needed > available:
         raise LeapOptionsError(
             "model", f"training takes about {needed // 1024**2} MiB of memory, and {available // 1024**2} MiB are free"
         )
-    read_examples(wish.data)
+    read_examples(settings.data)
     return needed
 
 
@@ -192,44 +192,46 @@ def _texts_of(messages: Sequence[JsonObject], tools: Any, tokenizer: Any) -> lis
     return texts
 
 
-def read_data(wish: TrainingWish, tokenizer: Any, tell: Tell) -> tuple[int, list[JsonObject], list[JsonObject]]:
+def read_data(
+    settings: TrainingSettings, tokenizer: Any, on_step: OnStep
+) -> tuple[int, list[JsonObject], list[JsonObject]]:
     """The number of examples, the texts that are held back, and those to train on: those of one example are on one
     side. Raises LeapSerializationError where too few examples have an answer that counts."""
-    examples = read_examples(wish.data)
+    examples = read_examples(settings.data)
     texts = [encoded(each, tokenizer) for each in examples]
     cut = sum(text.pop("is_cut") for each in texts for text in each)
     counted = [[text for text in each if any(label != -100 for label in text["labels"])] for each in texts]
     kept = [each for each in counted if each]
     if cut:
-        tell(0, 0, f"{cut} texts are longer than {MOST_TOKENS} tokens, and answers behind that are not trained on")
+        on_step(0, 0, f"{cut} texts are longer than {MOST_TOKENS} tokens, and answers behind that are not trained on")
     if len(kept) < len(examples):
-        tell(0, 0, f"{len(examples) - len(kept)} of {len(examples)} examples have no answer to train on: left out")
+        on_step(0, 0, f"{len(examples) - len(kept)} of {len(examples)} examples have no answer to train on: left out")
     if len(kept) < LEAST_EXAMPLES:
         raise LeapSerializationError(
-            f"{wish.data.name} has {len(kept)} examples with an answer to train on; {LEAST_EXAMPLES} are the fewest"
+            f"{settings.data.name} has {len(kept)} examples with an answer to train on; {LEAST_EXAMPLES} are the fewest"
         )
-    random.Random(wish.seed).shuffle(kept)
+    random.Random(settings.seed).shuffle(kept)
     held = max(1, int(len(kept) * HELD_BACK))
     return len(kept), [text for each in kept[:held] for text in each], [text for each in kept[held:] for text in each]
 
 
-def _trainer(wish: TrainingWish, tokenizer: Any, learnt: list[JsonObject], held: list[JsonObject]) -> Any:
+def _trainer(settings: TrainingSettings, tokenizer: Any, learnt: list[JsonObject], held: list[JsonObject]) -> Any:
     """The trainer of transformers, with an adapter of peft over the checkpoint."""
     torch, transformers, peft = _libraries()
-    transformers.set_seed(wish.seed)
+    transformers.set_seed(settings.seed)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        wish.checkpoint, local_files_only=True, trust_remote_code=False, dtype=torch.float32
+        settings.checkpoint, local_files_only=True, trust_remote_code=False, dtype=torch.float32
     )
-    settings = peft.LoraConfig(
-        r=wish.rank, lora_alpha=wish.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    adapter = peft.LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    steps = max(1, (len(learnt) + wish.batch - 1) // wish.batch)
+    steps = max(1, (len(learnt) + settings.batch - 1) // settings.batch)
     arguments = transformers.TrainingArguments(
-        output_dir=str(wish.directory),
-        num_train_epochs=wish.epochs,
-        learning_rate=wish.rate,
-        per_device_train_batch_size=wish.batch,
-        per_device_eval_batch_size=wish.batch,
+        output_dir=str(settings.directory),
+        num_train_epochs=settings.epochs,
+        learning_rate=settings.rate,
+        per_device_train_batch_size=settings.batch,
+        per_device_eval_batch_size=settings.batch,
         eval_strategy="steps",
         save_strategy="steps",
         eval_steps=steps,
@@ -237,8 +239,8 @@ def _trainer(wish: TrainingWish, tokenizer: Any, learnt: list[JsonObject], held:
         save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model="eval_loss",
-        seed=wish.seed,
-        data_seed=wish.seed,
+        seed=settings.seed,
+        data_seed=settings.seed,
         report_to=[],
         logging_strategy="no",
         disable_tqdm=True,
@@ -246,7 +248,7 @@ def _trainer(wish: TrainingWish, tokenizer: Any, learnt: list[JsonObject], held:
         use_cpu=not torch.cuda.is_available(),
     )
     trainer = transformers.Trainer(
-        model=peft.get_peft_model(model, settings),
+        model=peft.get_peft_model(model, adapter),
         args=arguments,
         train_dataset=learnt,
         eval_dataset=held,
@@ -257,22 +259,22 @@ def _trainer(wish: TrainingWish, tokenizer: Any, learnt: list[JsonObject], held:
     return trainer
 
 
-def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | None:
+def train(settings: TrainingSettings, on_step: OnStep, stop: threading.Event) -> Trained | None:
     """Train the adapter, and write it as GGUF; None where it was stopped. Raises LeapError."""
     torch, transformers, peft = _libraries()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the libraries among each other
         transformers.utils.logging.disable_progress_bar()
-        directory = wish.directory
-        _begin(directory, wish.identity)
+        directory = settings.directory
+        _begin(directory, settings.identity)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            wish.checkpoint, local_files_only=True, trust_remote_code=False
+            settings.checkpoint, local_files_only=True, trust_remote_code=False
         )
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
-        count, held, learnt = read_data(wish, tokenizer, tell)
-        trainer = _trainer(wish, tokenizer, learnt, held)
-        trainer.add_callback(_following(transformers, tell, stop))
+        count, held, learnt = read_data(settings, tokenizer, on_step)
+        trainer = _trainer(settings, tokenizer, learnt, held)
+        trainer.add_callback(_callback(transformers, on_step, stop))
         before = _loss_before(directory, trainer)
         try:
             trainer.train(resume_from_checkpoint=bool(list(directory.glob("checkpoint-*"))) or None)
@@ -286,11 +288,11 @@ def train(wish: TrainingWish, tell: Tell, stop: threading.Event) -> Trained | No
         if stop.is_set():
             return None
         after = float(trainer.evaluate()["eval_loss"])
-        tell(trainer.state.global_step, trainer.state.max_steps, "converting")
+        on_step(trainer.state.global_step, trainer.state.max_steps, "converting")
         adapter = directory / "adapter"
         trainer.model.save_pretrained(adapter)
-        difference = _converted(wish, adapter, trainer.model, held[0]["input_ids"], torch)
-    return Trained(wish.target, count, trainer.state.global_step, (before, after), difference)
+        difference = _converted(settings, adapter, trainer.model, held[0]["input_ids"], torch)
+    return Trained(settings.target, count, trainer.state.global_step, (before, after), difference)
 
 
 def _begin(directory: Path, identity: str) -> None:
@@ -315,36 +317,36 @@ def _loss_before(directory: Path, trainer: Any) -> float:
     return loss
 
 
-def _following(transformers: Any, tell: Tell, stop: threading.Event) -> Any:
-    class Following(transformers.TrainerCallback):  # type: ignore[misc]
+def _callback(transformers: Any, on_step: OnStep, stop: threading.Event) -> Any:
+    class Callback(transformers.TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
-            tell(state.global_step, state.max_steps, "")
+            on_step(state.global_step, state.max_steps, "")
             control.should_training_stop = control.should_training_stop or stop.is_set()
             return control
 
         def on_evaluate(self, _args: Any, state: Any, _control: Any, metrics: Any = None, **_: Any) -> None:
             if state.max_steps:  # not the look before the first step
-                tell(state.global_step, state.max_steps, f"loss {(metrics or {}).get('eval_loss', 0.0):.4f}")
+                on_step(state.global_step, state.max_steps, f"loss {(metrics or {}).get('eval_loss', 0.0):.4f}")
 
-    return Following()
+    return Callback()
 
 
-def _converted(wish: TrainingWish, adapter: Path, model: Any, tokens: list[int], torch: Any) -> float:
+def _converted(settings: TrainingSettings, adapter: Path, model: Any, tokens: list[int], torch: Any) -> float:
     """Write the adapter as GGUF; how far the logits of llama.cpp are from torch's, over these tokens."""
-    base = wish.directory / "base.gguf"
+    base = settings.directory / "base.gguf"
     if not base.exists():
-        convert_text(wish.checkpoint, base, "F32", Making())
-    convert_adapter(adapter, base, wish.target)
+        convert_text(settings.checkpoint, base, "F32", Making())
+    convert_adapter(adapter, base, settings.target)
     model.eval()
     with torch.no_grad():
         trained = model(torch.tensor([tokens], device=model.device)).logits[0, -1].float().cpu().numpy()
-    return float(abs(_last_logits(base, wish.target, tokens) - trained).max() / max(1.0, abs(trained).max()))
+    return float(abs(_last_logits(base, settings.target, tokens) - trained).max() / max(1.0, abs(trained).max()))
 
 
 def _last_logits(base: Path, adapter: Path, tokens: list[int]) -> Any:
     """llama.cpp's logits behind these tokens, with an adapter, and all of it in float32."""
-    from ..inference.llama.context import LlamaContext
-    from ..inference.llama.model import LlamaAdapter, LlamaModel
+    from ...inference.llama.context import LlamaContext
+    from ...inference.llama.model import LlamaAdapter, LlamaModel
 
     model = LlamaModel(base)
     context = LlamaContext(

@@ -1,4 +1,4 @@
-"""The ladder over rules in the place of models: which rung is kept, where it stops, and that it goes on."""
+"""The improver over rules in the place of models: which step is kept, where it stops, and that it goes on."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import pytest
 from leap_core import LeapError
 from leap_core.evaluation.cases import Case, CaseFile, read_cases
 from leap_core.evaluation.expectations import KINDS, read_expectations
-from leap_core.evaluation.improving import Ended, ImprovementWish, Ladder, answer_of, report
+from leap_core.evaluation.improvement.improver import ImprovementSettings, Improver, answer_of, report
+from leap_core.evaluation.improvement.prompt_search import Ended
 from leap_core.evaluation.results import CaseResult
 from leap_core.evaluation.running import Column, Evaluation
 from leap_core.evaluation.splitting import doubts_about, split
 from leap_core.tasks.reading import check_places
 from leap_core.tasks.recipe import parse_recipe, read_recipe
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent / "scripts"))
 import improve_by_chance  # noqa: E402
 
 
@@ -56,15 +57,15 @@ class Rule:
         return results
 
 
-def climb(tmp_path, passes, file=None, **wishes):
+def improve(tmp_path, passes, file=None, **given):
     rule = Rule(passes)
-    wish = ImprovementWish(file or cases(), Column("as it is", "m"), tmp_path, **wishes)
-    ladder = Ladder(wish, rule, lambda line: None, threading.Event())
-    return ladder.climb(), rule
+    settings = ImprovementSettings(file or cases(), Column("as it is", "m"), tmp_path, **given)
+    improver = Improver(settings, rule, lambda line: None, threading.Event())
+    return improver.run(), rule
 
 
 def kept(improved) -> list[str]:
-    return [step.rung for step in improved.steps if step.kept]
+    return [trial.step for trial in improved.trials if trial.kept]
 
 
 def test_parts_are_of_the_seed_alone():
@@ -78,22 +79,22 @@ def test_parts_are_of_the_seed_alone():
 
 
 def test_what_passes_already_is_left(tmp_path):
-    improved, rule = climb(tmp_path, lambda column, case: True)
-    assert kept(improved) == ["as it is"] and not improved.is_better and len(improved.steps) == 1
+    improved, rule = improve(tmp_path, lambda column, case: True)
+    assert kept(improved) == ["as it is"] and not improved.is_better and len(improved.trials) == 1
     assert (improved.before, improved.after, improved.p) == (1.0, 1.0, 1.0)
 
 
 def test_labels_are_the_cheapest_mend(tmp_path):
     file = CaseFile(cases(60, "yes").cases[:30] + cases(60, "no").cases[30:])
-    improved, _ = climb(tmp_path, lambda column, case: "choices_constraint" in column.options, file)
+    improved, _ = improve(tmp_path, lambda column, case: "choices_constraint" in column.options, file)
     assert kept(improved) == ["as it is", "settings"] and improved.p < 0.05 and improved.after == 1.0
     assert improved.column.options["choices_constraint"] == ["no", "yes"]
 
 
 def test_examples_mend_a_format(tmp_path):
-    improved, _ = climb(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
+    improved, _ = improve(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
     assert kept(improved) == ["as it is", "examples"] and improved.p < 0.05
-    assert improved.steps[-1].way == "4 examples", "and there it stops"
+    assert improved.trials[-1].variant == "4 examples", "and there it stops"
     assert "pass on choose" in report(improved) and "Answer as in these examples." in report(improved)
 
 
@@ -108,24 +109,25 @@ def test_reflection_finds_a_fault_of_the_prompt(tmp_path):
         seen.append(prompt)
         return REWRITTEN
 
-    improved, rule = climb(tmp_path, lambda column, case: "capitals" in (column.system or ""), reflect=reflect)
+    improved, rule = improve(tmp_path, lambda column, case: "capitals" in (column.system or ""), reflect=reflect)
     assert kept(improved) == ["as it is", "prompt"] and improved.p < 0.05
     assert improved.column.system == "Always answer in capitals."
     assert "it is not in capitals" in seen[0], "it is told what was wrong"
     asked = len(seen)
-    again, _ = climb(tmp_path, rule.passes, reflect=reflect)
-    assert len(seen) == asked and again.steps[-1].way == improved.steps[-1].way, "no reflection is asked for twice"
-    assert [each.p for each in again.steps] == [each.p for each in improved.steps], "the same ladder"
+    again, _ = improve(tmp_path, rule.passes, reflect=reflect)
+    assert len(seen) == asked, "no reflection is asked for twice"
+    assert again.trials[-1].variant == improved.trials[-1].variant
+    assert [each.p for each in again.trials] == [each.p for each in improved.trials], "the same trials"
 
 
 def test_a_reflector_that_answers_nonsense_changes_nothing(tmp_path):
     pytest.importorskip("gepa")
-    improved, _ = climb(tmp_path, lambda column, case: False, reflect=lambda prompt: "blah")
+    improved, _ = improve(tmp_path, lambda column, case: False, reflect=lambda prompt: "blah")
     assert kept(improved) == ["as it is"] and improved.p == 1.0
 
 
 def test_a_larger_model_is_the_last_but_one(tmp_path):
-    improved, _ = climb(tmp_path, lambda column, case: column.escalate_to == "big", escalate_to="big")
+    improved, _ = improve(tmp_path, lambda column, case: column.escalate_to == "big", escalate_to="big")
     assert kept(improved) == ["as it is", "escalation"] and improved.column.when == "invalid"
 
 
@@ -140,10 +142,10 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
         text = column.recipes.get("classify", recipe.source)
         return parse_recipe("classify", text).wording_for("m[1]").system
 
-    improved, _ = climb(
+    improved, _ = improve(
         tmp_path, lambda column, case: "Answer: yes" in wording(column), file, recipe=recipe, model_id="m[1]"
     )
-    assert kept(improved) == ["as it is", "examples"] and [step.rung for step in improved.steps[1:]] == ["examples"]
+    assert kept(improved) == ["as it is", "examples"] and [trial.step for trial in improved.trials[1:]] == ["examples"]
     found = parse_recipe("classify", improved.column.recipes["classify"])
     check_places(found)
     assert found.wording_for("another") == recipe.wording_for("another") and improved.column.system is None
@@ -164,7 +166,7 @@ def test_chance_is_no_gain(tmp_path):
     """Two cases more of twenty-one are not enough to be kept."""
     lucky = {f"c{n}" for n in range(60)}
     better = set(sorted(lucky)[:2])
-    improved, _ = climb(tmp_path, lambda column, case: column.system is not None and case.id in better)
+    improved, _ = improve(tmp_path, lambda column, case: column.system is not None and case.id in better)
     assert kept(improved) == ["as it is"]
 
 
@@ -174,7 +176,7 @@ def test_no_answers_to_learn_from(tmp_path):
     )
     (tmp_path / "ck").mkdir()
     file = read_cases(tmp_path / "cases.jsonl")
-    improved, _ = climb(tmp_path, lambda column, case: False, file, checkpoint=tmp_path / "ck")
+    improved, _ = improve(tmp_path, lambda column, case: False, file, checkpoint=tmp_path / "ck")
     assert improved.notes == ["adapter: the cases say no answers to train on"]
 
 
@@ -182,20 +184,20 @@ def test_a_way_that_reaches_the_goal_and_is_not_kept_ends_nothing(tmp_path):
     """All of 21 pass with the last way of the settings, 20 do as it is: no gain, and the other rungs are tried."""
     file = CaseFile(tuple(Case(each.id, {**each.request, "schema": {}}, each.expectations) for each in cases().cases))
     weak = split(file.cases, 1)["choose"][0].id
-    improved, _ = climb(
+    improved, _ = improve(
         tmp_path,
         lambda column, case: case.id != weak or "inject_schema_into_prompt" in column.options,
         file,
         goal=1.0,
         escalate_to="big",
     )
-    tried = [step.rung for step in improved.steps]
-    assert improved.steps[3].rate == 1.0 and not improved.steps[3].kept
+    tried = [trial.step for trial in improved.trials]
+    assert improved.trials[3].rate == 1.0 and not improved.trials[3].kept
     assert tried[4:] == ["examples", "examples", "escalation", "escalation", "escalation"]
 
 
 def test_what_was_not_tried_for_the_goal_is_said(tmp_path):
-    improved, _ = climb(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
+    improved, _ = improve(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
     assert improved.notes == ["prompt, escalation, adapter: the goal was reached before"]
 
 
@@ -203,7 +205,7 @@ def test_a_gain_that_held_back_cases_do_not_show_is_not_kept(tmp_path):
     """Better on the cases to choose by, and worse on those held back."""
     file = cases()
     held = {case.id for case in split(file.cases, 1)["held"]}
-    improved, _ = climb(tmp_path, lambda column, case: (column.system is None) == (case.id in held), file)
+    improved, _ = improve(tmp_path, lambda column, case: (column.system is None) == (case.id in held), file)
     text = report(improved)
     assert not improved.is_better and kept(improved) == ["as it is"] and improved.column.system is None
     assert (improved.before, improved.after) == (1.0, 1.0) and improved.rejected[1] == 0.0 and improved.p == 1.0
@@ -214,7 +216,7 @@ def test_a_gain_that_held_back_cases_do_not_show_is_not_kept(tmp_path):
 @pytest.mark.parametrize("count", [61, 62, 63, 64])
 def test_reflection_asks_no_case_twice_at_once(tmp_path, count):
     pytest.importorskip("gepa")
-    improved, _ = climb(
+    improved, _ = improve(
         tmp_path,
         lambda column, case: "capitals" in (column.system or ""),
         cases(count),
@@ -237,8 +239,8 @@ def test_equal_questions_are_on_one_side_and_count_once(tmp_path):
     assert not numbers[0] & numbers[1] | numbers[0] & numbers[2] | numbers[1] & numbers[2]
     assert doubts_about(file.cases) == ["30 of 90 cases repeat another and count once"]
     few = parts["choose"][0].id[1:], parts["choose"][2].id[1:]
-    improved, _ = climb(tmp_path, lambda column, case: column.system is not None and case.id[1:] in few, file)
-    assert all(step.p >= 0.25 for step in improved.steps[1:]), "four cases that pass are two questions"
+    improved, _ = improve(tmp_path, lambda column, case: column.system is not None and case.id[1:] in few, file)
+    assert all(step.p >= 0.25 for step in improved.trials[1:]), "four cases that pass are two questions"
 
 
 def test_cases_that_contradict_each_other_are_named(tmp_path):
@@ -250,8 +252,8 @@ def test_cases_that_contradict_each_other_are_named(tmp_path):
     said = ["a and b ask the same and expect different answers", "f and g ask the same and expect different answers"]
     assert doubts_about(doubtful) == said
     told = []
-    wish = ImprovementWish(CaseFile((*cases().cases, *doubtful)), Column("as it is", "m"), tmp_path)
-    improved = Ladder(wish, Rule(lambda column, case: True), told.append, threading.Event()).climb()
+    settings = ImprovementSettings(CaseFile((*cases().cases, *doubtful)), Column("as it is", "m"), tmp_path)
+    improved = Improver(settings, Rule(lambda column, case: True), told.append, threading.Event()).run()
     assert told[:2] == said and all(f"- {each}" in report(improved) for each in said)
 
 
@@ -268,6 +270,6 @@ def test_it_is_stopped_anywhere(tmp_path):
     for after in (0, 5, 30, 60):
         rule = Rule(lambda column, case: False)
         rule.stop_after = after
-        ladder = Ladder(ImprovementWish(cases(), Column("a", "m"), tmp_path), rule, print, threading.Event())
+        improver = Improver(ImprovementSettings(cases(), Column("a", "m"), tmp_path), rule, print, threading.Event())
         with pytest.raises(Ended):
-            ladder.climb()
+            improver.run()
