@@ -1,4 +1,4 @@
-"""The whole circle of docs/fine-tuning.md, line by line as the page has it: from a chat to a model that answers."""
+"""The last section of docs/fine-tuning.md, line by line as the page has it: from a chat to a model that answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURE = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 
 def recorded() -> list[tuple[list[str], list[str], list[str]]]:
     """Each command of the page, the lines that are typed into it, and what it prints."""
-    page = (ROOT / "docs" / "fine-tuning.md").read_text("utf-8").partition("## The whole circle")[2]
+    page = (ROOT / "docs" / "fine-tuning.md").read_text("utf-8").partition("## From chat to model")[2]
     (block,) = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     commands = []
     for each in block.removeprefix("$ ").split("\n$ "):
