@@ -38,7 +38,7 @@ class TokenConstraint(Protocol):
 
     @property
     def next_grammar(self) -> GrammarConstraint | None:
-        """The grammar whose mask ``apply`` takes next, if any: ``fill_masks`` may fill several at once."""
+        """The grammar whose mask ``apply`` takes next, if any; several may be filled at once."""
         ...
 
     def forced_tokens(self) -> list[int]:
