@@ -12,6 +12,7 @@ import pytest
 
 from leap_core import _HOME
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 
 LEVELS = {
@@ -121,6 +122,8 @@ def imports() -> list[Import]:
 
 def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.expr, ast.expr_context, ast.arguments)):
+            continue  # nothing is imported in there
         if isinstance(child, ast.Import):
             for alias in child.names:
                 yield Import(name, alias.name, late, child.lineno)
@@ -133,7 +136,7 @@ def _walk(node: ast.AST, name: str, home: list[str], *, late: bool) -> Iterator[
                 offered = module if home_of_name is None else f"leap_core.{home_of_name}"
                 yield Import(name, full if full in FILES else offered, late, child.lineno)
         type_only = isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
-        inside = type_only or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inside = type_only or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
         yield from _walk(child, name, home, late=late or inside)
 
 
@@ -172,7 +175,6 @@ def arrows_up() -> dict[tuple[str, str], list[str]]:
     return upward
 
 
-@pytest.mark.slow
 def test_the_walk_sees_late_relative_and_type_only_imports():
     seen = {(each.importer, each.imported, each.late) for each in imports()}
     assert ("leap_core.conversation.responses", "leap_core.conversation.messages", False) in seen
@@ -186,7 +188,6 @@ def test_every_module_stands_in_a_room():
     assert homeless == set(), "a new room: give it its level in LEVELS"
 
 
-@pytest.mark.slow
 def test_arrows_go_down():
     assert [line for lines in arrows_up().values() for line in lines] == []
 
@@ -202,7 +203,6 @@ def test_a_name_of_the_packages_face_counts_as_its_room():
     assert found == {"leap_core.opening", "leap_core"}
 
 
-@pytest.mark.slow
 def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     rooms = room_levels()
     named = set()
@@ -215,7 +215,6 @@ def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     assert named == NAMED_ABOVE
 
 
-@pytest.mark.slow
 def test_no_circle_between_files():
     """Late and type-only imports included; the faces, which import lazily what they offer, left out."""
     graph: dict[str, set[str]] = {}

@@ -125,7 +125,7 @@ def test_what_is_no_message_is_refused():
         read_document(b"no headers here", "a.eml")
 
 
-COUNT = 200_000
+COUNT = 50_000
 HOSTILE = {
     "a subject of encoded words": b"Subject: " + b"=?utf-8?q?abc?= " * COUNT + b"\n\nThe text.",
     "a folded subject": b"Subject: x" + b"\n =?utf-8?q?abc?=" * COUNT + b"\n\nThe text.",
@@ -145,6 +145,6 @@ HOSTILE = {
 def test_hostile_messages_cost_little(name):
     begin = time.process_time()
     document = read_here("eml", HOSTILE[name])
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 4
     assert "The text." in document.text or name == "messages in messages"
     assert not name.startswith(("parts", "messages")) or "not read" in document.notes[0]

@@ -147,7 +147,7 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_grows_with_the_length_alone(unit):
-    """A tenth of this takes a tenth of the time; what is quadratic takes minutes."""
+    """What is quadratic takes many times as long."""
     begin = time.process_time()
-    read_here("html", b"<table><tr>" + (unit * (200_000 // len(unit))).encode())
-    assert time.process_time() - begin < 8
+    read_here("html", b"<table><tr>" + (unit * (50_000 // len(unit))).encode())
+    assert time.process_time() - begin < 3

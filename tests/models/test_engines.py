@@ -139,6 +139,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_a_process_runs_one_engine(build):
     add_engine(build, "mine")
     for name, noted in (("mine", "mine"), ("default", None)):
@@ -148,6 +149,7 @@ def test_a_process_runs_one_engine(build):
         assert f"runs the engine {name} already" in refusal
 
 
+@pytest.mark.slow
 def test_each_engine_has_its_own_verdicts_and_states(build):
     code = "from leap_core.inference.llama.library import state_version; print(state_version())"
     add_engine(build, "mine")
@@ -327,14 +329,19 @@ def test_a_wrong_archive_is_refused_in_one_line(build, tmp_path, leap, kind):
 # A server of releases.
 
 
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory) -> bytes:
+    """The default engine's own files in an archive."""
+    return packed(DEFAULT.folder, tmp_path_factory.mktemp("release") / "a.tar.gz").read_bytes()
+
+
 @pytest.fixture
-def releases(build, tmp_path, monkeypatch):
+def releases(archive, monkeypatch):
     """Releases at a fake server: ``publish(tag, **changes of the asset)``."""
     with FakeHub() as hub:
         for name, value in hub.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv(RELEASES_VARIABLE, f"{hub.storage_url}/plain/releases")
-        archive = packed(build, tmp_path / "a.tar.gz").read_bytes()
 
         def publish(tag: str = "b12359", **changes: object) -> str:
             name = f"llama-{tag}-bin-ubuntu-{MACHINE}.tar.gz"
@@ -355,6 +362,7 @@ def releases(build, tmp_path, monkeypatch):
         yield publish
 
 
+@pytest.mark.slow
 def test_a_release_is_fetched_checked_and_kept(releases):
     releases()
     seen = []
@@ -401,6 +409,7 @@ def point(releases, tag: str = "v1.0.0", text: str = "b12359", name: str = "nigh
         hub.add_plain(path, listed)
 
 
+@pytest.mark.slow
 def test_a_release_that_points_to_a_build_is_followed(releases):
     releases()
     point(releases)
@@ -425,6 +434,7 @@ def test_a_pointer_that_leads_nowhere_is_refused(releases, pointer, says):
     assert names() == []
 
 
+@pytest.mark.slow
 def test_the_newest_build_is_taken_where_the_latest_release_has_none(releases):
     releases("b12400")
     hub = releases.hub
@@ -535,6 +545,7 @@ def test_a_gpu_backend_that_cannot_load_is_said(build, leap):
     assert done.code == 0 and "cuda of half sees no device here" in done.stderr and "libneeded.so.7" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_fetch_that_stops_half_way_goes_on(releases):
     name = releases()
     hub = releases.hub
@@ -546,6 +557,7 @@ def test_a_fetch_that_stops_half_way_goes_on(releases):
     assert install_engine("b12359").name == "b12359-cpu"
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_build_is_added_leaves_nothing(build):
     code = (
         "import sys; from pathlib import Path; from leap_core.models.engines import add_engine; print('on', flush=True)"

@@ -14,9 +14,9 @@ import pytest
 
 from leap_core.conversation.calls.parsers import CallStream, parser_named
 
-SIZE = 100_000
+SIZE = 50_000
 AT_MOST = 2.0
-"""Seconds for /health. With one quadratic pattern it takes minutes."""
+"""Seconds of computing, in this process, while /health waits. With one quadratic pattern they are many more."""
 NOISE = base64.b64encode(random.Random(3).randbytes(SIZE)).decode()[:SIZE]
 TEXTS = (
     NOISE,
@@ -83,7 +83,7 @@ FIELDS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
 
 @pytest.fixture
 def watched(serve):
-    """A server, and how long /health took at most."""
+    """A server, and how much was computed at most until /health answered."""
     server = serve(*["Hello."] * len(TEXTS), tool_search=1000)
     url, headers = server.url.removesuffix("/v1"), {"Authorization": f"Bearer {server.token}"}
     longest, over = [0.0], threading.Event()
@@ -91,9 +91,9 @@ def watched(serve):
     def watch() -> None:
         with httpx.Client(headers=headers, timeout=60) as client:
             while not over.is_set():
-                begun = time.monotonic()
+                begun = time.process_time()
                 assert client.get(f"{url}/health").status_code == 200
-                longest[0] = max(longest[0], time.monotonic() - begun)
+                longest[0] = max(longest[0], time.process_time() - begun)
                 over.wait(0.02)
 
     watching = threading.Thread(target=watch)
@@ -114,7 +114,7 @@ def test_a_hostile_text_keeps_nobody_waiting(watched, field):
     assert longest[0] < AT_MOST
 
 
-MOST_READ = 50_000
+MOST_READ = 20_000
 
 
 def time_to_read(answer: str) -> float:
@@ -126,8 +126,8 @@ def time_to_read(answer: str) -> float:
 
 
 def test_a_hostile_answer_is_read_in_linear_time():
-    """What a model writes for the arguments of its calls: four times the text takes about four times as long."""
+    """What a model writes as arguments of calls: four times the text takes about four times as long at most."""
     for text in (*TEXTS, "'a'," * SIZE, "x#," * SIZE, "\\'" * SIZE, "f(a='b')," * SIZE, f"b'){' ' * SIZE}"):
         for head in ("", "f(a='", "[f(a=["):
             short = time_to_read(head + text[: MOST_READ // 4])
-            assert time_to_read(head + text[:MOST_READ]) < 10 * short + 2, (head, text[:20])
+            assert time_to_read(head + text[:MOST_READ]) < 10 * short + 0.3, (head, text[:20])

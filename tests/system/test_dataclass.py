@@ -58,6 +58,7 @@ def parameters_of(cls: type) -> list[tuple[str, object, str]]:
     return [(each.name, each.kind, repr(each.default)) for each in inspect.signature(cls).parameters.values()]
 
 
+@pytest.mark.slow
 def test_every_class_of_leap_is_what_the_library_would_have_made():
     classes = own_classes()
     assert len(classes) > 300

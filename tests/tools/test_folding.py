@@ -6,6 +6,8 @@ import json
 import threading
 import time
 
+import pytest
+
 from leap_core import Complete, FunctionCalls, FunctionResult, GenerationOptions, LeapFunction, LeapFunctionCall
 from leap_core.conversation.calls.declaration import FIND
 from leap_core.conversation.loading_options import LoraAdapter
@@ -134,6 +136,7 @@ def test_a_text_that_is_written_again_keeps_seed_and_adapters(tmp_path):
     assert (again.rng_seed, again.adapters, again.temperature) == (7, (adapter,), 0.0)
 
 
+@pytest.mark.slow
 def test_an_ambiguous_grammar_takes_bounded_time():
     runner = ScriptedModelRunner([call("patch", input="a" * 2000)])
     begun = time.thread_time()

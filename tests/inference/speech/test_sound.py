@@ -175,10 +175,10 @@ def heard(sound: ReplySound, frames_: Frames, threads: int) -> list[NDArray[np.f
 
 
 def test_a_reply_sounds_the_same_whoever_makes_its_sound_and_in_whichever_pieces(speaker: Speaker) -> None:
-    stream = frames(50)
+    stream = frames(20)
     expected = sound(speaker.borrow_detokenizer(), [stream])
     by_reader, between_steps = (heard(ReplySound(speaker), stream, threads) for threads in (1, 2))
-    assert [len(piece) for piece in by_reader[1:-1]] == [speaker.frame_samples] * 49
+    assert [len(piece) for piece in by_reader[1:-1]] == [speaker.frame_samples] * 19
     np.testing.assert_array_equal(np.concatenate(by_reader), np.concatenate(between_steps))
     assert difference(np.concatenate(by_reader), expected) < 1e-5
 

@@ -65,6 +65,7 @@ def test_llama_cpp_answers_the_same_with_an_adapter_and_with_it_folded_in(pairs,
     assert np.abs(plain - within).max() > 10 * np.abs(beside - within).max()
 
 
+@pytest.mark.slow
 def test_an_adapter_tells_base_rank_and_alpha(pairs, leap, tmp_path):
     base, directory = pairs["lfm2"]
     done = leap("models", "convert", str(directory), "--base", str(base), "-o", str(tmp_path / "style.gguf"))
