@@ -34,7 +34,6 @@ NOT_YET = {
     "python-api",
     "reliability",
     "shell-completion",
-    "tasks",
     "text-to-speech",
     "tool-calling",
     "vision-and-audio",
