@@ -67,24 +67,32 @@ TERMS = (
     ),
     Term(
         "information extraction, extract, extraction, entity extraction, ner, named entities",
-        "tasks",
+        "information-extraction",
         "leap extract FILE",
     ),
-    Term("summarization, summarize, summary, meeting minutes, translation, translate", "tasks", "leap summarize FILE"),
-    Term("pii, redaction, redact, anonymization, anonymize, masking, personal data, gdpr", "tasks", "leap redact FILE"),
+    Term(
+        "summarization, summarize, summary, meeting minutes, translation, translate",
+        "translation-and-summarization",
+        "leap summarize FILE",
+    ),
+    Term(
+        "pii, redaction, redact, anonymization, anonymize, masking, personal data, gdpr",
+        "pii-redaction",
+        "leap redact FILE",
+    ),
     Term(
         "classification, classify, zero shot classification, zero shot, sentiment, labels, intent, log probabilities",
-        "decisions tasks",
+        "zero-shot-classification tasks",
         "leap classify FILE --labels A,B",
     ),
     Term(
         "guardrail, guardrails, moderation, content filter, safety",
-        "decisions chat",
+        "chat zero-shot-classification",
         "leap chat --guard QUESTIONS.json",
     ),
     Term(
         "calibration, confidence, uncertainty, human review, annotation",
-        "tasks decisions",
+        "information-extraction zero-shot-classification",
         "leap extract --review FILE",
     ),
     Term(
