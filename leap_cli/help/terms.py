@@ -117,7 +117,7 @@ TERMS = (
     ),
     Term(
         "quantization, quantize, quantized, gguf, q4_k_m, bits, imatrix, perplexity",
-        "fine-tuning models",
+        "quantization fine-tuning models",
         "leap models quantize MODEL --to Q4_K_M",
     ),
     Term(

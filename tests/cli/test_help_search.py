@@ -37,7 +37,7 @@ STANDARD = {
     "prompt optimization": "prompt-optimization",
     "fine-tuning": "fine-tuning",
     "LoRA": None,
-    "quantization": "fine-tuning",
+    "imatrix": None,
     "KV cache": None,
     "prompt caching": None,
     "context window": "text-generation",
