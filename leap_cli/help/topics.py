@@ -43,7 +43,7 @@ def first_sentence(text: str) -> str:
 TOPIC_OF = {
     "generate": "text-generation",
     "launch": "coding-agents",
-    "train": "prompt-optimization",
+    "train": "fine-tuning",
     "saved templates": "text-generation",
     "saved schemas": "structured-outputs",
     "talk": "voice-chat",
@@ -67,7 +67,7 @@ TOPIC_OF = {
     "engine": "engines",
     "export": "sessions",
     "config": "configuration",
-    "models cache": "text-generation",
+    "models cache": "prompt-caching",
     "sessions log": "prompt-log",
     "doctor": "command-line",
     "jobs schedules": "scheduling",
