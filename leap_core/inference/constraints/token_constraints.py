@@ -12,17 +12,17 @@ from __future__ import annotations
 import random
 import re
 import string
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import LeapGenerationError
 from ...system.dataclass import dataclass
+from .masks import allowed_of, most_by_mask
 
 if TYPE_CHECKING:
-    from llguidance import LLExecutor, LLMatcher
-    from numpy import float32, int32, int64, uint8
+    from llguidance import LLMatcher
+    from numpy import float32, int32, uint8
     from numpy.typing import NDArray
 
     from ...schemas.grammar_matcher import ConstraintTokenizer
@@ -222,13 +222,13 @@ class _Search:
         matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         closing = self._closing_brackets if place.number else self._closing  # a 0 would go on with the number
         for tokens in (self._quote,) if place.in_string else (closing, self._quote):
-            ends = tokens[_allowed(self._bits, tokens)]
+            ends = tokens[allowed_of(self._bits, tokens)]
             if len(ends):
                 return int(ends[0])
         few = np.flatnonzero(np.unpackbits(self._bits.view(np.uint8), bitorder="little"))
         if self._draw is None and 1 < len(few) <= FEW and all(map(self._is_word, few.tolist())):  # values of an enum
             return int(min(few.tolist(), key=lambda token: self._forced_after(matcher, token)))
-        more = self._others[_allowed(self._bits, self._others)]
+        more = self._others[allowed_of(self._bits, self._others)]
         if not len(more):
             more = few
         if not len(more):
@@ -242,53 +242,6 @@ class _Search:
         """How many tokens follow one of necessity."""
         after = matcher.deep_copy()
         return len(after.compute_ff_tokens()) if after.consume_token(token) else MANY
-
-
-def _allowed(bits: NDArray[int32], tokens: NDArray[int64]) -> NDArray[int64]:
-    import numpy as np
-
-    places: NDArray[int64] = np.flatnonzero(bits[tokens >> 5] >> (tokens & 31).astype(np.int32) & 1)
-    return places
-
-
-@cache
-def _most_by_mask() -> NDArray[float32]:
-    """By byte of a mask, the most that the logits of its eight tokens may be: infinity, or minus infinity where a bit
-    is not set. Indexing with a mask of single tokens takes up to six times as long."""
-    import numpy as np
-
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-    return np.where(bits == 1, np.inf, -np.inf).astype(np.float32)
-
-
-class MaskFiller:
-    """Fills the masks of several constraints side by side, with so many ``threads``."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-
-    @cached_property
-    def _executor(self) -> LLExecutor:
-        from llguidance import LLExecutor
-
-        return LLExecutor(num_threads=self._threads)
-
-    def fill(self, constraints: Iterable[TokenConstraint | None]) -> None:
-        """Fill the masks that these constraints take next, so that ``apply`` finds them; where there are several."""
-        import numpy as np
-
-        nexts = (each.next_grammar for each in constraints if each is not None)
-        grammars = [each for each in nexts if each is not None and not each._matcher.is_error()]
-        if len(grammars) < 2:
-            return
-        bits = np.zeros((len(grammars), max(len(each._bits) for each in grammars)), dtype=np.int32)
-        matchers = [(each._matcher, row) for row, each in enumerate(grammars)]
-        try:
-            self._executor.unsafe_compute_mask_ptr(matchers, bits.ctypes.data, bits.strides[0], len(bits))
-        except Exception:  # ``apply`` finds out whose it is
-            return
-        for each, row in zip(grammars, bits, strict=True):
-            each._bits, each._is_filled = row, True
 
 
 WILLING = 1.0
@@ -322,7 +275,7 @@ class GrammarConstraint:
         self._is_filled = False
         mask = self._bits.view(np.uint8)
         inside = logits[: self._n_tokens]
-        np.minimum(inside, _most_by_mask().take(mask, axis=0).reshape(-1)[: self._n_tokens], out=inside)
+        np.minimum(inside, most_by_mask().take(mask, axis=0).reshape(-1)[: self._n_tokens], out=inside)
         logits[self._n_tokens :] = -np.inf
         if self.place is not None and len(self.place.number) >= LOOKED_AT:
             logits[self._digits_too_many(mask, self.place.number)] = -np.inf
@@ -339,6 +292,13 @@ class GrammarConstraint:
     @property
     def next_grammar(self) -> GrammarConstraint:
         return self
+
+    @property
+    def matcher(self) -> LLMatcher | None:
+        return None if self._matcher.is_error() else self._matcher
+
+    def take_mask(self, bits: NDArray[int32]) -> None:
+        self._bits, self._is_filled = bits, True
 
     def forced_tokens(self) -> list[int]:
         return [] if self.finished else list(self._matcher.compute_ff_tokens())
@@ -576,6 +536,10 @@ class BareCallConstraint:
     def apply(self, logits: NDArray[float32]) -> None:
         if self._active is not None:
             self._active.apply(logits)
+
+    @property
+    def next_grammar(self) -> GrammarConstraint | None:
+        return self._active.next_grammar if self._active is not None else None
 
     def forced_tokens(self) -> list[int]:
         return self._active.forced_tokens() if self._active is not None else []

@@ -36,7 +36,7 @@ from .snapshots import SnapshotStore
 from .threads import ThreadGovernor, usable_cores
 
 if TYPE_CHECKING:
-    from ..constraints.token_constraints import MaskFiller
+    from ..constraints.masks import MaskFiller
     from .batch_plan import Encoder
     from .sampler import Sampler
 
@@ -215,9 +215,9 @@ class Scheduler:
 
     @cached_property
     def _masks(self) -> MaskFiller:
-        from ..constraints.token_constraints import MaskFiller
+        from ..constraints.masks import MaskFiller
 
-        return MaskFiller(usable_cores())
+        return MaskFiller(usable_cores(), self._context.model.n_tokens)
 
     def _draft(self, parts: list[StepPart], lookup: PromptLookup) -> None:
         """Let a request that runs alone verify a draft with its next token. Beside others their positions are worth
@@ -357,7 +357,8 @@ class Scheduler:
         if logits is None:  # the logits of all positions of a prompt lie between
             return tokens
         if self._context.model.on_gpu:  # a processor that computes the model takes far longer for that
-            self._masks.fill(part.request.constraint for part in due)
+            constraints = [part.request.constraint for part in due]
+            self._masks.fill(each.next_grammar for each in constraints if each is not None)
         rows: list[int] = []
         samplers: list[Sampler] = []
         for row, part in enumerate(due):

@@ -12,7 +12,8 @@ from leap_core.conversation.calls import parser_named
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapGenerationError
 from leap_core.inference.constraints.compiling import compile_constraint
-from leap_core.inference.constraints.token_constraints import ForbiddenTokens, MaskFiller
+from leap_core.inference.constraints.masks import MaskFiller
+from leap_core.inference.constraints.token_constraints import ForbiddenTokens
 from leap_core.inference.llama.model import LlamaModel
 
 from .test_generation import LIGHT, NOW, SCHEMA
@@ -40,12 +41,12 @@ def constraints(vocabulary: LlamaModel) -> list[Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_texts_of_a_crowd(seed: int, vocabulary: LlamaModel) -> None:
     side_by_side, alone = constraints(vocabulary), constraints(vocabulary)
-    filler, draw = MaskFiller(2), np.random.default_rng(seed)
+    filler, draw = MaskFiller(2, vocabulary.n_tokens), np.random.default_rng(seed)
     ended: set[int] = set()
     filled = 0
     for _ in range(25):
         going = [n for n, each in enumerate(alone) if each is not None and n not in ended]
-        filler.fill(side_by_side[n] for n in [0, *going])
+        filler.fill(side_by_side[n].next_grammar for n in going)
         for n in going:
             grammar = side_by_side[n].next_grammar
             filled += grammar is not None and grammar._is_filled
@@ -71,7 +72,7 @@ def test_a_constraint_that_cannot_go_on_fails_alone(vocabulary: LlamaModel) -> N
     )
     with pytest.raises(LeapGenerationError):
         broken.accept(vocabulary.tokenize("z", parse_special=False)[0])
-    MaskFiller(2).fill([broken, *others])
+    MaskFiller(2, vocabulary.n_tokens).fill([each.next_grammar for each in (broken, *others)])
     for each in others:
         logits = np.zeros(vocabulary.n_tokens, np.float32)
         each.apply(logits)

@@ -10,6 +10,7 @@ import pytest
 
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError
+from leap_core.inference.engine.batch_plan import StepPart
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import ABORTED
@@ -45,14 +46,13 @@ def alone(make_scheduler: Make) -> list[list[tuple[int, float]]]:
 
 def before_decodes(scheduler: Scheduler, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``act`` happen between the plan of each step and its decode, when a client may leave."""
-    context = scheduler._context
-    clear = context.clear
+    build = scheduler._planner.build
 
-    def hooked() -> None:
+    def hooked(parts: list[StepPart]) -> None:
         act()
-        clear()
+        build(parts)
 
-    monkeypatch.setattr(context, "clear", hooked)
+    monkeypatch.setattr(scheduler._planner, "build", hooked)
 
 
 def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def answers(path: Path, kinds: tuple[dict[str, object], ...], slots: int) -> lis
 
         def ask(number: int) -> None:
             kind = {"repetition_penalty": 1.0} | kinds[number % len(kinds)]
-            options = GenerationOptions(rng_seed=number, max_tokens=12, loop_stop=False, **kind)
+            options = GenerationOptions(rng_seed=number, max_tokens=12, repetition_detection=False, **kind)
             end = list(runner.start([ChatMessage("user", f"Hi {number}")], (), options))[-1]
             assert isinstance(end, Complete)
             found[number] = end.full_message.text
