@@ -279,7 +279,7 @@ BY_PLACE: dict[str, Source] = {
     "tools check NAME": tools,
     "tools call NAME": tools,
     "tools remove NAME": registered_tools,
-    "help TOPIC|COMMAND": help_topics,
+    "help TOPIC|COMMAND|WORDS": help_topics,
     "man COMMAND": top_commands,
     "setup TIME|NONE": warm_times,
     "config get KEY": setting_keys,
