@@ -26,7 +26,7 @@ from many_workers import fill
 
 from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
-from jobs.table.claims import WorkerRows
+from jobs.table.claims import WorkerReport, WorkerRows
 from jobs.table.job import Claim, ClaimLostError, Ending, Job, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 
@@ -164,9 +164,8 @@ class Fifty:
             rows, workers = BatchRows(table.undurable().database), WorkerRows(table.database)
             changes = table.database.listen(worker=name)
             changes.wait(1)
-            workers.enter(
-                name, machine=name, name=name, pid=1, version="", capacity={"batch": 1}, models={"aaa": "simulated"}
-            )
+            report = WorkerReport(name, name, 1, "", capacity={"batch": 1}, models={"aaa": "simulated"})
+            workers.enter(name, report)
             while not self.over.is_set():
                 if changes.wait(BEAT_SECONDS if not self.claimed else 1.0):
                     with self.guard:

@@ -10,7 +10,9 @@ from leap_cli.chat.slash_commands import COMMANDS, suggest
 from leap_core.conversation.messages import LeapFunctionCall
 from leap_core.conversation.responses import FunctionCalls, ReasoningChunk, TokenLogprob
 
-CALL = [FunctionCalls((LeapFunctionCall("calculate", {"expression": "6*7"}),))]
+CALL, ANOTHER, THIRD = (
+    [FunctionCalls((LeapFunctionCall("calculate", {"expression": text}),))] for text in ("6*7", "2*21", "84/2")
+)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_tab_completes_what_can_be_set_and_shown(leap):
 
 
 def test_the_limit_of_rounds_ends_an_answer(leap, talk):
-    runner = leap.script(*[CALL] * 3)
+    runner = leap.script(CALL, ANOTHER, THIRD)
     done = leap("generate", "-m", "some", "--tool", "calculate", "--max-tool-iterations", "2", "go")
     assert (done.code, len(runner.requests)) == (7, 3)
     assert "after 2 rounds; not run: calculate(" in done.stderr and "--max-tool-iterations" in done.stderr
@@ -84,7 +86,7 @@ def test_the_limit_of_rounds_ends_an_answer(leap, talk):
 
 
 def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):
-    leap.script(CALL, CALL, "well", CALL, "42")
+    leap.script(CALL, ANOTHER, "well", CALL, "42")
     done = talk("/tools calculate", "/set chain-limit 1", "/tools calculate,current_time", "go", "on", "again")
     assert len(errors(done)) == 1 and "after 1 round;" in errors(done)[0]
     assert done.stdout.count("42") >= 1
