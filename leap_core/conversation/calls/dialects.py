@@ -99,7 +99,9 @@ def _json_at(text: str, place: int) -> tuple[dict[str, object], int]:
     return value, end
 
 
-MISTRAL_CALL = re.compile(rf"\s*{NAME}\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(?:\[ARGS\])?(?=\s*\{{)")
+MISTRAL_CALL = re.compile(
+    rf"\s{{0,20}}{NAME}\s{{0,20}}(?:\[CALL_ID\]\s{{0,20}}[\w-]{{0,99}}\s{{0,20}})?(?:\[ARGS\])?(?=\s{{0,20}}\{{)"
+)
 
 
 def _mistral(body: str, dialect: Dialect) -> list[LeapFunctionCall]:

@@ -501,7 +501,7 @@ class CallsConstraint:
 
 
 BARE_CALL = re.compile(
-    rb'\s*(?:```(?:json|tool_calls?)?\s*)?\[?\s*\{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*"(arguments|parameters)"\s*:'
+    rb'\s{0,20}(?:```(?:json|tool_calls?)?\s{0,20})?\[?\s{0,20}\{\s{0,20}"name"\s{0,20}:\s{0,20}"([^"\\]*)"\s{0,20},\s{0,20}"(arguments|parameters)"\s{0,20}:'
 )
 MOST_BEFORE = 300
 """Bytes within which a reply shows whether it is a JSON call."""
