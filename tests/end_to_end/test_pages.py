@@ -38,7 +38,6 @@ NOT_YET = {
     "reliability",
     "shell-completion",
     "text-to-speech",
-    "tool-calling",
     "vision-and-audio",
     "voice-chat",
 }
