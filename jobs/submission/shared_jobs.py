@@ -23,7 +23,7 @@ from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
 from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
 from ..table.contract import Conflict, Database
-from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, SHARD_VERSION, Job, NewJob
+from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, VERSION, Job, NewJob
 from ..table.table import Table, dumps, new_id
 from .new_jobs import BUILTIN, BatchRequest, Submitter
 
@@ -181,7 +181,7 @@ def _insert_shards(database: Database, parent: str, batch: NewBatch, stretches: 
         *("id", "kind", "state", "parameters", "priority", "retries", "run_after", "model", "machine", "origin"),
         *("version", "parent", "max_workers", "held", "created"),
     ]
-    shared = (job.priority, job.retries, run_after, job.model, job.machine, job.origin, SHARD_VERSION, parent, most)
+    shared = (job.priority, job.retries, run_after, job.model, job.machine, job.origin, VERSION, parent, most)
     (created,) = database.rows("SELECT leap_now() AS now")
     database.insert_rows(
         "jobs",

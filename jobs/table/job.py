@@ -40,10 +40,9 @@ STANDING = (SCHEDULE, FOLDER)
 KINDS = (DOWNLOAD, GENERATE, BATCH, QUANTIZE, COMMAND, WEBHOOK, SCHEDULE, FOLDER)
 LATER = 253_402_300_800.0
 """The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
-VERSION, SHARD_VERSION = 2, 2
-"""Of the parameters of jobs that this leap reads, and of the shards that it submits: a worker leaves alone what a newer
-leap has submitted. Jobs that are no shards have the parameters of version 1."""
-JOB_VERSION = 1
+VERSION = 3
+"""Of the parameters of jobs that this leap submits, and the newest that it reads: a worker leaves alone what a newer
+leap has submitted."""
 
 
 class State(str, Enum):

@@ -24,11 +24,11 @@ from .contract import Conflict, Database, Values
 from .database import open_database
 from .job import (
     BATCH,
-    JOB_VERSION,
     LATER,
     MALFORMED,
     SCHEDULE,
     SHARD,
+    VERSION,
     Claim,
     ClaimLostError,
     Ending,
@@ -115,7 +115,7 @@ class Table(Forgetting):
             "model": job.model,
             "machine": job.machine,
             "origin": job.origin,
-            "version": JOB_VERSION,
+            "version": VERSION,
             "output": output,
         }
         while not self.database.change(

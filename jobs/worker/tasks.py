@@ -157,7 +157,7 @@ def generate(attempt: Attempt, load: Load) -> Ending:
     options = GenerationOptions.from_json(parameters.get("options", {}))
     messages = messages_from_json(parameters["messages"])
     functions = [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])]
-    with load(parameters["model"], ModelLoadingOptions(**parameters.get("loading", {}))) as runner:
+    with load(parameters["model"], ModelLoadingOptions.from_json(parameters.get("loading", {}))) as runner:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
         speech = JobSpeech(parameters.get("speech"), runner)
@@ -207,7 +207,7 @@ def _transcribe(attempt: Attempt, load: Load) -> Ending:
     total = len(recording.pieces)
     done: list[Transcribed] = []
     with (
-        load(parameters["model"], ModelLoadingOptions(**parameters.get("loading", {}))) as runner,
+        load(parameters["model"], ModelLoadingOptions.from_json(parameters.get("loading", {}))) as runner,
         closing(transcribe(runner, recording, prompt=request["prompt"], options=options)) as pieces,
     ):
         while not attempt.stop.is_set() and (piece := next(pieces, None)) is not None:

@@ -235,7 +235,7 @@ class BatchSettings:
         )
 
     def loading_options(self) -> ModelLoadingOptions:
-        return ModelLoadingOptions(**self.loading, slots=self.concurrency)
+        return ModelLoadingOptions.from_json({**self.loading, "slots": self.concurrency})
 
     def check_places(self) -> None:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""

@@ -150,6 +150,28 @@ def check_integer(name: str, value: object, low: int) -> None:
         raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
 
 
+FORMER_NAMES = {
+    "exact": "deterministic",
+    "finish_shape": "complete_json",
+    "free_white_space": "any_whitespace",
+    "lookup": "prompt_lookup",
+    "loop_stop": "repetition_detection",
+    "open_objects": "additional_properties",
+}
+"""Names that options have in jobs, recipes and logs that an earlier leap stored, and in the keys of journals."""
+
+
+def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored options by the names that they have now."""
+    return {FORMER_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def former_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names that the keys of journals have."""
+    former = {name: before for before, name in FORMER_NAMES.items()}
+    return {former.get(name, name): value for name, value in options.items()}
+
+
 def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
     """The plain options of these ``names`` in an ``extras`` text; what is no number, text, list or boolean cannot be
     given there. Raises LeapOptionsError."""
@@ -309,6 +331,11 @@ class ModelLoadingOptions:
         for name in ("kv_type_k", "kv_type_v"):
             if getattr(self, name) not in (*KV_TYPES, None):
                 raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ModelLoadingOptions:
+        """Read what was stored; an unknown name raises LeapOptionsError."""
+        return cls(**current_names(value))
 
     def kv_types(self, gpu_layers: int) -> tuple[str, str]:
         """How the context keeps keys and values. On a CPU of two kinds, by default bf16 and f16, for which llama.cpp

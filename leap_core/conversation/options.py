@@ -20,6 +20,7 @@ from .loading_options import (
     are_texts,
     check_integer,
     check_number,
+    current_names,
     is_finite,
     is_number,
     plain_number,
@@ -330,13 +331,13 @@ class GenerationOptions:
 
     @classmethod
     def from_json(cls, value: object, path: str = "options") -> GenerationOptions:
-        """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
+        """Read what ``to_json`` writes, also that of an earlier leap; an unknown name raises LeapOptionsError."""
         if not isinstance(value, dict):
             raise LeapOptionsError(path, "expected an object")
-        for name in value:
+        options = current_names(value)
+        for name in options:
             if name not in cls.__dataclass_fields__:
                 raise LeapOptionsError(f"{path}.{name}", "there is no such option")
-        options = dict(value)
         if "logit_bias" in options:
             try:
                 options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}

@@ -12,7 +12,8 @@ from jobs import keeper as revision
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
-from jobs.table.job import NewJob, State
+from jobs.table import claims, reading
+from jobs.table.job import GENERATE, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError
@@ -78,6 +79,28 @@ def test_starting_a_worker_ends_one_of_an_older_leap_that_has_nothing_to_do(olde
         started = jobs.start_worker()
         assert started["pid"] not in (None, older.pid) and older.wait(30) == 0
         assert jobs.worker()["pid"] == started["pid"]
+
+
+def test_a_job_that_an_older_leap_stored_is_done_though_its_options_have_other_names_now(jobs):
+    options = {"max_tokens": 40, "loop_stop": False, "finish_shape": True, "free_white_space": True}
+    schema = {"json_schema_constraint": '{"type": "object", "properties": {"name": {"type": "string"}}}'}
+    messages = [{"role": "user", "content": "Ada"}]
+    for loading in ({"lookup": True}, {"exact": True}):
+        stored = {"model": "builtin", "loading": loading, "options": {**options, **schema}, "messages": messages}
+        (id,) = jobs.submit([NewJob(GENERATE, stored)])
+        assert jobs.wait(id, 60).state is State.SUCCEEDED, jobs.get(id).error
+
+
+def test_a_worker_of_an_older_leap_leaves_jobs_of_this_one_to_others(place, monkeypatch):
+    with Table(place) as table:
+        (id,) = table.add([NewJob(GENERATE, {})])
+        worker = WorkerIdentity("w", "w", "machine")
+        for module in (claims, reading):
+            monkeypatch.setattr(module, "VERSION", revision.REVISION[-1] - 1)
+        assert table.claim_next(GENERATE, worker) is None
+        monkeypatch.undo()
+        claimed = table.claim_next(GENERATE, worker)
+        assert claimed is not None and claimed.id == id
 
 
 def test_a_command_of_an_older_leap_leaves_a_newer_worker_alone(jobs, monkeypatch):
