@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from leap_core.errors import LeapOptionsError, LeapSerializationError
-from leap_core.system.configuration import POSTGRESQL, JobSettings, read_job_settings
+from leap_core.system.configuration import POSTGRESQL, SQLITE, JobSettings, read_job_settings
 from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import Directories, private_directory
 from leap_core.system.files import replacing
@@ -85,6 +85,9 @@ class JobsConfiguration:
         url = variables.get(JOBS_URL_VARIABLE) or settings.jobs_url
         if url is not None and not url.startswith(POSTGRESQL):
             raise LeapSerializationError(f"it begins with none of {', '.join(POSTGRESQL)}", path="jobs_url")
+        if settings.queue_url is not None and not settings.queue_url.startswith(SQLITE):
+            reason = f"queue_url must begin with {SQLITE}: a server is not used"
+            raise LeapSerializationError(reason, path=str(directories.config_file))
         if NAME.fullmatch(name) is None:
             raise LeapOptionsError("name", f"{name!r} is not letters, digits, dots, dashes and underscores")
         idle = settings.idle_minutes * 60.0

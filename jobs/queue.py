@@ -27,8 +27,9 @@ from leap_core.system.sqlite import Cause, cause_of
 
 from .table.job import KINDS
 
+# huey imports psycopg where it is installed, which takes a third of a worker's start and is not used here.
 _hides = sys.modules.setdefault("psycopg", None) is None  # type: ignore[arg-type]
-from huey import SqliteHuey  # noqa: E402  it imports psycopg where it can, which takes a third of a worker's start
+from huey import SqliteHuey  # noqa: E402
 from huey.registry import Message  # noqa: E402
 from huey.serializer import Serializer  # noqa: E402
 
@@ -103,12 +104,12 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
 
 class WakeUpQueue:
     """The queue in the SQLite file ``path``, or in the one that ``url`` names, seen from the directory of ``path``;
-    ``table_id`` keeps apart the queues of several tables there. A ``url`` of a server is read as none: what the table
-    announces is enough. ``wake`` is called for each message that is taken. Raises LeapUnavailableError."""
+    ``table_id`` keeps apart the queues of several tables there. ``wake`` is called for each message that is taken.
+    Raises LeapUnavailableError."""
 
     def __init__(self, path: Path, url: str | None = None, *, table_id: str = "", wake: Wake | None = None) -> None:
-        self._is_own = url is None or not url.startswith(SQLITE)
-        self.file = path if self._is_own or url is None else path.parent / url.removeprefix(SQLITE)
+        self._is_own = url is None
+        self.file = path if url is None else path.parent / url.removeprefix(SQLITE)
         own_part = "" if self._is_own or not table_id else table_id
         self._name = f"leap-{own_part}" if own_part else "leap"
         self.bell_path = self.file.with_name(".".join(filter(None, (self.file.name, own_part, "bell"))))

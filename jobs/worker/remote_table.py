@@ -75,7 +75,6 @@ def remote(method: Method) -> Method:
             raise RuntimeError(reply["unexpected"])
         return from_json(reply["value"])
 
-    call.is_remote = True  # type: ignore[attr-defined]
     return cast(Method, call)
 
 
@@ -138,7 +137,7 @@ class TableServer:
         name, _, method = message["name"].partition(".")
         try:
             target, remote_type = self._objects[name]
-            if not hasattr(getattr(remote_type, method), "is_remote"):
+            if method.startswith("_") or method not in vars(remote_type):
                 raise AttributeError(method)
             options = {option: from_json(each) for option, each in given["options"].items()}
             value = getattr(target, method)(*from_json(given["arguments"]), **options)

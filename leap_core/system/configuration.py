@@ -21,9 +21,7 @@ from .directories import Directories
 
 _tables: dict[Path, tuple[object, dict[str, Any]]] = {}
 """The file of each path as it was last read: what tells that it has changed, and its tables."""
-SQLITE, REDIS, POSTGRESQL = "sqlite:///", ("redis://", "rediss://", "unix://"), ("postgresql://", "postgres://")
-QUEUE_SCHEMES = (SQLITE, *REDIS, *POSTGRESQL)
-"""What a ``queue_url`` may begin with. A server is not used: see ``jobs.queue``."""
+SQLITE, POSTGRESQL = "sqlite:///", ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ SETTINGS = (
         "queue_url",
         str,
         "The SQLite file that wakes the worker, such as sqlite:///q.db; one of leap's own by default.",
-        schemes=QUEUE_SCHEMES,
+        schemes=(SQLITE,),
     ),
     Setting(
         "jobs_url",

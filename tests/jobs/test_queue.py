@@ -76,14 +76,6 @@ def test_urls_of_queues(tmp_path):
         WakeUpQueue(tmp_path / "no" / "such" / "queue.db")
 
 
-@pytest.mark.parametrize("url", ["redis://localhost", "postgresql://me:secret@127.0.0.1:9/leap"])
-def test_the_url_of_a_server_means_the_file_of_the_data_directory(tmp_path, url):
-    queue = WakeUpQueue(tmp_path / "queue.db", url)
-    queue.send([("job1", 1, "generate", 0)])
-    assert queue.file == tmp_path / "queue.db" and len(queue.pending()) == 1
-    queue.close()
-
-
 def test_psycopg_is_not_imported_and_can_be_afterwards():
     check = "import sys, jobs.queue; assert 'psycopg' not in sys.modules; import psycopg"
     pytest.importorskip("psycopg")
@@ -137,6 +129,7 @@ def test_the_configuration_of_jobs(leap_home):
         "[jobs]\nbatch = true",
         "jobs = 1",
         "queue_url = 3",
+        'queue_url = "redis://localhost"',
         "x = ",
         "[jobs]\nidle_minutes = -1",
     ):
