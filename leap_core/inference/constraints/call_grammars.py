@@ -119,10 +119,12 @@ def json_grammar(
     *,
     dialect: Dialect = HERMES,
     special_tokens: Mapping[str, int] = NO_TOKENS,
+    many: bool = True,
     strictness: Strictness = STRICT,
 ) -> str:
     """The calls of one block after a dialect's start marker, then ``end`` (Lark for the end marker). What of the
-    dialect's texts is one of ``special_tokens`` is that token."""
+    dialect's texts is one of ``special_tokens`` is that token. ``many``: a block may hold several, where the dialect
+    has them so."""
     rules = _Rules(strictness)
     spelled = partial(_spelled, special_tokens=special_tokens)
     calls = []
@@ -130,7 +132,8 @@ def json_grammar(
         opening = dialect.head.format(name=json.dumps(function.name, ensure_ascii=False)[1:-1], index=INDEX)
         arguments = rules.json(_closed(function.arguments_schema))
         calls.append(rules.add(f"{spelled(opening)} {arguments} {spelled(dialect.tail)}"))
-    more = f"({spelled(dialect.separator)} call){{0,{MOST_CALLS - 1}}}" if dialect.separator is not None else ""
+    more = f"({spelled(dialect.separator or '')} call){{0,{MOST_CALLS - 1}}}"
+    more = more if many and dialect.separator is not None else ""
     start = f"start: gap {spelled(dialect.opening)} call {more} {spelled(dialect.closing)} gap {end}"
     return "\n".join([start, "call: " + " | ".join(calls), 'gap: "" | "\\n"', *rules.lines])
 
@@ -143,8 +146,8 @@ def _spelled(text: str, special_tokens: Mapping[str, int]) -> str:
     return " ".join(meanings.get(part) or _literal(part) for part in parts if part)
 
 
-def bare_grammar(functions: Sequence[LeapFunction], *, strictness: Strictness = STRICT) -> str:
-    """A reply that is a JSON call, or a list of them, with any white space and perhaps in a fence."""
+def bare_grammar(functions: Sequence[LeapFunction], *, many: bool = True, strictness: Strictness = STRICT) -> str:
+    """A reply that is a JSON call, or with ``many`` a list of them, with any white space and perhaps in a fence."""
     rules = _Rules(strictness)
     calls = [
         rules.json(
@@ -160,10 +163,11 @@ def bare_grammar(functions: Sequence[LeapFunction], *, strictness: Strictness = 
         for key in ("arguments", "parameters")
     ]
     lines = [
-        f'start: before (call | "[" space call (space "," space call){{0,{MOST_CALLS - 1}}} space "]") after',
+        "start: space calls | space opening space calls space closing",
+        "calls: call" + (f' | "[" space call (space "," space call){{0,{MOST_CALLS - 1}}} space "]"' if many else ""),
         "call: " + " | ".join(calls),
-        r"before: /\s{0,8}(```(json|tool_calls?)?\s{0,8})?/",
-        r"after: /\s{0,8}(```\s{0,8})?/",
+        "opening: /```(json|tool_calls?)?/",
+        'closing: "```"',
         r"space: /\s{0,32}/",
     ]
     return "\n".join([*lines, *rules.lines])

@@ -326,17 +326,16 @@ def _with_calls(
     allowed = [function for function in functions if function.name == choice] if named else list(functions)
     end = parser.end_marker if parser.end_marker in vocabulary.special_tokens else json.dumps(parser.end_marker)
     dialect = _dialect_of(parser)
-    if dialect is not None:
-        write: Callable[..., str] = partial(
-            json_grammar, allowed, end, dialect=dialect, special_tokens=vocabulary.special_tokens
-        )
+    prefix = "" if start is not None else json.dumps(parser.start_marker)
+    if dialect is None:
+        write: Callable[..., str] = partial(pythonic_grammar, allowed, end, many=not named)
+    elif dialect is CHANNELS:  # its markers are no text
+        write, prefix = partial(bare_grammar, allowed, many=not named), ""
     else:
-        write = partial(pythonic_grammar, allowed, end, many=not named)
+        special = vocabulary.special_tokens
+        write = partial(json_grammar, allowed, end, dialect=dialect, special_tokens=special, many=not named)
     from llguidance import LLMatcher
 
-    prefix = "" if start is not None else json.dumps(parser.start_marker)
-    if dialect is CHANNELS:  # its markers are no text
-        write, prefix = partial(bare_grammar, allowed), ""
     grammar, warnings = _compiled_calls(
         allowed, tokenizer, lambda strictness: _prefixed(write(strictness=strictness), prefix)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from ...conversation.calls.dialects import CHANNELS
@@ -22,15 +22,19 @@ Piece = tuple[Literal["text", "reasoning"], str]
 class ChannelReader:
     """Takes the tokens of a reply and gives its text and reasoning; a call is text between the dialect's markers."""
 
-    def __init__(self, special_tokens: Mapping[str, int]) -> None:
+    def __init__(self, special_tokens: Mapping[str, int], control_tokens: Collection[int]) -> None:
+        self._hidden = control_tokens
         self._names = {special_tokens[name]: name for name in TOKENS if name in special_tokens}
         self._header: str | None = ""
+        self._has_channels = False
         self._kind: Literal["text", "reasoning", "call"] = "text"
 
     def feed(self, token: int, text: str) -> list[Piece]:
         """The pieces that a token completes; ``text`` is its own, where it is no token of the format."""
         name = self._names.get(token)
         if name is None:
+            if token in self._hidden and self._kind != "call":
+                return []
             if self._header is None:
                 return [("reasoning" if self._kind == "reasoning" else "text", text)] if text else []
             self._header += text
@@ -38,6 +42,7 @@ class ChannelReader:
                 header, self._header = self._header, None  # a reply without channels, as a grammar has it written
                 return [("text", header)]
             return []
+        self._has_channels = True
         if name == "<|message|>":
             return self._begin()
         if name in ("<|channel|>", "<|constrain|>"):
@@ -48,12 +53,13 @@ class ChannelReader:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """What is left when the reply has ended: the end of a call."""
-        return self._end()
+        """What is left when the reply has ended: the end of a call, or a text that might have been a header."""
+        header, self._header = self._header or "", None
+        return self._end() + ([("text", header)] if header and not self._has_channels else [])
 
     def _is_text(self, header: str) -> bool:
         """Whether a header that has no channel yet cannot be one: `` to=NAME`` may come before the channel."""
-        return bool(header) and not header.startswith("<|") and header[:4] != " to="[: len(header)]
+        return bool(header) and not self._has_channels and header[:4] != " to="[: len(header)]
 
     def _begin(self) -> list[Piece]:
         header, self._header = self._header or "", None

@@ -252,7 +252,8 @@ class ReplyBuilder:
         self._is_plain = False
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
         self._decoder = utf8_decoder()
-        self._channels = ChannelReader(special) if parser is not None and parser.name == CHANNELS.name else None
+        has_channels = parser is not None and parser.name == CHANNELS.name
+        self._channels = ChannelReader(special, self._hidden) if has_channels else None
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions

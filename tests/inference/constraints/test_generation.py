@@ -10,7 +10,7 @@ import pytest
 import regex
 
 from leap_core.conversation.calls import LeapFunction, LeapFunctionParameter, StringType, parser_named
-from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.options import PARSERS, GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapOptionsError, LeapSchemaError
@@ -158,10 +158,21 @@ def test_a_json_call_without_markers_is_held_to_the_declared_arguments(vocabular
     for token in vocabulary.tokenize(f'{before}{{"name": "light", "{key}": {{"room": "', parse_special=False):
         constraint.accept(token)
     assert allowed(constraint, vocabulary) <= {"h", "ha", "hal", "hall", 'hall"', "a", "at", "attic", "atti", "att"}
-    for token in vocabulary.tokenize('attic"}}' + "]" * before.count("["), parse_special=False):
+    after = "]" * before.count("[") + "\n```" * before.count("```")
+    for token in vocabulary.tokenize('attic"}}' + after, parse_special=False):
         constraint.accept(token)
     ends = {vocabulary.text_of([token]) for token in vocabulary.eog_tokens}
     assert ends & allowed(constraint, vocabulary) and "x" not in allowed(constraint, vocabulary)
+
+
+@pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
+@pytest.mark.parametrize("choice", ["required", "now"])
+def test_a_call_that_is_asked_for_is_made_in_every_dialect(noise: ModelRunner, parser: str, choice: str):
+    for seed in range(3):
+        _, complete = answer(noise, [NOW], seed, tool_choice=choice, function_call_parser=parser, max_tokens=2000)
+        calls = complete.full_message.function_calls or ()
+        assert {call.name for call in calls} == {"now"}, complete.full_message.text[-200:]
+        assert len(calls) == 1 or choice == "required"
 
 
 @pytest.mark.parametrize(

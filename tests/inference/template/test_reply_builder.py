@@ -227,3 +227,9 @@ def test_channels_are_reasoning_text_and_calls(monkeypatch, head, end):
     assert last.full_message.function_calls is None and "Ro" in last.full_message.text and len(last.warnings) == 1
     *rest, last = responses("{", '"a": 1}', parser="gpt_oss", functions=WEATHER)
     assert last.full_message.text == '{"a": 1}'
+
+
+@pytest.mark.parametrize("text", ["plain", " to", " to=", "<|channel|>", "<|end"])
+def test_a_reply_without_channels_is_text(text):
+    *_, last = responses(*text, "<|im_end|>", parser="gpt_oss", functions=WEATHER)
+    assert last.full_message.text == text
