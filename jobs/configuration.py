@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from leap_core.errors import LeapOptionsError, LeapSerializationError
-from leap_core.system.configuration import POSTGRESQL, SQLITE, JobSettings, read_job_settings
+from leap_core.system.configuration import POSTGRESQL, JobSettings, read_job_settings
 from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import Directories, private_directory
 from leap_core.system.files import replacing
@@ -56,15 +56,13 @@ DEFAULTS = JobSettings()
 @dataclass(frozen=True)
 class JobsConfiguration:
     """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
-    data directory. ``queue_url``: another file for the queue. ``concurrency``: jobs of each kind that run at once.
-    ``idle_seconds``: how long a worker without work stays. ``lease_seconds``: how long a claim on a server holds
-    without a sign of life. ``fetch_models``: the worker fetches models that jobs on a server need.
-    ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they. ``name``: of the
-    worker, where several run in one data directory. ``webhook``: where messages about jobs go; ``webhook_secret`` signs
-    them."""
+    data directory. ``concurrency``: jobs of each kind that run at once. ``idle_seconds``: how long a worker without
+    work stays. ``lease_seconds``: how long a claim on a server holds without a sign of life. ``fetch_models``: the
+    worker fetches models that jobs on a server need. ``keep_output_days``: how long the output of jobs that ended is
+    kept, 0 means as long as they. ``name``: of the worker, where several run in one data directory. ``webhook``: where
+    messages about jobs go; ``webhook_secret`` signs them."""
 
     directories: Directories
-    queue_url: str | None = None
     concurrency: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULTS.at_once))
     idle_seconds: float = DEFAULTS.idle_minutes * 60.0
     jobs_url: str | None = None
@@ -85,9 +83,6 @@ class JobsConfiguration:
         url = variables.get(JOBS_URL_VARIABLE) or settings.jobs_url
         if url is not None and not url.startswith(POSTGRESQL):
             raise LeapSerializationError(f"it begins with none of {', '.join(POSTGRESQL)}", path="jobs_url")
-        if settings.queue_url is not None and not settings.queue_url.startswith(SQLITE):
-            reason = f"queue_url must begin with {SQLITE}: a server is not used"
-            raise LeapSerializationError(reason, path=str(directories.config_file))
         if NAME.fullmatch(name) is None:
             raise LeapOptionsError("name", f"{name!r} is not letters, digits, dots, dashes and underscores")
         idle = settings.idle_minutes * 60.0
@@ -95,7 +90,6 @@ class JobsConfiguration:
             idle = math.inf  # clients of other machines cannot start it again
         return JobsConfiguration(
             directories=directories,
-            queue_url=settings.queue_url,
             concurrency=settings.at_once,
             idle_seconds=idle,
             jobs_url=url,

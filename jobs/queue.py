@@ -22,19 +22,25 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapUnavailableError
-from leap_core.system.configuration import SQLITE
 from leap_core.system.sqlite import Cause, cause_of
 
 from .table.job import KINDS
 
-# huey imports psycopg where it is installed, which takes a third of a worker's start and is not used here.
-_hides = sys.modules.setdefault("psycopg", None) is None  # type: ignore[arg-type]
-from huey import SqliteHuey  # noqa: E402
-from huey.registry import Message  # noqa: E402
-from huey.serializer import Serializer  # noqa: E402
 
-if _hides:
-    del sys.modules["psycopg"]
+def _import_huey() -> tuple[Any, Any]:
+    """huey's queue and message. It imports psycopg where that is installed, which would take half of a worker's start,
+    for queues on servers."""
+    hides = sys.modules.setdefault("psycopg", None) is None  # type: ignore[arg-type]  # None: not to be imported
+    try:
+        from huey import SqliteHuey
+        from huey.registry import Message
+    finally:
+        if hides:
+            del sys.modules["psycopg"]
+    return SqliteHuey, Message
+
+
+SqliteHuey, Message = _import_huey()
 
 WITHOUT_BELL_SECONDS = 0.05
 """Where there are no named pipes, the queue is looked at this often."""
@@ -92,28 +98,23 @@ Wake = Callable[[str], object]
 """Called with a kind of which there may be a job."""
 
 
-class JsonSerializer(Serializer):  # type: ignore[misc]
+class JsonSerializer:
     """Messages as JSON: a process that can write to the queue can start jobs, and not run code."""
 
-    def _serialize(self, data: Message) -> bytes:
+    def serialize(self, data: Any) -> bytes:
         return json.dumps(list(data)).encode()
 
-    def _deserialize(self, data: bytes) -> Message:
+    def deserialize(self, data: bytes) -> Any:
         return Message(*json.loads(bytes(data)))
 
 
 class WakeUpQueue:
-    """The queue in the SQLite file ``path``, or in the one that ``url`` names, seen from the directory of ``path``;
-    ``table_id`` keeps apart the queues of several tables there. ``wake`` is called for each message that is taken.
-    Raises LeapUnavailableError."""
+    """The queue in the SQLite file ``path``. ``wake`` is called for each message that is taken. Raises
+    LeapUnavailableError."""
 
-    def __init__(self, path: Path, url: str | None = None, *, table_id: str = "", wake: Wake | None = None) -> None:
-        self._is_own = url is None
-        self.file = path if url is None else path.parent / url.removeprefix(SQLITE)
-        own_part = "" if self._is_own or not table_id else table_id
-        self._name = f"leap-{own_part}" if own_part else "leap"
-        self.bell_path = self.file.with_name(".".join(filter(None, (self.file.name, own_part, "bell"))))
-        self._wake = wake
+    def __init__(self, path: Path, wake: Wake | None = None) -> None:
+        self.file, self._wake = path, wake
+        self.bell_path = path.with_name(f"{path.name}.bell")
         self._open(check=wake is not None)
 
     def send(self, jobs: Iterable[tuple[str, int, str, int]]) -> None:
@@ -124,7 +125,7 @@ class WakeUpQueue:
             try:
                 self._enqueue(first)
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError) or not self._is_own:
+                if isinstance(error, sqlite3.OperationalError):
                     raise
                 self.renew()
                 self._enqueue(first)
@@ -151,11 +152,10 @@ class WakeUpQueue:
             self._run(kind)
 
     def renew(self) -> None:
-        """Open the file again; leap's own begins anew, because it is damaged or gone: it holds wake-ups only, and the
-        worker looks for work itself. Raises LeapUnavailableError."""
+        """Begin the file anew, because it is damaged or gone: it holds wake-ups only, and the worker looks for work
+        itself. Raises LeapUnavailableError."""
         self.close()
-        if self._is_own:
-            _remove(self.file)
+        _remove(self.file)
         self._open()
 
     def pending(self) -> list[tuple[str, str, int]]:
@@ -172,33 +172,29 @@ class WakeUpQueue:
             self._wake(kind)
 
     def _open(self, *, check: bool = False) -> None:
-        """leap's own file is private to its user, and begins anew when it is damaged."""
-        if self._is_own:
-            with suppress(OSError):  # what opens it says why it cannot be made
-                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600))
-                self.file.chmod(0o600)
+        """The file is private to its user, and begins anew when it is damaged."""
+        with suppress(OSError):  # what opens it says why it cannot be made
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT, 0o600))
+            self.file.chmod(0o600)
         try:
             self._huey = self._open_file(check=check)
         except sqlite3.OperationalError as error:
             hint = "make room" if cause_of(error) is Cause.FULL else None
             raise LeapUnavailableError(f"the queue {self.file} cannot be opened: {error}", hint=hint) from None
-        except sqlite3.DatabaseError as error:
-            if not self._is_own:
-                hint = "see queue_url in config.toml"
-                raise LeapUnavailableError(f"the queue {self.file} cannot be used: {error}", hint=hint) from None
+        except sqlite3.DatabaseError:
             _remove(self.file)
             self._huey = self._open_file()
         # An explicit name: a message made by one module is understood by the worker, whatever it was started as.
         self._task: Any = self._huey.task(name="leap-wake")(lambda *message: self._run(*message))
 
-    def _open_file(self, *, check: bool = False) -> SqliteHuey:
+    def _open_file(self, *, check: bool = False) -> Any:
         with closing(sqlite3.connect(self.file, timeout=BUSY_SECONDS)) as first:
             first.execute("PRAGMA schema_version").close()  # huey does not close a file that is no database
             if check and first.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
         # Not durable: a message that a loss of power takes away is replaced by the worker's own look into the table.
         return SqliteHuey(
-            self._name,
+            "leap",
             filename=str(self.file),
             timeout=BUSY_SECONDS,
             fsync=False,

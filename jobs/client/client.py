@@ -247,7 +247,7 @@ class JobsClient(JobWatcher):
     def submit(self, jobs: Iterable[NewJob]) -> Sequence[str]:
         """Queue jobs, all or none, and start a worker where none runs; their ids."""
         jobs = list(jobs)
-        self._open_queue()  # a wrong queue_url is refused before anything is queued
+        self._open_queue()  # on a full disk it says so, before anything is queued
         ids = self.table.add(jobs)
         now = time.time()
         due = [job.run_after <= now and not job.after and not job.after_any for job in jobs]
@@ -413,8 +413,7 @@ class JobsClient(JobWatcher):
         if self._queue is None and not self.configuration.is_shared:  # a server that keeps the jobs wakes workers
             from ..queue import WakeUpQueue
 
-            url, table = self.configuration.queue_url, self.table.database.id
-            self._queue = WakeUpQueue(self.configuration.queue, url, table_id=table)
+            self._queue = WakeUpQueue(self.configuration.queue)
         return self._queue
 
     def _wake(self, messages: Sequence[tuple[str, int, str, int]]) -> None:

@@ -219,12 +219,7 @@ class Shift:
         self._folders = None if self._shared else Folders(self._table)
         self._queue: WakeUpQueue | None = None
         if not self._shared:
-            self._queue = WakeUpQueue(
-                configuration.queue,
-                configuration.queue_url,
-                table_id=self._table.database.id,
-                wake=self._slots.wake,
-            )
+            self._queue = WakeUpQueue(configuration.queue, self._slots.wake)
         self._ending = threading.Event()
         self._listener: threading.Thread | None = None
         self._sweeps = 0

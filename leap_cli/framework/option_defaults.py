@@ -90,11 +90,12 @@ class OptionDefaults(UserDict[str, Any]):
         return values
 
     def _warn_of_keys(self, configured: Mapping[str, Any], file: Path) -> None:
-        from leap_core.system.configuration import KEYS
+        from leap_core.system.configuration import KEYS, REMOVED
 
         for key in () if self._repairs else configured:  # those look at the whole file themselves
             if key not in KEYS:
-                self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
+                says = REMOVED.get(key) or f"there is no setting {key!r}{_meant(key, KEYS)}"
+                self.warnings.append(f"{file}: {says}")
 
     def _warn_of_variables(self, variables: Iterable[str], by_name: Mapping[str, click.Option]) -> None:
         """Variables that name this command and none of its options, or nothing that leap has."""

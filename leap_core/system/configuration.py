@@ -21,7 +21,7 @@ from .directories import Directories
 
 _tables: dict[Path, tuple[object, dict[str, Any]]] = {}
 """The file of each path as it was last read: what tells that it has changed, and its tables."""
-SQLITE, POSTGRESQL = "sqlite:///", ("postgresql://", "postgres://")
+POSTGRESQL = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,6 @@ SETTINGS = (
     Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap sessions log`.", False, "LEAP_LOG"),
     Setting(
-        "queue_url",
-        str,
-        "The SQLite file that wakes the worker, such as sqlite:///q.db; one of leap's own by default.",
-        schemes=(SQLITE,),
-    ),
-    Setting(
         "jobs_url",
         str,
         "A PostgreSQL server for jobs that several machines share.",
@@ -128,6 +122,11 @@ SETTINGS = (
 _BY_KEY = {each.key: each for each in SETTINGS}
 KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "endpoints", "options"]))
 """Keys allowed at the top of the file."""
+REMOVED = {
+    "queue_url": "there is no queue_url any more: workers are woken without it, "
+    "and jobs_url names a server for jobs of several machines"
+}
+"""Settings that there were, and what to say of them."""
 TOOL_SETTINGS = tuple(
     replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
     for name, meaning in (
@@ -156,14 +155,12 @@ def check_setting(key: str, value: object, name: str) -> None:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``queue_url``: None means the SQLite file. ``at_once``: jobs of each kind that run at once.
-    ``idle_minutes``: how long a worker without work stays; ``idle_minutes_is_set``: in the file.
-    ``jobs_url``: the server of table and queue, None means SQLite files. ``lease_seconds``: how long a claim on a
-    server holds without a sign of life. ``fetch_models``: a worker of a server fetches models that jobs need and it
-    lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0 means as long as they.
-    ``webhook``: where messages about jobs go; ``webhook_secret`` signs them."""
+    """``at_once``: jobs of each kind that run at once. ``idle_minutes``: how long a worker without work stays;
+    ``idle_minutes_is_set``: in the file. ``jobs_url``: the server of table and queue, None means SQLite files.
+    ``lease_seconds``: how long a claim on a server holds without a sign of life. ``fetch_models``: a worker of a server
+    fetches models that jobs need and it lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0
+    means as long as they. ``webhook``: where messages about jobs go; ``webhook_secret`` signs them."""
 
-    queue_url: str | None = None
     at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
     idle_minutes: float = default_of("jobs.idle_minutes")
     idle_minutes_is_set: bool = False
@@ -228,7 +225,7 @@ def log_is_on(directories: Directories, variables: Mapping[str, str]) -> bool:
 def read_job_settings(path: Path) -> JobSettings:
     """The settings about jobs. Raises LeapSerializationError that names the file and the setting."""
     plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days", "webhook", "webhook_secret")
-    values = _given(path, "queue_url", "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
+    values = _given(path, "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
     fields = {key.removeprefix("jobs."): value for key, value in values.items()}
     at_once = JobSettings().at_once
     return JobSettings(

@@ -117,12 +117,22 @@ def test_list_warns_of_what_nobody_reads(leap, file):
     assert "jobs.batch must be a number, without quotes" in done.stderr
 
 
+def test_a_setting_that_was_removed_is_named_with_what_replaces_it_and_can_be_unset(leap, file):
+    file.write_text('queue_url = "redis://me:secret@localhost"\nlog = false\n')
+    says = "there is no queue_url any more: workers are woken without it, and jobs_url names a server"
+    for arguments in (["config", "list"], ["saved", "list"]):
+        done = leap(*arguments)
+        assert done.code == 0 and done.stderr.count(says) == 1 and "secret" not in done.stderr
+    assert leap("config", "unset", "queue_url").code == 0
+    assert file.read_text() == "log = false\n"
+
+
 def test_get(leap, file):
     file.write_text('[options.generate]\nstop = ["a", "b c"]\nstream = false\n')
     assert leap("config", "get", "options.generate.stop").stdout == "a\nb c\n"
     assert leap("config", "get", "options.generate.stream").stdout == "false\n"
     assert leap("config", "get", "jobs.download").stdout == "2\n"
-    assert leap("config", "get", "queue_url").stdout == ""
+    assert leap("config", "get", "jobs_url").stdout == ""
     record = json.loads(leap("config", "get", "options.generate.stop", "--format", "json").stdout)
     assert (record["value"], record["variable"]) == (["a", "b c"], "LEAP_GENERATE_STOP")
 
@@ -191,8 +201,8 @@ def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_pa
         (["options.generate.stream", "perhaps"], "options.generate.stream: "),
         (["options.generate.format", "xml"], "'xml' is not one of"),
         (["jobs.download", "1", "2"], "takes one value, and 2 were given"),
-        (["queue_url", "foo://"], "queue_url: 'foo://' begins with none of sqlite:///"),
-        (["queue_url", "redis://h"], "queue_url: 'redis://h' begins with none of sqlite:///"),
+        (["jobs_url", "foo://"], "jobs_url: 'foo://' begins with none of postgresql://, postgres://"),
+        (["queue_url", "sqlite:///q.db"], "there is no queue_url any more: workers are woken without it, and jobs_url"),
         (["options.generate.context_size", "1"], "options.generate.context_size: context_size: 1 must be 8 or more"),
         (["tools.timeout", "nan"], "tools.timeout: nan is not a number"),
         (["default_model", "\udcff"], "is not valid UTF-8"),
@@ -318,7 +328,7 @@ def test_unsetting_the_broken_line_mends_the_file(leap, broken):
 
 
 def test_another_setting_leaves_the_broken_line_and_says_so(leap, broken):
-    done = leap("config", "set", "queue_url", "sqlite:///q.db")
+    done = leap("config", "set", "default_index", "notes")
     assert done.code == 2 and "line 2" in done.stderr and "leap config edit" in done.stderr
     assert broken.read_text() == BROKEN
 

@@ -69,11 +69,26 @@ def test_a_pickle_in_the_queue_runs_nothing(tmp_path):
     queue.close()
 
 
-def test_urls_of_queues(tmp_path):
-    WakeUpQueue(tmp_path / "unused.db", f"sqlite:///{tmp_path / 'other.db'}").close()
-    assert (tmp_path / "other.db").exists() and not (tmp_path / "unused.db").exists()
-    with pytest.raises(LeapUnavailableError, match="cannot be opened"):
+def test_a_file_that_cannot_be_made_is_named(tmp_path):
+    with pytest.raises(LeapUnavailableError, match="such/queue.db cannot be opened"):
         WakeUpQueue(tmp_path / "no" / "such" / "queue.db")
+
+
+def test_the_queue_of_an_older_leap_is_used_and_its_messages_wake_nobody(tmp_path):
+    woken: list[str] = []
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection, connection:
+        connection.execute(
+            "CREATE TABLE task (id INTEGER NOT NULL PRIMARY KEY, queue TEXT NOT NULL, data BLOB NOT NULL, "
+            "priority REAL NOT NULL DEFAULT 0.0)"
+        )
+        connection.execute("INSERT INTO task (queue, data) VALUES ('leap-generate', '[\"leap-generate\", 1]')")
+    queue = WakeUpQueue(tmp_path / "queue.db", woken.append)
+    queue.drain()
+    assert woken == []
+    queue.send([("job1", 1, "batch", 0)])
+    queue.drain()
+    assert woken == ["batch"]
+    queue.close()
 
 
 def test_psycopg_is_not_imported_and_can_be_afterwards():
@@ -82,29 +97,13 @@ def test_psycopg_is_not_imported_and_can_be_afterwards():
     subprocess.run([sys.executable, "-c", check], check=True)
 
 
-def test_a_file_that_is_no_queue_is_not_touched_and_named(tmp_path):
-    notes = tmp_path / "mynotes.txt"
-    notes.write_text("precious, " * 100)
-    with pytest.raises(LeapUnavailableError, match="mynotes.txt cannot be used: file is not a database"):
-        WakeUpQueue(tmp_path / "queue.db", f"sqlite:///{notes}")
-    assert notes.read_text() == "precious, " * 100
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_file_that_is_no_queue_is_closed_again(tmp_path):
-    notes = tmp_path / "mynotes.txt"
-    notes.write_text("precious, " * 100)
-    with pytest.raises(LeapUnavailableError) as refused:
-        WakeUpQueue(tmp_path / "queue.db", f"sqlite:///{notes}")
+def test_a_file_that_is_no_queue_is_made_anew_and_closed_again(tmp_path):
+    place = tmp_path / "queue.db"
+    place.write_text("no database, " * 100)
+    WakeUpQueue(place).close()
     files = [os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()]
-    assert str(notes) not in files, refused
-
-
-def test_relative_files_lie_in_the_data_directory(tmp_path, monkeypatch):
-    (tmp_path / "data").mkdir()
-    monkeypatch.chdir(tmp_path)
-    WakeUpQueue(tmp_path / "data" / "queue.db", "sqlite:///q.db").close()
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("q.db")] == ["data/q.db"]
+    assert not [name for name in files if name.startswith(str(place))]
 
 
 def test_the_configuration_of_jobs(leap_home):
@@ -117,19 +116,14 @@ def test_the_configuration_of_jobs(leap_home):
         "command": 4,
     }
     config = leap_home / "config.toml"
-    config.write_text('queue_url = "sqlite:////x.db"\n[jobs]\nbatch = 3\nidle_minutes = 0.5\n')
+    config.write_text("[jobs]\nbatch = 3\nidle_minutes = 0.5\n")
     configuration = JobsConfiguration.from_environment()
-    assert (configuration.queue_url, configuration.concurrency["batch"], configuration.idle_seconds) == (
-        "sqlite:////x.db",
-        3,
-        30.0,
-    )
+    assert (configuration.concurrency["batch"], configuration.idle_seconds) == (3, 30.0)
     for wrong in (
         "[jobs]\nbatch = 0",
         "[jobs]\nbatch = true",
         "jobs = 1",
-        "queue_url = 3",
-        'queue_url = "redis://localhost"',
+        "jobs_url = 3",
         "x = ",
         "[jobs]\nidle_minutes = -1",
     ):
