@@ -196,12 +196,12 @@ class _EscalatingGeneration(PassingGeneration):
 
     def _answer(self) -> Complete:
         complete, reason = self._near_answer()
-        if reason is None:
-            assert complete is not None
-            return complete if self._keep else replace(complete, logprobs=())
-        if not self._begin(self._begin_far) or self._current is None:
-            return Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
-        return self._runner.answered_by_far(last_of(self._current), reason)
+        if reason is not None and self._begin(self._begin_far) and self._current is not None:
+            return self._runner.answered_by_far(last_of(self._current), reason)
+        complete = complete or Complete(ChatMessage(ChatMessageRole.ASSISTANT), GenerationFinishReason.INTERRUPTED)
+        if reason is not None:
+            complete = replace(complete, finish_reason=GenerationFinishReason.INTERRUPTED)
+        return complete if self._keep else replace(complete, logprobs=())
 
     def _near_answer(self) -> tuple[Complete | None, str | None]:
         if self._current is None:

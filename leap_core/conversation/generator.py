@@ -125,11 +125,13 @@ class PassingGeneration(Generation):
         return None if self._current is None else self._current.progress
 
     def __next__(self) -> MessageResponse:
-        while not self._ready:
-            if self._ended or self._closed:
-                raise StopIteration
+        while True:
+            with self._guard:  # another thread may close it just now
+                if self._ready and not self._closed:
+                    return self._ready.popleft()
+                if self._ended or self._closed:
+                    raise StopIteration
             self._receive()
-        return self._ready.popleft()
 
     def _receive(self) -> None:
         """Read on, and put what is delivered of it into ``_ready``; ``_ended`` where nothing follows."""
@@ -170,7 +172,6 @@ class PassingGeneration(Generation):
             current = self._current
         if current is not None:
             current.close()
-        self._ready.clear()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -165,6 +166,23 @@ def test_what_is_closed_delivers_nothing_more(kind: str, tmp_path: Path) -> None
     assert list(generation) == [] and runner.last.closed.is_set()
 
 
+def test_one_that_is_closed_between_two_looks_ends_quietly() -> None:
+    generation = PassingGeneration(Endless())
+
+    class Closing(deque[object]):
+        """Is looked at, and the generation is closed at that moment."""
+
+        def __bool__(self) -> bool:
+            full = len(self) > 0
+            closing = threading.Thread(target=generation.close)
+            closing.start()
+            closing.join(0.2)
+            return full
+
+    generation._ready = Closing([Chunk("a")])  # type: ignore[assignment]
+    assert len(list(generation)) <= 1
+
+
 @pytest.mark.parametrize("kind", FAR)
 @pytest.mark.parametrize("close", [False, True], ids=["stop", "close"])
 def test_a_generation_that_is_being_started_is_reached_and_not_waited_for(kind: str, close: bool) -> None:
@@ -191,3 +209,16 @@ def test_nothing_is_started_for_one_that_was_stopped_before(kind: str) -> None:
     assert responses[-1].finish_reason is GenerationFinishReason.INTERRUPTED
     assert not runner.beginning.is_set()
     assert list(generation) == []
+
+
+def test_what_is_stopped_before_a_larger_model_begins_keeps_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    generation = escalating(Runner())
+
+    def judge(*_: object) -> str:
+        generation.stop()
+        return "refused"
+
+    monkeypatch.setattr(EscalatingRunner, "judge", judge)
+    (complete,) = list(generation)
+    assert isinstance(complete, Complete) and complete.full_message.text == "I'm sorry, I can't."
+    assert complete.finish_reason is GenerationFinishReason.INTERRUPTED
