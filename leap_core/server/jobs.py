@@ -168,4 +168,10 @@ class JobEndpoints:
     def _own(self) -> set[str] | None:
         if self._records is None:
             return None
-        return {record["job"] for records in self._records for record in records.all() if record.get("job")}
+        found = (record for records in self._records for record in records.all())
+        return {id for record in found for id in _jobs_of(record) if id is not None}
+
+
+def _jobs_of(record: JsonObject) -> list[str | None]:
+    """The jobs of what a server has made; those of a batch of messages are several."""
+    return [record.get("job"), *(job["id"] for job in record.get("jobs", ()))]

@@ -86,7 +86,7 @@ def page_of(
     to ``most``; and what an answer says about the page. ``cursor``: what the names of both ids end with. Raises
     LeapSerializationError."""
     limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= most:
+    if not re.fullmatch(r"\d{1,9}", limit) or not 1 <= int(limit) <= most:
         raise LeapSerializationError(f"expected a number from 1 to {most}", path="limit")
     ids = [item["id"] for item in items]
     after, before = query.get(f"after{cursor}"), query.get(f"before{cursor}")

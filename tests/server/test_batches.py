@@ -142,23 +142,27 @@ def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for
             self.cancelled: list[str] = []
 
         def jobs(self, limit: int, only: Collection[str] | None = None) -> list[dict[str, object]]:
-            return [{"id": id} for id in ("mine", "of another command") if only is None or id in only]
+            return [{"id": id} for id in ids if only is None or id in only]
 
         def cancel(self, job: str) -> None:
             self.cancelled.append(job)
 
+    ids = ["mine", "of messages", "of another command"]
     records = Records(tmp_path / "batches", "batch")
     records.write({"id": "batch_" + "0" * 24, "created_at": 1, "job": "mine"})
+    messages = Records(tmp_path / "messages", "message batch")
+    jobs = [{"id": "of messages", "n": 0, "error": None}, {"id": None, "n": 1, "error": ["api_error", "no model"]}]
+    messages.write({"id": "msgbatch_" + "0" * 24, "created_at": 1, "jobs": jobs})
     queue = Jobs()
-    app = Starlette(routes=JobEndpoints(queue, None if all_jobs else [records]).routes(), exception_handlers=HANDLERS)
+    endpoints = JobEndpoints(queue, None if all_jobs else [records, messages])
+    app = Starlette(routes=endpoints.routes(), exception_handlers=HANDLERS)
 
     async def ask() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             listed = (await client.get("/leap/jobs")).json()["jobs"]
-            assert [job["id"] for job in listed] == ["mine", "of another command"][: 2 if all_jobs else 1]
-            paths = [f"/leap/jobs/{id}/cancel" for id in ("mine", "of another command")]
-            codes = [(await client.post(path)).status_code for path in paths]
-            assert codes == ([200, 200] if all_jobs else [200, 404]) and len(queue.cancelled) == codes.count(200)
+            assert [job["id"] for job in listed] == ids[: 3 if all_jobs else 2]
+            codes = [(await client.post(f"/leap/jobs/{id}/cancel")).status_code for id in ids]
+            assert codes == [200, 200, 200 if all_jobs else 404] and queue.cancelled == ids[: codes.count(200)]
             page = {"Origin": "http://127.0.0.1:9999"}
             assert (await client.get("/leap/jobs", headers=page)).status_code == 403
             assert (await client.post("/leap/jobs/mine/cancel", headers=page)).status_code == 403
@@ -180,6 +184,6 @@ def test_pages_of_a_list():
     assert page(after="f") == ("", False) and page(after="unknown", limit="1") == ("a", True)
     assert page(before="d", limit="2") == ("bc", True) and page(before="b", limit="2") == ("a", False)
     assert page("_id", after_id="a", before_id="d", after="e") == ("bc", False)
-    for wrong in ("0", "101", "-1", "two", "\N{SUPERSCRIPT TWO}"):
+    for wrong in ("0", "101", "-1", "two", "\N{SUPERSCRIPT TWO}", "9" * 5000):
         with pytest.raises(LeapSerializationError, match="from 1 to 100"):
             page(limit=wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -219,3 +220,51 @@ def test_answers_are_fetched_again_by_their_own_key(tmp_path: Path, leap_home: P
                 await client.responses.retrieve(path)
 
     serving(tmp_path, Queue(), other, key="other")
+
+
+def test_items_of_the_input_are_listed_page_by_page(tmp_path: Path, leap_home: Path) -> None:
+    async def use(client: openai.AsyncOpenAI) -> None:
+        asked: Any = [{"role": "user", "content": text} for text in ("a", "b", "c")]
+        response = await client.responses.create(model="builtin", input=asked)
+        first = await client.responses.input_items.list(response.id, order="asc", limit=2)
+        assert (first.has_more, [item.content[0].text for item in first.data]) == (True, ["a", "b"])  # type: ignore[union-attr]
+        rest = await client.responses.input_items.list(response.id, order="asc", after=first.last_id)
+        assert (rest.has_more, [item.content[0].text for item in rest.data]) == (False, ["c"])  # type: ignore[union-attr]
+
+    serving(tmp_path, Queue(), use, "Yes.")
+
+
+def test_a_response_of_a_disk_that_was_full_meanwhile_can_be_gone_on_from(tmp_path: Path, leap_home: Path) -> None:
+    queue = Queue()
+
+    async def use(client: openai.AsyncOpenAI) -> None:
+        (tmp_path / "responses").write_text("no directory yet")
+        response = await client.responses.create(model="builtin", input="Count.", background=True)
+        (tmp_path / "responses").unlink()
+        queue.say(Chunk("One two three."), DONE, state="succeeded")
+        again = await client.responses.create(model="builtin", input="And?", previous_response_id=response.id)
+        assert again.output_text == "Four."
+
+    serving(tmp_path, queue, use, "Four.")
+
+
+def test_a_response_that_is_deleted_while_one_looks_does_not_come_again(tmp_path: Path, leap_home: Path) -> None:
+    queue, looks, goes_on = Queue(), threading.Event(), threading.Event()
+
+    def answered(job: str, attempt: int, number: int) -> AnswerState | None:
+        looks.set()
+        assert goes_on.wait(10)
+        return None
+
+    async def use(client: openai.AsyncOpenAI) -> None:
+        response = await client.responses.create(model="builtin", input="Count.", background=True)
+        queue.answered = answered  # type: ignore[method-assign]
+        look = asyncio.create_task(client.responses.retrieve(response.id))
+        await asyncio.to_thread(looks.wait, 10)
+        await client.responses.delete(response.id)
+        goes_on.set()
+        for looking in (look, client.responses.retrieve(response.id)):
+            with pytest.raises(openai.NotFoundError):
+                await looking
+
+    serving(tmp_path, queue, use)

@@ -30,7 +30,7 @@ from ...schemas.json_values import JsonObject
 from ..http import STORE, AsciiJSON, Refused
 from ..jobs import JobQueue, QueuedAnswer, loading_of
 from ..models.loaded_models import LoadedModels
-from ..records import Records, not_found, owner_of
+from ..records import Records, not_found, owner_of, page_of
 
 MOST_KEPT = 1000
 """Responses in memory; the oldest are forgotten."""
@@ -38,27 +38,35 @@ MOST_KEPT = 1000
 
 class KeptResponses:
     """Responses by their ids, each an object: ``messages`` are the chat messages that it ends, ``body`` the response,
-    ``input`` what was asked. ``records`` keeps those that are asked to be kept for good; it waits for the disk."""
+    ``input`` what was asked. ``records`` keeps those that are asked to be kept for good; it waits for the disk. All
+    others are in memory alone: what nobody asks to be kept is not written down."""
 
     def __init__(self, records: Records | None = None) -> None:
         self.records = records
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._memory: OrderedDict[str, JsonObject] = OrderedDict()
 
     def keep(self, record: JsonObject, *, durable: bool) -> str | None:
         """Keep a response in memory, or for good where ``durable``; why that could not be done, if it could not."""
         problem = None
-        if durable and self.records is not None:
-            try:
-                self.records.write(record)
-                return None
-            except OSError as error:
-                problem = f"the response is kept in memory only: it cannot be written: {error.strerror or error}"
         with self._guard:
+            if durable and self.records is not None:
+                try:
+                    self.records.write(record)
+                    self._memory.pop(record["id"], None)  # of a disk that was full before
+                    return None
+                except OSError as error:
+                    problem = f"the response is kept in memory only: it cannot be written: {error.strerror or error}"
             self._memory[record["id"]] = record
             while len(self._memory) > MOST_KEPT:
                 self._memory.popitem(last=False)
         return problem
+
+    def update(self, record: JsonObject) -> None:
+        """Keep for good what a response has become. Raises Refused (404) where it was removed meanwhile."""
+        with self._guard:
+            self.get(record["id"])
+            self.keep(record, durable=True)
 
     def get(self, id: str) -> JsonObject:
         """A response. Raises Refused (404) where it is not kept."""
@@ -72,11 +80,11 @@ class KeptResponses:
 
     def remove(self, id: str) -> None:
         """Forget a response. Raises Refused (404)."""
-        self.get(id)
         with self._guard:
+            self.get(id)
             self._memory.pop(id, None)
-        if self.records is not None:
-            self.records.remove(id)
+            if self.records is not None:
+                self.records.remove(id)
 
     def history(self, id: str) -> list[JsonObject]:
         """The messages up to and with this response. Raises LeapSerializationError when it is not kept, or has not
@@ -98,6 +106,7 @@ def durable_responses(directory: Path, api_key: str | None) -> KeptResponses:
 
 
 LOOK_SECONDS = 0.05
+MOST_LISTED = 100
 STATUSES = {"queued": "queued", "running": "in_progress", "failed": "failed", "cancelled": "cancelled"}
 SEQUENCE = re.compile(rb'"sequence_number":(\d+)')
 
@@ -203,9 +212,8 @@ class StoredResponses:
         data = [_item(record["id"], n, item) for n, item in enumerate(items)]
         if request.query_params.get("order", "desc") == "desc":
             data.reverse()
-        ids = [item["id"] for item in data]
-        ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-        return AsciiJSON({"object": "list", "data": data, "has_more": False, **ends})
+        page, ends = page_of(data, request.query_params, MOST_LISTED)
+        return AsciiJSON({"object": "list", "data": page, **ends})
 
     def settled(self, record: JsonObject) -> JsonObject:
         """The response as it is now; when it has ended, it is kept so. Waits for the disk."""
@@ -225,7 +233,7 @@ class StoredResponses:
                 body = reply.so_far(STATUSES.get(state.state, "failed"), state.message)
         if state is None or state.is_final:
             messages = {"messages": [*record["before"], *said]} if said else {}
-            self._kept.keep({**record, **messages, "body": body}, durable=True)
+            self._kept.update({**record, **messages, "body": body})
         return body
 
     def settle(self, id: str) -> None:
