@@ -26,10 +26,8 @@ import numpy as np
 from harness import SHORT
 
 from leap_core.models.builtin import model_path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import checkpoints  # noqa: E402
-from compare_conversion import PATCHED  # noqa: E402
+from scripts import checkpoints
+from scripts.compare_conversion import PATCHED
 
 LOOK_SECONDS = 0.02
 BOUND = 1024**3

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from harness import user
+
 from leap_core import Leap
-from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Complete
 from leap_core.errors import LeapError
 from leap_core.tasks.evidence.values import moment_of
 from leap_core.tasks.reading import read_task
 from leap_core.tasks.review.documents import ABSENT, ReviewedDocument, read_review, review_document, write_reviews
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.tasks.evidence.texts import KINDS, Text, texts  # noqa: E402
+from tests.tasks.evidence.texts import KINDS, Text, texts
 
 ABSENT_FIELDS = ("clerk", "account")
 """Fields whose values the generator invented: the texts do not have them."""
@@ -93,7 +91,7 @@ def main() -> None:
             assert set(ABSENT_FIELDS) <= set(asked)
             task, _ = read_task({"task": "extract", "schema": schema_of(asked), "evidence": True})
             try:
-                reply = task.complete(runner, ChatMessage("user", text.text), ask, name=f"{number}.txt", overrides=CUT)
+                reply = task.complete(runner, user(text.text), ask, name=f"{number}.txt", overrides=CUT)
             except LeapError:
                 failed += 1
                 continue

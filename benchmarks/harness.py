@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the random models of the tests
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for what benchmarks take from tests and scripts
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
