@@ -21,7 +21,15 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.files import changing, replace_text
 
 from ..framework.environment import Environment
-from ..framework.option_defaults import TABLE, check_shape, option_key, option_variable, options_of, split_variable
+from ..framework.option_defaults import (
+    TABLE,
+    check_shape,
+    option_key,
+    option_variable,
+    options_of,
+    other_spellings,
+    split_variable,
+)
 from ..framework.options import Duration
 
 if TYPE_CHECKING:
@@ -282,7 +290,9 @@ def find(key: str) -> KnownSetting:
                 name = f"{TABLE}.{parts[1].replace('-', '_')}"
                 return KnownSetting(name, meaning, setting.type, None, None, setting.many, setting.option)
     keys = [setting.key for setting in (*GENERAL, *options)]
-    near = [each for each in keys if each.endswith(f".{canonical}")] or get_close_matches(key, keys, 3, 0.6)
+    near = [each for each in keys if each.endswith(f".{canonical}")]
+    meant = [f"{canonical.rpartition('.')[0]}.{each}" for each in other_spellings(parts[-1])]
+    near = near or [each for each in meant if each in keys] or get_close_matches(key, keys, 3, 0.6)
     advice = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
     raise click.UsageError(f"there is no setting {key!r}{advice}")
 

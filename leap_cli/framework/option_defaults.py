@@ -239,5 +239,14 @@ def _names_of_all() -> set[str]:
 def _meant(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(names), 1)
+    known = list(names)
+    near = [each for each in other_spellings(name) if each in known] or get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def other_spellings(name: str) -> list[str]:
+    """What leap calls the option that other programs, or an earlier leap, call so in the configuration."""
+    context = click.get_current_context(silent=True)
+    spellings = getattr(context.find_root().command, "spellings", {}) if context is not None else {}
+    flag = f"--{name.replace('_', '-')}"
+    return [each.lstrip("-").replace("-", "_") for each, others in spellings.items() if flag in others.split()]

@@ -127,6 +127,19 @@ def test_a_setting_that_was_removed_is_named_with_what_replaces_it_and_can_be_un
     assert file.read_text() == "log = false\n"
 
 
+def test_an_option_by_the_name_that_an_older_leap_had_is_named_as_it_is_called_now(leap, leap_home, file):
+    file.write_text("[options.generate]\nloop_stop = false\n")
+    says = "there is no option options.generate.loop_stop; did you mean repetition_detection?"
+    done = leap("generate", "Hi")
+    assert done.code == 2 and says in done.stderr
+    assert "did you mean options.generate.repetition_detection?" in leap("config", "list").stderr
+    assert leap("config", "unset", "options.generate.loop_stop").code == 0
+    (leap_home / "templates").mkdir()
+    (leap_home / "templates" / "mine.toml").write_text('prompt = "Say {input}"\n[options]\nfinish_shape = true\n')
+    done = leap("generate", "-t", "mine", "Hi")
+    assert done.code == 2 and "did you mean complete_json?" in done.stderr
+
+
 def test_get(leap, file):
     file.write_text('[options.generate]\nstop = ["a", "b c"]\nstream = false\n')
     assert leap("config", "get", "options.generate.stop").stdout == "a\nb c\n"
