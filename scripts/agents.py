@@ -1,6 +1,6 @@
 """Coding agents against leap: three turns with a tool and one that is cancelled, each agent through `leap launch`.
 
-    python scripts/agents.py [--path DIRECTORY] [AGENT ...] [--fold-tools N]
+    python scripts/agents.py [--path DIRECTORY] [AGENT ...] [--tool-search N]
 
 Agents are those of `leap launch` that are on the path. Their prompts are read by llama.cpp (a model with random weights
 and a long context), so what is reused is real; what comes back is scripted: a call of the agent's shell, then a
@@ -245,10 +245,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("agents", nargs="*", metavar="AGENT", help=", ".join(COMMANDS))
     parser.add_argument("--path", default="", help="where agents are, beside PATH")
-    parser.add_argument("--fold-tools", metavar="N")
+    parser.add_argument("--tool-search", metavar="N")
     arguments = parser.parse_args()
     more = ["--context-size", str(SHAPE.context // 2)]
-    more += [] if arguments.fold_tools is None else ["--tool-search", arguments.fold_tools]
+    more += [] if arguments.tool_search is None else ["--tool-search", arguments.tool_search]
     path = os.pathsep.join(filter(None, [arguments.path and str(Path(arguments.path).resolve()), os.environ["PATH"]]))
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)

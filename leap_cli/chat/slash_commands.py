@@ -130,7 +130,7 @@ SHAPE_NAMES = {flag.lstrip("-"): name for name, flag in SHAPES.items()}
 OTHERS = {
     "stop": "End the answer before this text.",
     "think": "show, hide or only: let the model reason.",
-    "chain-limit": "Most rounds of calls in one answer.",
+    "max-tool-iterations": "Most rounds of calls in one answer.",
 }
 PARTS = ("model", "system", "options", "shape", "think", "tools", "attached", "session")
 """What ``/show`` prints."""
@@ -159,7 +159,7 @@ def set_option(talk: TypedConversation, text: str) -> None:
         dialogue.options = replace(dialogue.options, stop=() if setting is None else (setting,))
     elif name == "think":
         _set_thinking(talk, setting)
-    elif name == "chain-limit":
+    elif name == "max-tool-iterations":
         dialogue.tools = limit_rounds(dialogue.tools, _rounds(setting), talk.env)
     else:
         names = _names()
@@ -208,7 +208,7 @@ def _rounds(value: str | None) -> int | None:
     if value is None:
         return None
     if not value.isdecimal() or not 1 <= int(value) <= MOST_ROUNDS:
-        raise click.UsageError(f"chain-limit takes a number from 1 to {MOST_ROUNDS}, not {value!r}")
+        raise click.UsageError(f"max-tool-iterations takes a number from 1 to {MOST_ROUNDS}, not {value!r}")
     return int(value)
 
 

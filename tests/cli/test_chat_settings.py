@@ -58,11 +58,11 @@ def test_show_tells_everything_that_answers_are_made_with(leap, talk):
 
 def test_what_cannot_be_set_or_shown_is_named(leap, talk):
     leap.script()
-    lines = ("/set temprature 1", "/set think loud", "/set chain-limit 0", "/set json-schema {", "/show mode")
+    lines = ("/set temprature 1", "/set think loud", "/set max-tool-iterations 0", "/set json-schema {", "/show mode")
     assert [error.split(";")[0] for error in errors(talk(*lines))] == [
         "there is no setting 'temprature'",
         "think takes show, hide, only or none, not 'loud'",
-        "chain-limit takes a number from 1 to 1000, not '0'",
+        "max-tool-iterations takes a number from 1 to 1000, not '0'",
         errors(talk("/set json-schema {"))[0],
         "there is no 'mode' to show",
     ]
@@ -71,7 +71,9 @@ def test_what_cannot_be_set_or_shown_is_named(leap, talk):
 def test_tab_completes_what_can_be_set_and_shown(leap):
     env = leap.environment("", terminal=True, stdin_terminal=True)
     assert [each.value for each in suggest("/set temp", COMMANDS, env)[1]] == ["temperature"]
-    assert {"json-schema", "think", "chain-limit"} <= {each.value for each in suggest("/set ", COMMANDS, env)[1]}
+    assert {"json-schema", "think", "max-tool-iterations"} <= {
+        each.value for each in suggest("/set ", COMMANDS, env)[1]
+    }
     assert [each.value for each in suggest("/show s", COMMANDS, env)[1]] == ["system", "shape", "session"]
 
 
@@ -87,7 +89,7 @@ def test_the_limit_of_rounds_ends_an_answer(leap, talk):
 
 def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):
     leap.script(CALL, ANOTHER, "well", CALL, "42")
-    done = talk("/tools calculate", "/set chain-limit 1", "/tools calculate,current_time", "go", "on", "again")
+    done = talk("/tools calculate", "/set max-tool-iterations 1", "/tools calculate,current_time", "go", "on", "again")
     assert len(errors(done)) == 1 and "after 1 round;" in errors(done)[0]
     assert done.stdout.count("42") >= 1
 
