@@ -3,7 +3,7 @@
     python benchmarks/doubt.py MODEL reviewed.jsonl --texts 160 && leap extract --calibrate reviewed.jsonl
 
 Each value that the model wrote is accepted where it is the known one, and rejected else. Every schema asks for two more
-fields, of which the texts say nothing. Texts that fail, such as one of which the answer goes in circles, are counted.
+fields, of which the texts say nothing. Texts that fail, such as one whose answer repeats itself, are counted.
 """
 
 from __future__ import annotations

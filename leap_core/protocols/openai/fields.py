@@ -212,7 +212,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     thinking = template.boolean("enable_thinking", False)
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
-    if not body.boolean("loop_stop", True):
+    if not body.boolean("repetition_detection", body.boolean("loop_stop", True)):  # the second name is the former one
         options["repetition_detection"] = False
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)

@@ -51,8 +51,8 @@ MOST_ANSWERS = 128
 """Answers to one request, all its prompts together: each is a thread of the server."""
 KNOWN_FIELDS = frozenset(
     (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
-) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "loop_stop"}
-KNOWN_FIELDS |= {"chat_template_kwargs", "leap"}
+) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking"}
+KNOWN_FIELDS |= {"chat_template_kwargs", "leap", "repetition_detection", "loop_stop"}
 """The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
 """Where an option's name differs from its field's."""
