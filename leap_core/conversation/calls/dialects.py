@@ -136,9 +136,11 @@ def _llama(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
 
 QWEN_CALL = re.compile(rf"\s*<function={NAME}>\s*")
 QWEN_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?")
+QWEN_CLOSING, QWEN_NEXT = "</parameter>", re.compile(r"<parameter=|</function>")
 QWEN_END = re.compile(r"(?:</function>)?\s*\Z")
 GLM_CALL = re.compile(rf"\s*{NAME}\s*(?=<arg_key>|\Z)")
 GLM_KEY = re.compile(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>")
+GLM_CLOSING, GLM_NEXT = "</arg_value>", re.compile(r"<arg_key>")
 
 
 def _qwen(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
@@ -146,9 +148,9 @@ def _qwen(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     match = QWEN_CALL.match(body)
     if match is None:
         return read_calls(unfenced(body), repair=False)
-    arguments, place = {}, match.end()
+    arguments, place, last = {}, match.end(), body.rfind(QWEN_CLOSING)
     while (parameter := QWEN_PARAMETER.match(body, place)) is not None:
-        value, place = _up_to(body, parameter.end(), "</parameter>", ("<parameter=", "</function>"))
+        value, place = _up_to(body, parameter.end(), QWEN_CLOSING, last, QWEN_NEXT)
         arguments[parameter[1].strip()] = UntypedText(value.removesuffix("\n"))
     if not QWEN_END.match(body, place):
         raise PythonicSyntaxError(place, "expected <parameter=NAME>")
@@ -160,25 +162,25 @@ def _glm(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     match = GLM_CALL.match(body)
     if match is None:
         return read_calls(unfenced(body), repair=False)
-    arguments, place = {}, match.end()
+    arguments, place, last = {}, match.end(), body.rfind(GLM_CLOSING)
     while (key := GLM_KEY.match(body, place)) is not None:
-        value, place = _up_to(body, key.end(), "</arg_value>", ("<arg_key>",))
+        value, place = _up_to(body, key.end(), GLM_CLOSING, last, GLM_NEXT)
         arguments[key[1].strip()] = UntypedText(value)
     if place < len(body):
         raise PythonicSyntaxError(place, "expected <arg_key>")
     return [LeapFunctionCall(match["name"], arguments)]
 
 
-def _up_to(text: str, start: int, end: str, or_before: tuple[str, ...]) -> tuple[str, int]:
-    """The text from ``start`` to ``end``, and the place of what follows. Where the end is missing, the text ends before
-    the next element."""
-    place = text.find(end, start)
-    if place >= 0:
+def _up_to(text: str, start: int, end: str, last: int, following: re.Pattern[str]) -> tuple[str, int]:
+    """The text from ``start`` to ``end``, and the place of what follows. ``last``: where the last ``end`` is; after it
+    the text ends before the ``following`` element."""
+    if last >= start:
+        place = text.index(end, start)
         return text[start:place], _after(SPACE, text, place + len(end))
-    starts = [place for mark in or_before if (place := text.find(mark, start)) >= 0]
-    if not starts:
+    match = following.search(text, start)
+    if match is None:
         raise PythonicSyntaxError(len(text), f"expected {end}", in_string=True)
-    return text[start : min(starts)], min(starts)
+    return text[start : match.start()], match.start()
 
 
 GEMMA_CALL = re.compile(rf"\s*call:\s*{NAME}\s*(?=\{{)")

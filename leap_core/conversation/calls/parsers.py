@@ -171,6 +171,9 @@ CallEvent: TypeAlias = CallText | CallsFound | CallWarning
 MOST_SHOWN = 200
 """Characters of an unreadable call in a warning."""
 
+MOST_READ_AGAIN = 1_000_000
+"""Characters of one reply that are read again to find the calls between markers that fit no call."""
+
 
 TOKEN_MARKS = ("\udc00", "\udc01")
 """What represents a marker that is a token: halves of surrogate pairs, which no decoded text holds."""
@@ -207,6 +210,7 @@ class CallStream:
         self._inside = False
         self._searched = 0
         self._first_end: int | None = None
+        self._read_again = 0
         self._echo: str | None = None
         self._bare: list[BareList] = []
         if parser and parser.name == "lfm" and declared:
@@ -322,7 +326,7 @@ class CallStream:
         except ValueError as error:
             if self._first_end is None:
                 self._first_end = end
-            if getattr(error, "in_string", False):
+            if getattr(error, "in_string", False) and self._may_read_again():
                 return []
             return self._unreadable(self._first_end)
         return self._read(calls, end, self._searched)
@@ -355,7 +359,7 @@ class CallStream:
         A new start marker within it begins another call, unless it is within a string."""
         stop = len(self._held) if end is None else end
         restart = self._held.find(self._start, 0, stop)
-        if restart >= 0:
+        if restart >= 0 and self._may_read_again():
             events, in_string = self._alone(self._held[:restart])
             if not in_string:
                 self._leave(restart)
@@ -363,6 +367,10 @@ class CallStream:
         events, _ = self._alone(self._held[:stop])
         self._leave(stop if end is None else stop + len(self._end))
         return events
+
+    def _may_read_again(self) -> bool:
+        self._read_again += len(self._held)
+        return self._read_again <= MOST_READ_AGAIN
 
     def _alone(self, body: str) -> tuple[list[CallEvent], bool]:
         """What comes of a text between markers, and whether it ends within a string."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from llguidance import LLMatcher
@@ -169,3 +170,31 @@ def test_the_grammar_of_a_block_takes_what_is_written_and_nothing_undeclared(nam
     assert accepts(body)
     assert not accepts(body.replace("get_weather", "get_other"))
     assert not accepts(body.replace('"days"', '"hours"'))
+
+
+IN_A_STRING = {
+    "qwen3_coder": "<function=f><parameter=a>",
+    "glm45": "f<arg_key>a</arg_key><arg_value>",
+    "functiongemma": "call:f{a:<escape>",
+    "gemma4": 'call:f{a:<|"|>',
+    "lfm": "[f(a='",
+    "hermes": '{"name": "f", "arguments": {"a": "',
+    "gpt_oss": '{"name": "f", "arguments": {"a": "',
+    "kimi_k2": '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": "',
+    "deepseek_v31": '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": "',
+}
+
+
+@pytest.mark.parametrize("name", ["lfm", "hermes", *DIALECTS])
+def test_a_reply_of_nothing_but_markers_costs_linear_time(name):
+    parser, begun = parser_named(name), IN_A_STRING.get(name, "")
+    units = (parser.start_marker, f"{parser.start_marker}x", parser.start_marker + begun, parser.end_marker or "x")
+    for unit in (*units, f"x{parser.start_marker}", "<parameter=a>", "<arg_key>a</arg_key><arg_value>"):
+        for before in {"", begun}:
+            text = parser.start_marker + before + unit * (60_000 // len(unit))
+            stream = CallStream(parser_named(name), ["f"])
+            started = time.process_time()
+            for place in range(0, len(text), 64):
+                stream.feed(text[place : place + 64])
+            stream.finish()
+            assert time.process_time() - started < 1, (before, unit)
