@@ -301,4 +301,7 @@ def _save(env: Environment, output: Output, name: str, improved: Improved) -> No
     about = f"found by leap improve: {improved.after:.0%} of held-back cases"
     template = PromptTemplate(name, about, column.system, prompt, {"model": column.model, **options})
     write_template(env, template)
-    output.note(f"`leap -t {name}` asks so")
+    asks = f"leap -t {name}"
+    if column.escalate_to is not None:  # which is not part of a template
+        asks = f"leap batch -t {name} --escalate-to {column.escalate_to} --escalate-when '{column.when}'"
+    output.note(f"`{asks}` asks so")
