@@ -192,11 +192,11 @@ def compile_constraint(
         warnings = tuple(dict.fromkeys((*warnings, *more)))
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
+    calls = choice not in (None, "auto", "none")
     if options.complete_json and room is not None and shape is not None:
         grammar = shape.constraint
-        if isinstance(grammar, GrammarConstraint) and constraint is not None and not makes_calls:
+        if isinstance(grammar, GrammarConstraint) and constraint is not None and not (makes_calls or calls):
             constraint = FinishingConstraint(constraint, grammar, room)
-    calls = choice not in (None, "auto", "none")
     return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
 
 

@@ -257,8 +257,10 @@ class ReplyBuilder:
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions
-        is_shaped = any(getattr(options, name) is not None for name in CONSTRAINTS)  # then JSON is the answer
-        takes = None if is_shaped else partial(fits, functions=functions)
+        self._must_call = options.tool_choice not in (None, "auto", "none")
+        is_shaped = any(getattr(options, name) is not None for name in CONSTRAINTS)
+        is_json_answer = is_shaped and not self._must_call
+        takes = None if is_json_answer else partial(fits, functions=functions)
         self._calls = CallStream(parser, [function.name for function in functions], marks, takes)
         self._inline_tag_open = False
         self._text: list[str] = []
@@ -342,7 +344,7 @@ class ReplyBuilder:
         events = self._route(self._channels.finish() if self._channels else self._splitter.finish())
         events += self._finish_reasoning()
         calls = self._calls.finish()
-        if reason in CUT and self._options.tool_choice not in (None, "auto", "none"):
+        if reason in CUT and self._must_call:
             calls = _without_cut_call(calls)
         events += self._events(calls)
         if self._stop.met and reason is GenerationFinishReason.MAX_TOKENS:  # the last token completed a stop string

@@ -175,6 +175,13 @@ def test_a_call_that_is_asked_for_is_made_in_every_dialect(noise: ModelRunner, p
         assert len(calls) == 1 or choice == "required"
 
 
+@pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
+def test_a_call_that_is_asked_for_comes_before_a_schema(noise: ModelRunner, parser: str):
+    shape = {"json_schema_constraint": '{"type": "object"}', "complete_json": True}
+    _, complete = answer(noise, [NOW], tool_choice="now", function_call_parser=parser, max_tokens=2000, **shape)
+    assert [call.name for call in complete.full_message.function_calls or ()] == ["now"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
