@@ -158,7 +158,8 @@ FORMER_NAMES = {
     "loop_stop": "repetition_detection",
     "open_objects": "additional_properties",
 }
-"""Names that options have in jobs, recipes and logs that an earlier leap stored, and in the keys of journals."""
+"""Names that options have in jobs, recipes and logs that an earlier leap stored, and in the keys of journals. One more
+makes another ``VERSION`` of jobs and another ``PROTOCOL`` of hosts: processes of an earlier leap do not know it."""
 
 
 def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +182,7 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
         raise LeapOptionsError("extras", f"not JSON: {error}") from None
     if not isinstance(options, dict):
         raise LeapOptionsError("extras", "must be a JSON object")
+    options = current_names(options)
     for name in options:
         if name not in names or name in CLOSED_TO_EXTRAS:
             raise LeapOptionsError(f"extras.{name}", "there is no such option")

@@ -38,7 +38,7 @@ from .http import HostAnswer, send
 if TYPE_CHECKING:
     from subprocess import Popen
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when host and client of different versions of leap would misunderstand each other."""
 
 INSTANCE_HEADER = "X-Leap-Instance"

@@ -22,7 +22,7 @@ from leap_core.testing import ScriptedModelRunner
 
 def write_host_files(run: Path, pid: int) -> None:
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = {"pid": pid, "process_started": start_time(pid), "port": 9, "instance": "x" * 22, "protocol": 1}
+    state = {"pid": pid, "process_started": start_time(pid), "port": 9, "instance": "x" * 22, "protocol": 2}
     for name, text in (("host.token", "t" * 43), ("host.json", json.dumps(state))):
         (run / name).write_text(text)
         (run / name).chmod(0o600)
