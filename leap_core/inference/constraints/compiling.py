@@ -188,8 +188,8 @@ def compile_constraint(
         makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
         call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
     if may_be_bare:
-        constraint, more = _with_bare_calls(constraint, functions, vocabulary)
-        warnings = tuple(dict.fromkeys((*warnings, *more)))
+        warnings = warnings if choice is not None else check_calls(functions)
+        constraint = _with_bare_calls(constraint, functions, vocabulary)
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
     calls = choice not in (None, "auto", "none")
@@ -342,7 +342,7 @@ def _with_calls(
     grammar = LLMatcher.grammar_from_lark(grammar)
     if start is None:
         if choice == "auto":
-            return shape, ()
+            return shape, warnings
         return GrammarConstraint(tokenizer.matcher(grammar), tokenizer), warnings
     constraint = CallsConstraint(
         start,
@@ -357,20 +357,20 @@ def _with_calls(
 
 def _with_bare_calls(
     constraint: TokenConstraint | None, functions: Sequence[LeapFunction], vocabulary: Vocabulary
-) -> tuple[TokenConstraint, tuple[str, ...]]:
-    """The constraint, and beside it the grammar of JSON calls without markers for a reply that begins with one."""
-    from llguidance import LLMatcher
-
+) -> TokenConstraint:
+    """The constraint, and beside it the grammar of JSON calls without markers for a reply that begins with one: it is
+    compiled when one does."""
     tokenizer = tokenizer_of(vocabulary)
-    lark, warnings = _compiled_calls(
-        functions, tokenizer, lambda strictness: bare_grammar(functions, strictness=strictness)
-    )
-    grammar = LLMatcher.grammar_from_lark(lark)
-    begin = partial(GrammarConstraint, tokenizer=tokenizer)
-    names = [function.name for function in functions]
-    return BareCallConstraint(
-        names, lambda: begin(tokenizer.matcher(grammar)), tokenizer.bytes_of, constraint
-    ), warnings
+
+    def begin() -> GrammarConstraint:
+        from llguidance import LLMatcher
+
+        lark, _ = _compiled_calls(
+            functions, tokenizer, lambda strictness: bare_grammar(functions, strictness=strictness)
+        )
+        return GrammarConstraint(tokenizer.matcher(LLMatcher.grammar_from_lark(lark)), tokenizer)
+
+    return BareCallConstraint([function.name for function in functions], begin, tokenizer.bytes_of, constraint)
 
 
 def check_calls(functions: Sequence[LeapFunction]) -> tuple[str, ...]:

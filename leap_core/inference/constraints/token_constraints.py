@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...errors import LeapGenerationError
+from ...errors import LeapGenerationError, LeapSchemaError
 from ...system.dataclass import dataclass
 from .masks import allowed_of, most_by_mask
 
@@ -559,12 +559,12 @@ class BareCallConstraint:
             self._tokens = None
 
     def _following(self, tokens: list[int]) -> GrammarConstraint | None:
-        """The grammar after the tokens; None where they do not follow it."""
-        calls = self._begin()
+        """The grammar after the tokens; None where they do not follow it, or it is too large."""
         try:
+            calls = self._begin()
             for token in tokens:
                 calls.accept(token)
-        except LeapGenerationError:
+        except (LeapGenerationError, LeapSchemaError):
             return None
         return calls
 

@@ -14,6 +14,7 @@ from leap_core.conversation.options import PARSERS, GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapConstraintError, LeapGenerationError, LeapOptionsError, LeapSchemaError
+from leap_core.inference.constraints import compiling
 from leap_core.inference.constraints.compiling import compile_constraint
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import CONTROL_TOKENS
@@ -163,6 +164,23 @@ def test_a_json_call_without_markers_is_held_to_the_declared_arguments(vocabular
         constraint.accept(token)
     ends = {vocabulary.text_of([token]) for token in vocabulary.eog_tokens}
     assert ends & allowed(constraint, vocabulary) and "x" not in allowed(constraint, vocabulary)
+
+
+def test_the_grammar_of_a_call_without_markers_is_compiled_when_one_begins(
+    vocabulary: LlamaModel, monkeypatch: pytest.MonkeyPatch
+):
+    written: list[bool] = []
+
+    def refused(*_: Any, **__: Any) -> str:
+        written.append(True)
+        raise LeapSchemaError("too large")
+
+    monkeypatch.setattr(compiling, "bare_grammar", refused)
+    compiled = compile_constraint(GenerationOptions(), [LIGHT], vocabulary, parser=parser_named("lfm"))
+    assert compiled is not None and compiled.constraint is not None and not written
+    for token in vocabulary.tokenize('{"name": "light", "arguments": {"x', parse_special=False):
+        compiled.constraint.accept(token)
+    assert written == [True]  # and what cannot be compiled leaves the text free
 
 
 @pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
