@@ -49,7 +49,7 @@ class DeviceCandidates:
 
     def pick(self, sequence: int, wanted: bool) -> None:
         """Have candidates picked of the next outputs of a sequence, where that is possible, or not any more."""
-        if (wanted and self._is_possible) is (sequence in self._chains):
+        if wanted is (sequence in self._chains) or (wanted and not self._is_possible):
             return
         if not wanted:
             self._lib.llama_set_sampler(self._pointer, sequence, None)

@@ -100,10 +100,19 @@ def test_logits_that_are_no_numbers_give_a_token() -> None:
 
 
 class Refusing:
-    """llama.cpp's library where the device cannot run the chain."""
+    """llama.cpp's library where the device runs no chain, or so many."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: int = 0) -> None:
         self.calls: list[str] = []
+        self._taken = taken
+
+    def llama_sampler_chain_init(self, _params: object) -> int:
+        self.calls.append("llama_sampler_chain_init")
+        return 1
+
+    def llama_set_sampler(self, _context: int, _sequence: int, chain: object) -> bool:
+        self.calls.append("llama_set_sampler")
+        return chain is None or self.calls.count("llama_set_sampler") <= self._taken
 
     def has(self, _name: str) -> bool:
         return True
@@ -123,3 +132,18 @@ def test_a_device_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch) ->
     assert lib.calls.count("llama_set_sampler") == 1 and not picking
     picking.close()
     assert lib.calls.count("llama_sampler_free") == 1
+
+
+def test_a_chain_that_was_taken_stays_when_another_is_refused() -> None:
+    class Model:
+        n_tokens, on_gpu = 512, True
+
+    lib = Refusing(taken=1)
+    picking = DeviceCandidates(lib, 1, Model())
+    picking.pick(0, True)
+    picking.pick(1, True)
+    picking.pick(0, True)
+    assert 0 in picking and 1 not in picking
+    assert lib.calls.count("llama_sampler_chain_init") == 2 and lib.calls.count("llama_sampler_free") == 1
+    picking.pick(0, False)
+    assert not picking and lib.calls.count("llama_sampler_free") == 2
