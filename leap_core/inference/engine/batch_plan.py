@@ -118,7 +118,7 @@ class StepPart:
     def goes_on(self) -> bool:
         """Turn a run of one token into that of the next one; False where there is none, or not one alone."""
         slot, request = self.slot, self.request
-        self.start = len(slot.keys)
+        self.start, self.draft = len(slot.keys), []
         return slot.request is request and len(request.target) - self.start == 1
 
     @property

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
+from leap_core.inference.engine.batch_plan import StepOutput, StepPart
 from leap_core.inference.engine.repetition import LONG_DRAFT, SHORT_DRAFT, PromptLookup
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.engine.slots import Slot
 from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
@@ -131,3 +133,12 @@ def test_drafts_come_from_the_longest_match_and_stop_after_rejections() -> None:
     assert lookup.draft([*keys, *range(4, 13)], 9, ()) != []
     assert (lookup.drafted, lookup.accepted) == (6, 0)
     assert PromptLookup().draft([1, 2, 3, -5, 1, 2, 3], 9, ()) == [] == PromptLookup().draft([1, 2], 9, ())
+
+
+def test_a_draft_is_of_one_step():
+    request = ask([1, 2, 3], lookup=True)
+    slot = Slot(0)
+    slot.request, slot.keys = request, list(request.target)
+    part = StepPart(slot, request, 2, 1, StepOutput.LOGITS, draft=[4, 5])
+    request.emit(4)
+    assert part.goes_on() and part.start == 3 and part.draft == []
