@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
@@ -107,7 +107,7 @@ class ResponseStream:
         self._guard = threading.Lock()
         self._generation: Generation | None = None
         self._started = False
-        self._own: Iterator[MessageResponse] | None = None
+        self._own: Generator[MessageResponse, None, None] | None = None
         self._reader = threading.Condition()
         self._unread = 0
         self._is_gone: Callable[[], bool] = lambda: False
@@ -159,9 +159,9 @@ class ResponseStream:
         self.stop()
         if self._own is not None:
             with suppress(ValueError):  # the stream is being iterated by another thread, which ends it
-                self._own.close()  # type: ignore[attr-defined]
+                self._own.close()
 
-    def __iter__(self) -> Iterator[MessageResponse]:
+    def __iter__(self) -> Generator[MessageResponse, None, None]:
         if self._own is not None:  # goes on where next() was
             return self._own
         with self._guard:
@@ -170,7 +170,7 @@ class ResponseStream:
             self._started = True
         return self._iterate()
 
-    def _iterate(self) -> Iterator[MessageResponse]:
+    def _iterate(self) -> Generator[MessageResponse, None, None]:
         is_asynchronous = self.reader is not None
         reader = self.reader = self.reader or ResponseReader.current(blocks=True)
         try:
@@ -190,8 +190,7 @@ class ResponseStream:
 
     def __next__(self) -> MessageResponse:
         if self._own is None:
-            own = iter(self)
-            self._own = own
+            self._own = iter(self)
         return next(self._own)
 
     async def aclose(self) -> None:

@@ -18,7 +18,7 @@ from ..system.dataclass import dataclass
 from .equality import difference_of_calls, first_difference, read_calls
 
 NOT = "not_"
-SETTINGS = {
+SETTINGS: Mapping[str, type | tuple[type, ...]] = {
     "ignore_case": bool,
     "ignore_order": bool,
     "ordered": bool,
@@ -112,7 +112,7 @@ def read_expectations(value: Any, path: str, kinds: Mapping[str, Kind]) -> tuple
     settings = {name: each for name, each in value.items() if name in SETTINGS}
     for name, each in settings.items():
         expected = SETTINGS[name]
-        if not isinstance(each, expected) or (isinstance(each, bool) and expected is not bool):  # type: ignore[arg-type]
+        if not isinstance(each, expected) or (isinstance(each, bool) and expected is not bool):
             raise LeapSerializationError(f"{each!r} cannot be used", path=f"{path}.{name}")
     found: list[Expectation] = []
     for name, each in value.items():

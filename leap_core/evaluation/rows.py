@@ -71,7 +71,7 @@ def read_yaml(data: bytes) -> Any:
     ValueError with the reason."""
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]  # yaml has types where their package is
         """YAML as JSON's types alone."""
 
     other = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")

@@ -318,7 +318,7 @@ def _loss_before(directory: Path, trainer: Any) -> float:
 
 
 def _callback(transformers: Any, on_step: OnStep, stop: threading.Event) -> Any:
-    class Callback(transformers.TrainerCallback):  # type: ignore[misc]
+    class Callback(transformers.TrainerCallback):  # type: ignore[misc]  # transformers is not imported here
         def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
             on_step(state.global_step, state.max_steps, "")
             control.should_training_stop = control.should_training_stop or stop.is_set()

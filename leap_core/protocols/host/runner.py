@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -217,7 +217,7 @@ class RemoteGeneration(Generation):
     def __next__(self) -> MessageResponse:
         return next(self._events)
 
-    def _read(self) -> Iterator[MessageResponse]:
+    def _read(self) -> Generator[MessageResponse, None, None]:
         try:
             for line in self._answer.lines():
                 if not line.startswith(b"data: {"):
@@ -254,7 +254,7 @@ class RemoteGeneration(Generation):
         self._answer.shut()
 
     def close(self) -> None:
-        self._events.close()  # type: ignore[attr-defined]
+        self._events.close()
         self._free()
 
     def __del__(self) -> None:

@@ -203,7 +203,7 @@ class PagePassages:
     async def passages(self, request: Request) -> Response:
         """``{"index", "question", "model"}`` -> ``system``, a prompt with the passages that the model has room for, and
         those as ``sources``; ``note`` says where words alone were searched."""
-        index, question, name = await read_body(request, _wish)
+        index, question, name = await read_body(request, _question)
         check_countable(question)
         if index not in self._names:
             raise IndexNotFoundError(f"the index {index!r} is not offered", hint=f"there is {', '.join(self._names)}")
@@ -256,11 +256,11 @@ def _described(source: Source) -> dict[str, Any]:
     }
 
 
-def _wish(body: Any) -> tuple[str, str, str | None]:
+def _question(body: Any) -> tuple[str, str, str | None]:
+    """The index, what it is asked, and the model that answers, where one is named."""
     fields = object_at(body, "body")
-    model = fields.get("model")
-    texts = (text_at(fields.get(name), name) for name in ("index", "question"))
-    return (*texts, None if model is None else text_at(model, "model"))  # type: ignore[return-value]
+    index, question = (text_at(fields.get(name), name) for name in ("index", "question"))
+    return index, question, None if fields.get("model") is None else text_at(fields["model"], "model")
 
 
 FILES = Path(__file__).parent / "files"
