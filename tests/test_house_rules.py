@@ -44,12 +44,12 @@ def test_a_file_is_at_most_six_hundred_lines_long():
     assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 600} == {}
 
 
-def test_the_ways_of_the_architecture_name_files_that_are_there():
+def test_the_paths_of_the_architecture_name_files_that_are_there():
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    ways = page[page.index("## The ways") : page.index("## Decisions")]
+    paths = page[page.index("## The path of each kind of work") : page.index("## Words")]
     parts = [path.relative_to(ROOT) for each in ("leap_core", "leap_cli", "jobs") for path in (ROOT / each).rglob("*")]
     there = {f"/{path.with_suffix('').as_posix()}" for path in parts}
-    names = {re.split(r"[ .]|/\*", name)[0] for name in re.findall(r"`([^`]+)`", ways) if name.islower()}
+    names = {re.split(r"[ .]|/\*", name)[0] for name in re.findall(r"`([^`]+)`", paths) if name.islower()}
     assert len(names) > 60
     assert {name for name in names if not any(path.endswith(f"/{name}") for path in there)} == set()
 

@@ -26,6 +26,7 @@ from ..answers.show import describe
 from ..completion import candidates as completion_values
 from ..framework.environment import Environment
 from ..framework.help_text import WIDEST, HelpFormatter
+from ..framework.option_defaults import renamed
 from ..framework.output import one_line
 from ..input.prompt import read_system
 from ..options.answer import Thinking
@@ -162,8 +163,10 @@ def set_option(talk: TypedConversation, text: str) -> None:
     elif name == "max-tool-iterations":
         dialogue.tools = limit_rounds(dialogue.tools, _rounds(setting), talk.env)
     else:
+        from ..command_table import SPELLINGS
+
         names = _names()
-        near = get_close_matches(name, names, 1)
+        near = renamed(name, names, SPELLINGS) or get_close_matches(name, names, 1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
         raise click.UsageError(f"there is no setting {name!r}; {meant}")
     talk.output.text(f"{name} is {'not set' if setting is None else one_line(setting)}\n")
@@ -184,7 +187,7 @@ def setting_names(_env: Environment, begun: str) -> Iterator[Suggestion]:
     meanings = {**{name: meaning for name, (_, _, meaning) in NUMBERS.items()}, **OTHERS}
     for name in _names():
         if name.startswith(begun.lower()):
-            yield Suggestion(name, meanings.get(name, "Give the answers this shape."))
+            yield Suggestion(name, meanings.get(name, "Constrain the answers to this."))
 
 
 def part_names(_env: Environment, begun: str) -> Iterator[Suggestion]:

@@ -104,7 +104,8 @@ class OptionDefaults(UserDict[str, Any]):
             if name.startswith(begin):
                 own = [_variable(self._path, option) for option in by_name]
                 if name not in own:
-                    self.warnings.append(f"${name} is the variable of no option{_meant(name, own)}")
+                    near = [_variable(self._path, each) for each in _renamed(name.removeprefix(begin), by_name)]
+                    self.warnings.append(f"${name} is the variable of no option{_meant(name, near or own)}")
             elif name in MEANT:
                 self.warnings.append(f"${name} is no variable of leap; did you mean {MEANT[name]}?")
             elif not name.startswith(of_commands):
@@ -116,7 +117,7 @@ class OptionDefaults(UserDict[str, Any]):
     def _warn_of_shared(self, shared: Mapping[str, Any], by_name: Mapping[str, click.Option], file: Path) -> None:
         """Options for all commands that none has, and that look like one of this command's."""
         for name in shared:
-            near = None if name in by_name else _near(name, by_name)
+            near = None if name in by_name else next(iter(_renamed(name, by_name)), None) or _near(name, by_name)
             if near and name not in _names_of_all():
                 self.warnings.append(f"{file}: there is no option {TABLE}.{name}; did you mean {near}?")
 
@@ -204,7 +205,20 @@ def _long_flag(option: click.Option) -> str:
 
 
 def _unknown(name: str, path: str, by_name: Mapping[str, click.Option]) -> str:
-    return f"there is no option {option_key(path)}.{name}{_meant(name, by_name)}"
+    return f"there is no option {option_key(path)}.{name}{_meant(name, _renamed(name, by_name) or by_name)}"
+
+
+def renamed(name: str, names: Iterable[str], spellings: Mapping[str, str]) -> list[str]:
+    """Those of ``names`` that replace the option of this name. ``spellings`` are other names by each option's flag."""
+    flag, known = f"--{name.lower().replace('_', '-')}", {each.replace("_", "-"): each for each in names}
+    options = [each.split()[0].lstrip("-") for each, others in spellings.items() if flag in others.split()]
+    return [known[option] for option in options if option in known]
+
+
+def _renamed(name: str, names: Iterable[str]) -> list[str]:
+    context = click.get_current_context(silent=True)
+    root = None if context is None else context.find_root().command
+    return renamed(name, names, getattr(root, "spellings", {}))
 
 
 def _near(name: str, known: Iterable[str]) -> str | None:

@@ -156,7 +156,7 @@ def import_model(
         raise LeapError(f"{model_file.path} lies in {directory} already")
     there = store.find(directory.name)
     if there is not None and not force:
-        raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --force")
+        raise LeapError(f"there is a model {there.name} already", hint="choose another with --name, or use --replace")
     verdict = verdict_on(Subject(model_file.path), variables=variables)
     if verdict is not None and verdict.outcome in (CRASH, HANG):
         raise error_of(Subject(model_file.path), verdict)

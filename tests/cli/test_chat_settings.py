@@ -68,6 +68,13 @@ def test_what_cannot_be_set_or_shown_is_named(leap, talk):
     ]
 
 
+def test_a_setting_that_was_renamed_is_pointed_to(leap, talk):
+    leap.script()
+    assert errors(talk("/set chain-limit 3")) == [
+        "there is no setting 'chain-limit'; did you mean max-tool-iterations?"
+    ]
+
+
 def test_tab_completes_what_can_be_set_and_shown(leap):
     env = leap.environment("", terminal=True, stdin_terminal=True)
     assert [each.value for each in suggest("/set temp", COMMANDS, env)[1]] == ["temperature"]

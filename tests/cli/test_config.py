@@ -367,6 +367,18 @@ def test_an_option_can_be_set_for_all_commands(leap):
     assert leap("config", "set", "options.temprature", "0.3").code == 2
 
 
+def test_options_that_were_renamed_are_pointed_to(leap):
+    leap.home.mkdir(exist_ok=True)
+    (leap.home / "config.toml").write_text("[options.generate]\nfinish_shape = true\n")
+    leap.script("a")
+    done = leap("generate", "-m", "builtin", "x")
+    assert "did you mean complete_json?" in done.stderr
+    (leap.home / "config.toml").unlink()
+    leap.variables["LEAP_GENERATE_FINISH_SHAPE"] = "1"
+    leap.script("a")
+    assert "did you mean LEAP_GENERATE_COMPLETE_JSON?" in leap("generate", "-m", "builtin", "x").stderr
+
+
 def test_misspelt_keys_and_variables_are_named(leap):
     leap.home.mkdir(exist_ok=True)
     (leap.home / "config.toml").write_text('defualt_model = "x"\n')

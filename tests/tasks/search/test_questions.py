@@ -11,10 +11,10 @@ from leap_core.tasks.search.searching import Searcher
 from leap_core.tasks.search.updating import update_index
 
 DOCS = Path(__file__).parents[3] / "docs"
-QUESTIONS = {
+QUESTIONS = {  # the pages that answer each
     "How do I make the answer follow a JSON schema?": "structured-outputs.md",
     "How can a model call my Python functions?": "tool-calling.md",
-    "What happens to a running job when the worker is killed?": "reliability.md",
+    "What happens to a running job when the worker is killed?": "reliability.md background-jobs.md",
     "Where are downloaded models kept on disk?": "models.md",
     "How do I keep a model warm between commands?": "model-server.md",
     "Which exit code means that a download failed?": "command-line.md",
@@ -26,7 +26,7 @@ QUESTIONS = {
     "How does prompt caching work with LFM2's convolutions?": "prompt-caching.md",
     "How do I run a prompt in the background and get its answer later?": "background-jobs.md",
     "Can I use the official openai client?": "openai-compatible-api.md",
-    "How do I attach a file to a message while chatting?": "chat.md",
+    "How do I attach a file to a message while chatting?": "chat.md vision-and-audio.md",
     "How do I use leap with xargs and jq?": "pipelines.md",
     "How do I stop a generation from Python?": "python-api.md",
     "How do I save a prompt as a template?": "text-generation.md",
@@ -48,8 +48,8 @@ def test_words_alone_find_the_right_page(tmp_path: Path) -> None:
     update_index(tmp_path / "docs.db", IndexSettings(pages), None)
     missed = {
         question: found
-        for question, page in QUESTIONS.items()
-        if page not in (found := pages_for(tmp_path / "docs.db", question, mode="words"))
+        for question, right in QUESTIONS.items()
+        if not set(right.split()) & set(found := pages_for(tmp_path / "docs.db", question, mode="words"))
     }
     assert len(missed) <= 4, missed
 
@@ -62,5 +62,9 @@ def test_words_and_the_built_in_vectors_together_find_the_right_page(tmp_path: P
     with Leap.load_for_embedding("builtin-embed") as runner:
         update_index(tmp_path / "docs.db", IndexSettings(pages, model="builtin-embed"), runner)
         found = {question: pages_for(tmp_path / "docs.db", question, runner) for question in QUESTIONS}
-    missed = {question: found[question] for question, page in QUESTIONS.items() if page not in found[question]}
+    missed = {
+        question: found[question]
+        for question, right in QUESTIONS.items()
+        if not set(right.split()) & set(found[question])
+    }
     assert len(missed) <= 4, missed
