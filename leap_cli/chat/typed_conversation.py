@@ -25,7 +25,7 @@ from leap_core.conversation.messages import (
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError, LeapUnsupportedMediaError
 from leap_core.system.dataclass import dataclass
 
-from ..framework.click_classes import text_argument
+from ..framework.arguments import text_argument
 from ..framework.environment import Environment
 from ..framework.options import in_bytes
 from ..framework.output import Output

@@ -8,7 +8,8 @@ import click
 
 from ..answers.conversations import Exported, conversations_of
 from ..answers.file import STANDARD, is_standard, writing_to
-from ..framework.click_classes import FileName, leap_command
+from ..framework.arguments import FileName
+from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..options.training import TRAINING, Training

@@ -13,7 +13,8 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import FileName, format_choice, leap_command
+from ..framework.arguments import FileName
+from ..framework.click_classes import format_choice, leap_command
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Output

@@ -25,7 +25,8 @@ from ..display.jobs import (
     table_row,
 )
 from ..exit_codes import ExitCode
-from ..framework.click_classes import FileName, format_flag, leap_command, leap_group
+from ..framework.arguments import FileName
+from ..framework.click_classes import format_flag, leap_command, leap_group
 from ..framework.environment import Environment
 from ..framework.options import Duration, age, option
 from ..framework.output import YES, Format, Output, confirm_meant, confirm_removal, page_opener, removal_flags

@@ -7,7 +7,8 @@ import click
 from leap_core.inference.speech.voices import DEFAULT_VOICE, VOICES, voice_prompt
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import FileName, leap_command
+from ..framework.arguments import FileName
+from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.prompt import read_prompt

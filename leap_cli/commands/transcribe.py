@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import ExitCode
-from ..framework.click_classes import FileName, format_choice, leap_command
+from ..framework.arguments import FileName
+from ..framework.click_classes import format_choice, leap_command
 from ..framework.environment import Environment
 from ..framework.options import Duration, option
 from ..framework.output import Output
@@ -44,7 +45,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     default="Perform ASR.",
     show_default=True,
     metavar="TEXT",
-    help="Give the model this system prompt; @FILE reads it from a file.",
+    help="System prompt; @FILE reads it from a file.",
 )
 @click.option(
     "--chunk-length",

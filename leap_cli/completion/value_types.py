@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..framework.click_classes import FileName
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
 
 if TYPE_CHECKING:

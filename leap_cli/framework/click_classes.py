@@ -5,131 +5,27 @@ Knows nothing of what the commands do.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
 
 from leap_core.system.dataclass import dataclass
 
-from .command_lines import WRITTEN
+from .arguments import check_texts, keep_inputs, take_format_of_output
 from .environment import Environment
-from .options import OPTION_GROUPS, option, under_headings
+from .options import FEWEST, OPTION_GROUPS, OPTIONS, option, under_headings
 from .output import Format
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from .help_text import HelpFormatter
-
-
-class FileName(click.ParamType[str]):
-    """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
-
-    name = "file"
-
-
-def check_texts(context: click.Context) -> None:
-    """See to it that what a command was given is text. Raises UsageError."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        value = context.params.get(name)
-        if isinstance(value, (str, tuple)) and value and not isinstance(parameter.type, (FileName, click.Path)):
-            try:
-                context.params[name] = _as_text(value, parameter)
-            except click.UsageError as error:
-                error.ctx = context
-                raise
-
-
-def keep_inputs(context: click.Context) -> None:
-    """See to it that no output of a command is one of its inputs, by whatever name. Raises UsageError."""
-    env = context.ensure_object(Environment)
-    written: dict[tuple[int, int], str] = {}
-    read: dict[tuple[int, int], str] = {}
-    for parameter in context.command.params:
-        values = context.params.get(parameter.name or "")
-        if not values:
-            continue
-        flag = next((each for each in parameter.opts if each in WRITTEN), None)
-        names_files = flag or isinstance(parameter.type, (FileName, click.Path)) or "FILE" in _place(parameter)
-        for value in values if isinstance(values, tuple) else (values,):
-            file = _regular_file(env, value) if names_files or str(value).startswith("@") else None
-            if file is not None:
-                label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else str(value)
-                (read if flag is None else written)[file] = label if flag is None else flag
-    with suppress(OSError, ValueError):  # not every standard input is a file of this process
-        file_status = os.fstat(env.stdin.fileno())
-        read.setdefault((file_status.st_dev, file_status.st_ino), "standard input")
-    for file, flag in written.items():
-        if file in read:
-            raise click.UsageError(
-                f"{read[file]} and {flag} name the same file, which cannot be input and output at once: {flag} would "
-                "overwrite it",
-                context,
-            )
-
-
-def take_format_of_output(context: click.Context) -> None:
-    """Where a command writes tables and no ``--format`` is given, the ending of its output says which form it has."""
-    choices = next((each.type for each in context.command.params if each.name == "format"), None)
-    target = next((each.name for each in context.command.params if "--output" in each.opts), None)
-    if target is None or not isinstance(choices, click.Choice) or "csv" not in choices.choices:
-        return
-    ending = os.path.splitext(str(context.params.get(target) or ""))[1].lower().removeprefix(".")
-    if ending == "csv" and context.get_parameter_source("format") is click.core.ParameterSource.DEFAULT:
-        context.params["format"] = ending
-
-
-def _place(parameter: click.Parameter) -> str:
-    return str(getattr(parameter, "metavar", None) or "")
-
-
-def _regular_file(env: Environment, value: object) -> tuple[int, int] | None:
-    """What identifies the file of that name, and of ``@name``; None where there is none."""
-    if not isinstance(value, (str, os.PathLike)):
-        return None
-    for name in (os.fspath(value), os.fspath(value).removeprefix("@")):
-        with suppress(OSError, ValueError):
-            status = (env.cwd / name).stat()
-            if stat.S_ISREG(status.st_mode):
-                return status.st_dev, status.st_ino
-    return None
-
-
-def _as_text(value: Any, parameter: click.Parameter) -> Any:
-    label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
-    if isinstance(value, tuple):
-        return tuple(text_argument(each, label) if isinstance(each, str) else each for each in value)
-    return text_argument(value, label) if isinstance(value, str) else value
-
-
-def text_argument(text: str, name: str) -> str:
-    """An argument as text. Bytes that Python could not decode by the locale are taken as UTF-8, or refused."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # Python carries such bytes as lone surrogates
-        try:
-            return os.fsencode(text).decode("utf-8")
-        except UnicodeError:
-            raise click.UsageError(f"{name} is not valid UTF-8") from None
-    return text
-
-
-def absolute(name: str, env: Environment) -> str:
-    """The name of a file as it is valid in any directory. Raises UsageError for one that is no text."""
-    return text_argument(str((env.cwd / name).absolute()), "a file's name")
-
-
-def absolute_if_file(name: str, env: Environment) -> str:
-    """The same of a file that is there; other names stay."""
-    return absolute(name, env) if os.path.isfile(env.cwd / name) else name
 
 
 OTHER_VERBS = {
@@ -142,6 +38,9 @@ OTHER_VERBS = {
 }
 """What else a verb may be called, in every group: the first of these that a group has."""
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+HELP_ALL = "--help-all"
+SHOWS_ALL = "leap.help_all"
+"""In a context's meta: whether help shows the rare options, too."""
 STANDARD_INPUT = "-"
 """The prompt that is read from standard input."""
 
@@ -162,8 +61,14 @@ class HelpGuide(Protocol):
     def examples(self, path: str) -> tuple[str, ...]:
         """Lines that use the command of this path, such as ``models list``."""
 
+    def output(self, path: str) -> str:
+        """What the first of these lines prints; nothing where that differs."""
+
     def topic(self, path: str) -> str:
         """The guide that says more about it."""
+
+    def is_rare(self, option: click.Option) -> bool:
+        """Whether only ``--help-all`` shows it."""
 
 
 class HelpContext(click.Context):
@@ -265,13 +170,53 @@ class LeapCommand(click.Command):
             raise click.UsageError(f"{defaults.origins[name]}: {error.message}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Many options are listed under headings."""
-        from .help_text import row_of
+        """Many options are listed under headings, or without those that only ``--help-all`` shows."""
+        from .help_text import row_of, short_row_of
 
-        options = (parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option))
-        for heading, members in under_headings(each for each in options if not each.hidden):
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
+        rare = self._rare_options(ctx)
+        if rare:
+            with formatter.section(OPTIONS):
+                formatter.write_dl([short_row_of(each, ctx) for each in options if each not in rare])
+            formatter.write_paragraph()
+            formatter.write_text(f"{ctx.command_path} --help-all shows {len(rare)} more options.")
+            return
+        for heading, members in under_headings(options):
             with formatter.section(heading):
                 formatter.write_dl([row_of(each, ctx) for each in members])
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first paragraph alone where options are left out."""
+        if not self._rare_options(ctx):
+            super().format_help_text(ctx, formatter)
+            return
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text((self.help or "").partition("\n\n")[0])
+
+    def _rare_options(self, ctx: click.Context) -> list[click.Option]:
+        """The options that ``--help`` leaves out: none where a command has few, or where all are asked for."""
+        guide = _guide(ctx)
+        if guide is None or ctx.meta.get(SHOWS_ALL) or not self.has_many_options:
+            return []
+        return [each for each in self.params if isinstance(each, click.Option) and guide.is_rare(each)]
+
+    @property
+    def has_many_options(self) -> bool:
+        return sum(isinstance(each, click.Option) and not each.hidden for each in self.params) >= FEWEST
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """With ``--help-all`` after ``--help``; it is listed where it may show more."""
+        option = click.Option(
+            [HELP_ALL],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            hidden=not self.has_many_options,
+            callback=_show_all_help,
+            help="Show all options and exit.",
+        )
+        return [*super().get_params(ctx), option]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, and where to read more."""
@@ -280,9 +225,12 @@ class LeapCommand(click.Command):
             return
         examples = guide.examples(path)
         if examples:
-            with formatter.section("Examples"):
-                for line in examples:
+            output, is_short = guide.output(path), bool(self._rare_options(ctx))
+            with formatter.section("Example" if is_short or not examples[1:] else "Examples"):
+                for line in examples[:1] if is_short else examples:
                     cast("HelpFormatter", formatter).write_example(line)
+                    if line == examples[0] and output:
+                        formatter.write(indent(output, " " * formatter.current_indent) + "\n")
         formatter.write_paragraph()
         formatter.write_text(f"More: leap help {guide.topic(path)}")
 
@@ -399,7 +347,8 @@ class CommandTable(LeapGroup):
 
     @property
     def _own_options(self) -> list[str]:
-        return [*CONTEXT_SETTINGS["help_option_names"], *(name for option in self.params for name in option.opts)]
+        own = [name for option in self.params for name in option.opts]
+        return [*CONTEXT_SETTINGS["help_option_names"], HELP_ALL, *own]
 
     def _is_option_of_default(self, word: str) -> bool:
         names = [name for option in self._default_command().params for name in (*option.opts, *option.secondary_opts)]
@@ -535,6 +484,11 @@ leap_group: Callable[..., Callable[[Callable[..., Any]], LeapGroup]] = partial(
 def _guide(ctx: click.Context) -> HelpGuide | None:
     guide = getattr(ctx.find_root().command, "guide", None)
     return None if guide is None else guide()
+
+
+def _show_all_help(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[SHOWS_ALL] = value
+    _show_help(ctx, parameter, value)
 
 
 def _show_help(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

@@ -89,7 +89,8 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     path = context.command_path if context is not None else "leap"
     if failure.format_message().startswith("cannot read "):  # no option helps there
         return failure.format_message(), None
-    hint = f"{path} --help lists what can be given"
+    has_many_options = getattr(getattr(context, "command", None), "has_many_options", False)
+    hint = f"{path} {'--help-all' if has_many_options else '--help'} lists what can be given"
     if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":
         if failure.command_name == "version":
             return failure.format_message(), "leap --version prints it"

@@ -138,6 +138,16 @@ def row_of(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     return names_and_value(option, ctx), meaning(option, ctx)
 
 
+def short_row_of(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+    """The row in short: two names at most, no long list of choices, and the help up to its first semicolon."""
+    names = " / ".join(", ".join(_short_first(each[:2])) for each in (option.opts, option.secondary_opts) if each)
+    value = metavar(option, ctx)
+    value = value if len(value) < 24 else max(option.opts, key=len).lstrip("-").upper()
+    default = option.get_help_extra(ctx).get("default")
+    note = "" if default is None else f"  [default: {default}]"
+    return f"{names} {value}".rstrip(), (option.help or "").partition(";")[0].rstrip(".") + "." + note
+
+
 def text_of(command: click.Command) -> str:
     """What the command says of itself, its paragraphs divided by empty lines."""
     return inspect.cleandoc(command.help or "").replace("\b", "").strip()

@@ -104,8 +104,8 @@ class OptionDefaults(UserDict[str, Any]):
             if name.startswith(begin):
                 own = [_variable(self._path, option) for option in by_name]
                 if name not in own:
-                    near = [_variable(self._path, each) for each in _renamed(name.removeprefix(begin), by_name)]
-                    self.warnings.append(f"${name} is the variable of no option{_meant(name, near or own)}")
+                    renamed = [_variable(self._path, each) for each in _renamed(name.removeprefix(begin), by_name)]
+                    self.warnings.append(f"${name} is the variable of no option{_meant(name, renamed or own)}")
             elif name in MEANT:
                 self.warnings.append(f"${name} is no variable of leap; did you mean {MEANT[name]}?")
             elif not name.startswith(of_commands):

@@ -24,8 +24,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap talk -m LFM2.5-Audio-1.5B --input question.wav --output answer.wav --fast",
     ),
     "batch": (
+        "printf 'What is the capital of Italy?\\n' | leap batch - --input-format lines --format text",
         "leap batch prompts.jsonl -o answers.jsonl --format plain",
-        "leap batch - --format plain < prompts.jsonl",
         "leap batch prompts.jsonl -o answers.jsonl --shard 3/7",
     ),
     "transcribe": (
@@ -228,3 +228,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap completion fish > leap.fish",
     ),
 }
+OUTPUTS: dict[str, str] = {
+    "generate": "The capital of Italy is Rome.",
+    "chat": "Nice to meet you, Ada.\nYour name is Ada.",
+    "batch": "The capital of Italy is Rome.",
+    "extract": '{"name": "Ann", "city": "Rome"}',
+    "tools call": "42",
+}
+"""What the first example of a command prints, with the built-in model."""

@@ -9,6 +9,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import click
+
 REFERENCE = "reference"
 INDEX = "README"
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -90,6 +92,16 @@ class GuideOfCommands:
         from .examples import EXAMPLES
 
         return EXAMPLES.get(path, ())
+
+    def output(self, path: str) -> str:
+        from .examples import OUTPUTS
+
+        return OUTPUTS.get(path, "")
+
+    def is_rare(self, option: click.Option) -> bool:
+        from .rare_options import is_rare
+
+        return is_rare(option)
 
     def topic(self, path: str) -> str:
         first, group = path.partition(" ")[0], " ".join(path.split()[:2])

@@ -10,7 +10,8 @@ import click
 from leap_core.system.dataclass import dataclass
 from leap_core.system.files import descriptor_of
 
-from ..framework.click_classes import FileName, format_choice
+from ..framework.arguments import FileName
+from ..framework.click_classes import format_choice
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -84,8 +85,7 @@ SPEECH_OPTIONS = (
     option(
         "--speak",
         metavar="FILE",
-        help="Let the model answer aloud and write the sound to this WAV file, as it comes; - is standard output, and "
-        "a name that ends in .pcm gets bare samples.",
+        help="Write the spoken answer to this WAV file; - is standard output, a .pcm file gets raw samples.",
     ),
     option("--play", is_flag=True, help="Let the model answer aloud and play it. Needs leap-edge[play]."),
 )
@@ -94,14 +94,14 @@ THINKING_OPTIONS = (
         "--think",
         type=click.Choice([kind.value for kind in Thinking]),
         heading="Reasoning",
-        help="Let the model reason: show that on stderr, hide it, or print it alone.",
+        help="Enable reasoning: show it on stderr, hide it, or print only it.",
     ),
 )
 STREAM_OPTION = option(
     "--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end."
 )
 EVENT_FORMAT_OPTION = format_choice(
-    "Print text, one json document, or jsonl: each event as it comes.",
+    "Output format: text, one JSON document, or one JSON event per line.",
     [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
 )
 STATS_OPTION = option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
@@ -113,7 +113,7 @@ _OPTIONS = (
         type=FileName(),
         metavar="FILE",
         saved=None,
-        help="Write the answer to this file, in one step, when it ends.",
+        help="Write the complete answer to this file.",
     ),
     option(
         "-n",
@@ -121,10 +121,10 @@ _OPTIONS = (
         type=click.IntRange(1, 256),
         default=1,
         metavar="N",
-        help="Give N answers, made at once; with --seed S their seeds are S, S+1, ...",
+        help="Generate N answers in parallel; with --seed S their seeds are S, S+1, ...",
     ),
-    option("-x", "--extract", is_flag=True, help="Print the answer's first fenced block alone, such as code."),
-    option("--extract-last", is_flag=True, help="Print the answer's last fenced block alone."),
+    option("-x", "--extract", is_flag=True, help="Print only the first fenced code block."),
+    option("--extract-last", is_flag=True, help="Print only the last fenced code block."),
     *SPEECH_OPTIONS,
     STREAM_OPTION,
     EVENT_FORMAT_OPTION,
@@ -187,7 +187,7 @@ CHAT_ANSWERS = OptionGroup(
     (
         *SPEECH_OPTIONS,
         option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end."),
-        option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer."),
+        option("--stats", is_flag=True, help="Show token counts and speed after each answer."),
         *THINKING_OPTIONS,
     ),
     _chat_answer,

@@ -104,7 +104,7 @@ _OPTIONS = (
         "--background",
         is_flag=True,
         saved=None,
-        help="Do this in the background and print the job's id: see leap jobs.",
+        help="Run as a background job and print its id (leap jobs).",
     ),
     option(
         "--priority",
@@ -127,7 +127,7 @@ _OPTIONS = (
         saved=None,
         implies="background",
         metavar="TIME",
-        help='Do the job again and again: 6h, or "0 9 * * 1-5 [ZONE]", as crontab has it.',
+        help='Repeat the job: every 6h, or cron: "0 9 * * 1-5 [ZONE]".',
     ),
     option(
         "--missed",

@@ -13,7 +13,7 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
-from ..framework.click_classes import FileName
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -55,13 +55,13 @@ _OPTIONS = (
         "--system",
         metavar="TEXT",
         heading="Prompt",
-        help="Give lines that have none this system prompt; @FILE reads it from a file.",
+        help="System prompt for lines that have none; @FILE reads it from a file.",
     ),
     option(
         "--pattern",
         metavar="TEXT",
         heading="Prompt",
-        help="Make each prompt of a line's fields or columns: 'Translate: {text}'.",
+        help="Prompt template over each line's fields: 'Translate: {text}'.",
     ),
     option(
         "-o",
@@ -90,7 +90,7 @@ _OPTIONS = (
         "--escalate-to",
         type=ModelName(),
         metavar="MODEL",
-        help="Let this model answer the lines that the first one answers badly.",
+        help="Send bad answers of the first model to this one.",
     ),
     option(
         "--escalate-when",
@@ -106,7 +106,7 @@ _OPTIONS = (
     option(
         "--input-format",
         type=click.Choice(["jsonl", "json", "csv", "tsv", "lines", "parquet"]),
-        help="Read INPUT as this; by default as its extension says, else jsonl.",
+        help="Format of INPUT; by default the file extension decides, else jsonl.",
     ),
     option(
         "--format",
@@ -115,10 +115,9 @@ _OPTIONS = (
         default="auto",
         show_default=True,
         heading="Answer",
-        help="Write OpenAI's batch results, plain JSON, the answers alone, or a table; auto is plain where "
-        "INPUT is plain.",
+        help="Output format: OpenAI batch results, plain JSON, text, or a table; auto is plain where INPUT is plain.",
     ),
-    option("--errors", metavar="FILE", help="Write failed lines to FILE, and leave them out of the output."),
+    option("--errors", metavar="FILE", help="Write failed lines to FILE instead of the output."),
     option(
         "--keep-fields/--no-keep-fields",
         default=None,
@@ -141,7 +140,7 @@ _OPTIONS = (
         "--replace",
         "overwrite",
         is_flag=True,
-        help="Start over, and replace what the output holds.",
+        help="Start over and replace the output.",
     ),
     option(
         "--journal", type=FileName(), metavar="FILE", help="Keep progress in this file; beside the output by default."
@@ -160,7 +159,7 @@ _OPTIONS = (
         type=FileName(),
         metavar="FILE",
         heading="Tools",
-        help="Let lines that declare no functions call these: OpenAI's JSON list.",
+        help="Tools for lines that declare none: OpenAI's JSON list.",
     ),
     option(
         "--keep-reasoning",
@@ -253,7 +252,8 @@ _MACHINE_OPTIONS = (
     option(
         "--on",
         metavar="CLUSTER",
-        help="Let a Ray cluster answer: ray (RAY_ADDRESS, this machine's, or a new one), or ray://HOST:10001.",
+        help="Run on a Ray cluster: ray or ray://HOST:10001; ray means RAY_ADDRESS, this machine's cluster, or a "
+        "new one.",
     ),
     option(
         "--workers",
@@ -263,7 +263,7 @@ _MACHINE_OPTIONS = (
     option(
         "--shard",
         metavar="I/N",
-        help="Answer the I-th of N parts of the lines, with an output and a journal of its own.",
+        help="Process only the I-th of N parts of the input; each part has its own output and journal.",
     ),
     option(
         "--merge",

@@ -90,7 +90,7 @@ _OPTIONS = (
         "--schema",
         metavar="SCHEMA",
         saved=_schema_text,
-        help="Answer with JSON of this schema: a file, JSON text, a saved name, or 'name, age int, tags list[str]'.",
+        help="Return JSON that matches this schema: a file, JSON, a saved name, or 'name, age int, tags list[str]'.",
     ),
     option(
         "--json-schema-multi",
@@ -102,7 +102,7 @@ _OPTIONS = (
         "--choices",
         multiple=True,
         metavar="A,B,C",
-        help="Answer with one of these texts, or of a JSON list of texts.",
+        help="Return one of these texts, or one of a JSON list.",
     ),
     option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
     option(

@@ -16,7 +16,7 @@ from leap_core.inference.speech.voices import VOICES
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
-from ..framework.click_classes import FileName
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -82,7 +82,7 @@ def session_group(*, saves: bool) -> OptionGroup[SessionChoice]:
         (
             option("-c", "--continue", "continue_last", is_flag=True, saved=None, help="Continue the last session."),
             option(
-                "--session", metavar="SESSION", saved=None, help="Continue the session of this name or id, or begin it."
+                "--session", metavar="SESSION", saved=None, help="Continue or start the session of this name or id."
             ),
             option(
                 "--save/--no-save", default=None, wish=True, saved=None, help=f"Keep the conversation as a {keeps}."
@@ -226,7 +226,7 @@ TALK = OptionGroup(
             heading="Files",
             help="Keep both sides in this WAV file: the user on the left, the model on the right.",
         ),
-        option("--stats", is_flag=True, help="Show token counts and speed on stderr after each answer."),
+        option("--stats", is_flag=True, help="Show token counts and speed after each answer."),
     ),
     _build_talk,
     {"sound": ("push", "device"), "devices": ("sound", "push")},
@@ -289,8 +289,8 @@ GUARD = OptionGroup(
             "--guard",
             type=FileName(),
             metavar="QUESTIONS",
-            help="Ask the questions of this JSON or YAML file about each message and each answer, and stop those that "
-            "they find. Exit code 11 in a pipe.",
+            help="Guardrails: check messages and answers by the questions of this JSON or YAML file; blocked ones "
+            "exit with code 11 in a pipe.",
         ),
         option(
             "--guard-model",

@@ -13,7 +13,8 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
-from ..framework.click_classes import FileName, format_choice
+from ..framework.arguments import FileName
+from ..framework.click_classes import format_choice
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from .batch import concurrency_option

@@ -16,7 +16,7 @@ from leap_core.errors import LeapError, LeapModelLoadingError
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import CommaList, GpuLayers, ModelName
-from ..framework.click_classes import FileName, absolute, absolute_if_file
+from ..framework.arguments import FileName, absolute, absolute_if_file
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Size, in_bytes, option
@@ -78,7 +78,7 @@ MODEL_OPTION = option(
     type=ModelName(),
     metavar="MODEL",
     saved=absolute_if_file,
-    help="Use this model: a GGUF file, a model's name, or 'builtin'.",
+    help="Use this model: a GGUF file, a name, or 'builtin'.",
 )
 THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
 HOST_OPTION = option(
@@ -88,9 +88,7 @@ HOST_OPTION = option(
     help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
 )
 _SIZES = (
-    option(
-        "--context-size", type=int, metavar="N", help="Make room for this many tokens of prompt and answer together."
-    ),
+    option("--context-size", type=int, metavar="N", help="Context window in tokens, prompt and answer together."),
     THREADS_OPTION,
     option(
         "--gpu-layers",
@@ -98,7 +96,7 @@ _SIZES = (
         type=GpuLayers(),
         default="auto",
         metavar="N",
-        help="Compute this many layers on a GPU; -1 is all, auto (default) as many as fit.",
+        help="Offload this many layers to GPUs; -1 is all, auto (default) as many as fit.",
     ),
 )
 GPU_DEVICES = option(
@@ -126,7 +124,7 @@ _DETAILS = (
         multiple=True,
         metavar="FILE[=SCALE]",
         saved=_absolute_adapter,
-        help="Compute with this LoRA adapter, at this strength (1 by default).",
+        help="Apply this LoRA adapter; SCALE is its strength, 1 by default.",
     ),
     option(
         "--chat-template",

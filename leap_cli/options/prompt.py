@@ -19,7 +19,7 @@ from ..config.saved import (
     read_template,
     write_template,
 )
-from ..framework.click_classes import FileName, absolute, text_argument
+from ..framework.arguments import FileName, absolute, text_argument
 from ..framework.environment import Environment
 from ..framework.option_defaults import OptionDefaults, option_name, options_of
 from ..framework.option_groups import Arguments, OptionGroup
@@ -58,7 +58,7 @@ TEMPLATE_OPTIONS = (
         callback=_take,
         saved=None,
         heading="Prompt",
-        help="Begin with what leap saved templates has saved: system prompt, prompt, options.",
+        help="Use this saved template: prompt, system prompt, options.",
     ),
     option(
         "-p",
@@ -267,9 +267,7 @@ class ChatBeginning:
     on_overflow: Overflow | None
 
 
-SYSTEM_OPTION = option(
-    "-s", "--system", metavar="TEXT", saved=None, help="Give the model this system prompt; @FILE reads it from a file."
-)
+SYSTEM_OPTION = option("-s", "--system", metavar="TEXT", saved=None, help="System prompt; @FILE reads it from a file.")
 _OPTIONS = (
     click.argument("prompt", nargs=-1),
     *TEMPLATE_OPTIONS,
@@ -282,13 +280,10 @@ _OPTIONS = (
         type=FileName(),
         metavar="FILE",
         saved=absolute,
-        help="Put this file's text (a document's, an address's), under its name, before the prompt; a picture or sound "
-        "goes along.",
+        help="Add this file's or URL's text before the prompt; documents, images and audio work, too.",
     ),
     option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
-    option(
-        "--dry-run", is_flag=True, saved=None, help="Print the prompt as the model would get it, and generate nothing."
-    ),
+    option("--dry-run", is_flag=True, saved=None, help="Print the rendered prompt and generate nothing."),
     option(
         "--save-template",
         metavar="NAME",
@@ -306,21 +301,18 @@ _CHAT_OPTIONS = (
         multiple=True,
         type=FileName(),
         metavar="FILE",
-        help="Put this file's text (a document's, an address's), under its name, before the first message; pictures go "
-        "too.",
+        help="Add this file's or URL's text before the first message; documents and images work, too.",
     ),
     SYSTEM_OPTION,
     option(
         "--load", "file", type=FileName(), metavar="FILE", help="Go on with the conversation in a file of leap export."
     ),
-    option(
-        "--jsonl", is_flag=True, help="Read a JSON message a line (OpenAI's shape), and write a JSON message a line."
-    ),
+    option("--jsonl", is_flag=True, help="Read and write one JSON message per line (OpenAI's format)."),
     option(
         "--on-overflow",
         type=click.Choice(["error", "oldest", "summarize"]),
-        help="When the context is full: leave the oldest turns out, put a summary in their place, or fail. A terminal "
-        "is asked; a pipe leaves the oldest out.",
+        help="When the context window is full: drop the oldest turns, summarize them, or fail. A terminal asks; a "
+        "pipe drops them.",
     ),
 )
 
@@ -332,7 +324,7 @@ _MEDIA_OPTIONS = (
         type=FileName(),
         saved=absolute,
         metavar="FILE",
-        help="Show the model this picture (JPEG, PNG, WebP, ...); - reads standard input.",
+        help="Add this image (JPEG, PNG, WebP, ...); - reads standard input.",
     ),
     option(
         "--audio",
@@ -341,7 +333,7 @@ _MEDIA_OPTIONS = (
         type=FileName(),
         saved=absolute,
         metavar="FILE",
-        help="Let the model hear this sound (WAV, FLAC, OGG, MP3, ...); - reads standard input.",
+        help="Add this audio (WAV, FLAC, OGG, MP3, ...); - reads standard input.",
     ),
 )
 

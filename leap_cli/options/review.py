@@ -9,7 +9,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
-from ..framework.click_classes import FileName
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option

@@ -46,7 +46,7 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
         "Make tokens less likely once they came, -2 to 2; 0 changes nothing.",
     ),
     ("--repeat-last-n", "repeat_last_n", int, "Let penalties look back on this many tokens; -1 is the whole context."),
-    ("--seed", "rng_seed", int, "Sample with this seed, which makes the answer repeatable."),
+    ("--seed", "rng_seed", int, "Random seed; the same seed repeats the answer."),
     ("--audio-temperature", "audio_temperature", float, "Randomness of spoken sound, 0 or more."),
     ("--audio-top-k", "audio_top_k", int, "Choose among this many codes of spoken sound; 0 is all."),
     (
@@ -55,7 +55,7 @@ _FLAGS: tuple[tuple[str, str, type, str], ...] = (
         int,
         "Tell in JSON how likely each token and N others were, 0 to 20.",
     ),
-    ("--max-tokens", "max_tokens", int, "End the answer after this many tokens."),
+    ("--max-tokens", "max_tokens", int, "Stop after this many tokens."),
     ("--think-budget", "think_budget", int, "End reasoning after this many tokens; 0 lets the answer begin at once."),
     ("--image-tokens", "image_tokens", int, "Let a picture cost at most this many tokens, 16 to 1024; 256 by default."),
 )

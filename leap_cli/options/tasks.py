@@ -12,7 +12,7 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..config.saved import RECIPES
-from ..framework.click_classes import FileName
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -98,7 +98,7 @@ TASK = OptionGroup(
         option(
             "--dry-run",
             is_flag=True,
-            help="Print the prompts as the model would get them, and generate nothing.",
+            help="Print the rendered prompts and generate nothing.",
         ),
         option(
             "--temperature",
@@ -113,7 +113,7 @@ TASK = OptionGroup(
             type=int,
             metavar="N",
             heading="Sampling",
-            help="Sample with this seed, which makes the answer repeatable.",
+            help="Random seed; the same seed repeats the answer.",
         ),
         option(
             "--max-tokens",

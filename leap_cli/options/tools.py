@@ -10,7 +10,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
-from ..framework.click_classes import absolute
+from ..framework.arguments import absolute
 from ..framework.environment import Environment
 from ..framework.interrupts import raising_on_interrupt
 from ..framework.option_groups import Arguments, OptionGroup
@@ -35,7 +35,7 @@ FOLD_TOOLS = option(
 )
 
 _OPTIONS = (
-    option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool (see leap tools list)."),
+    option("--tool", multiple=True, metavar="NAME", help="Let the model call this tool of leap tools list."),
     option(
         "--tools-file",
         "--tools",
@@ -44,7 +44,8 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         saved=absolute,
         metavar="FILE",
-        help="Let the model call the tools of this Python file, or of declarations as JSON, unless --tool names some.",
+        help="Load tools from this Python file or JSON declarations; all of them are offered unless --tool "
+        "selects some.",
     ),
     option(
         "--tool-choice",
@@ -52,8 +53,8 @@ _OPTIONS = (
         help="Let the model decide whether it calls a tool (auto, default), or make it call one (required, or a tool's "
         "name), or none.",
     ),
-    option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without asking."),
-    option("--show-calls", is_flag=True, help="Show calls and their results on stderr."),
+    option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without confirmation."),
+    option("--show-calls", is_flag=True, help="Show tool calls and results on stderr."),
     option(
         "--max-tool-iterations",
         type=click.IntRange(1, MOST_ROUNDS),

@@ -98,6 +98,8 @@ def test_commands_come_with_their_summaries(complete):
 
 def test_options_come_with_their_help(complete):
     assert complete("leap generate --temper")[0].help.startswith("Randomness")
+    assert [each.value for each in complete("leap generate --help")] == ["--help", "--help-all"]
+    assert [each.value for each in complete("leap jobs wait --help")] == ["--help"]
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 

@@ -10,7 +10,8 @@ import click
 import pytest
 
 from leap_cli.config.settings import commands
-from leap_cli.framework.click_classes import FileName, LeapCommand
+from leap_cli.framework.arguments import FileName
+from leap_cli.framework.click_classes import LeapCommand
 from leap_cli.framework.option_defaults import option_variable, options_of
 from leap_cli.framework.options import Duration
 

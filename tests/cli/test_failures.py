@@ -147,4 +147,4 @@ def test_nobody_to_tell_is_no_second_error(leap):
 
 def test_an_option_without_its_value_names_the_command(leap):
     done = leap("batch", "-", "--errors")
-    assert done.code == 2 and "leap batch --help lists what can be given" in done.stderr
+    assert done.code == 2 and "leap batch --help-all lists what can be given" in done.stderr

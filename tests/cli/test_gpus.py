@@ -195,4 +195,4 @@ def test_the_same_answer_is_promised_on_a_cpu_alone(leap):
     assert info["same_answer"].startswith("on a CPU")
     (answers,) = diagnosis._answers(leap.environment("", terminal=False, stdin_terminal=False), {})
     assert "the same request gets the same answer on a CPU" in answers
-    assert "On a CPU, give the same request" in " ".join(leap("generate", "--help").stdout.split())
+    assert "On a CPU, give the same request" in " ".join(leap("generate", "--help-all").stdout.split())

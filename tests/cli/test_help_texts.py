@@ -11,6 +11,8 @@ from leap_cli.config.settings import commands
 from leap_cli.framework.click_classes import HelpContext
 from leap_cli.framework.help_text import broken_shell, meaning, names_and_value
 from leap_cli.framework.option_defaults import options_of
+from leap_cli.framework.options import FEWEST
+from leap_cli.help.rare_options import RARE
 
 EVERY = dict(commands())
 OPTIONS = [(path, option) for path, command in EVERY.items() for option in options_of(command) if not option.hidden]
@@ -40,6 +42,48 @@ def test_every_help_fits(leap, monkeypatch, width):
         long = [line for line in done.stdout.splitlines() if len(line) > width and not UNBREAKABLE.search(line)]
         assert not long, (path, long)
     assert max(map(len, leap().stdout.splitlines())) <= width
+
+
+DETAILS = {"--kv-type-k", "--mmap", "--webhook-data", "--batch-size", "--tensor-split", "--missed", "--top-k"}
+TASKS = ("extract", "translate", "summarize", "redact", "classify", "decide", "transcribe", "ask", "talk", "say")
+
+
+def flags_in(help: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", help))
+
+
+@pytest.mark.parametrize("path", ["generate", "chat", "batch", *TASKS])
+def test_help_fits_a_screen_and_shows_an_example_with_its_output(leap, path):
+    shown = leap(path, "--help").stdout
+    assert shown.count("\n") <= 60 and shown.startswith(f"Usage: leap {path} ")
+    assert "--model" in flags_in(shown) and not flags_in(shown) & DETAILS
+    assert f"leap {path} --help-all shows " in shown and "\nExample:\n" in shown
+    if path in ("generate", "chat", "batch"):
+        assert re.search(r"\nExample:\n  .*\bleap (.*\n)+?  \w.*\n\nMore: leap help", shown)
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_help_all_shows_every_option(leap, path):
+    options = [set(each.opts) for each in options_of(EVERY[path]) if not each.hidden]
+    shown, everything = flags_in(leap(*path.split(), "--help").stdout), leap(*path.split(), "--help-all")
+    assert everything.code == 0 and all(names & flags_in(everything.stdout) for names in options)
+    has_many = len(options) >= FEWEST
+    assert ("--help-all" in shown) == has_many
+    left_out = [names for names in options if not names & shown]
+    assert all(has_many and names & (RARE | {"--device"}) for names in left_out)
+
+
+def test_the_options_that_only_help_all_shows_exist():
+    assert {name for _, option in OPTIONS for name in option.opts} >= RARE
+
+
+def test_a_group_and_leap_itself_take_help_all(leap):
+    assert leap("--help-all").stdout == leap("--help").stdout != ""
+    assert leap("sessions", "--help-all").stdout == leap("sessions", "--help").stdout
+
+
+def test_an_unknown_option_points_to_the_whole_list(leap):
+    assert "leap generate --help-all lists what can be given" in leap("generate", "--frobnicate", "x").stderr
 
 
 def test_no_command_has_brackets_in_brackets_where_an_option_is_misspelt(leap):

@@ -14,7 +14,8 @@ import click
 from ...completion.value_types import InstalledModelName, ModelName
 from ...config.settings import set_value, unset_value
 from ...exit_codes import ExitCode
-from ...framework.click_classes import FileName, format_flag, format_option, leap_command
+from ...framework.arguments import FileName
+from ...framework.click_classes import format_flag, format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.options import in_bytes, option
 from ...framework.output import Format, Output, confirm_meant, removal_flags

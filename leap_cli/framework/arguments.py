@@ -1,0 +1,116 @@
+"""What a command line gives a command: text in UTF-8, names of files, and no output that is an input."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from .command_lines import WRITTEN
+from .environment import Environment
+
+
+class FileName(click.ParamType[str]):
+    """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
+
+    name = "file"
+
+
+def check_texts(context: click.Context) -> None:
+    """See to it that what a command was given is text. Raises UsageError."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        value = context.params.get(name)
+        if isinstance(value, (str, tuple)) and value and not isinstance(parameter.type, (FileName, click.Path)):
+            try:
+                context.params[name] = _as_text(value, parameter)
+            except click.UsageError as error:
+                error.ctx = context
+                raise
+
+
+def keep_inputs(context: click.Context) -> None:
+    """See to it that no output of a command is one of its inputs, by whatever name. Raises UsageError."""
+    env = context.ensure_object(Environment)
+    written: dict[tuple[int, int], str] = {}
+    read: dict[tuple[int, int], str] = {}
+    for parameter in context.command.params:
+        values = context.params.get(parameter.name or "")
+        if not values:
+            continue
+        flag = next((each for each in parameter.opts if each in WRITTEN), None)
+        names_files = flag or isinstance(parameter.type, (FileName, click.Path)) or "FILE" in _place(parameter)
+        for value in values if isinstance(values, tuple) else (values,):
+            file = _regular_file(env, value) if names_files or str(value).startswith("@") else None
+            if file is not None:
+                label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else str(value)
+                (read if flag is None else written)[file] = label if flag is None else flag
+    with suppress(OSError, ValueError):  # not every standard input is a file of this process
+        file_status = os.fstat(env.stdin.fileno())
+        read.setdefault((file_status.st_dev, file_status.st_ino), "standard input")
+    for file, flag in written.items():
+        if file in read:
+            raise click.UsageError(
+                f"{read[file]} and {flag} name the same file, which cannot be input and output at once: {flag} would "
+                "overwrite it",
+                context,
+            )
+
+
+def take_format_of_output(context: click.Context) -> None:
+    """Where a command writes tables and no ``--format`` is given, the ending of its output says which form it has."""
+    choices = next((each.type for each in context.command.params if each.name == "format"), None)
+    target = next((each.name for each in context.command.params if "--output" in each.opts), None)
+    if target is None or not isinstance(choices, click.Choice) or "csv" not in choices.choices:
+        return
+    ending = os.path.splitext(str(context.params.get(target) or ""))[1].lower().removeprefix(".")
+    if ending == "csv" and context.get_parameter_source("format") is click.core.ParameterSource.DEFAULT:
+        context.params["format"] = ending
+
+
+def _place(parameter: click.Parameter) -> str:
+    return str(getattr(parameter, "metavar", None) or "")
+
+
+def _regular_file(env: Environment, value: object) -> tuple[int, int] | None:
+    """What identifies the file of that name, and of ``@name``; None where there is none."""
+    if not isinstance(value, (str, os.PathLike)):
+        return None
+    for name in (os.fspath(value), os.fspath(value).removeprefix("@")):
+        with suppress(OSError, ValueError):
+            status = (env.cwd / name).stat()
+            if stat.S_ISREG(status.st_mode):
+                return status.st_dev, status.st_ino
+    return None
+
+
+def _as_text(value: Any, parameter: click.Parameter) -> Any:
+    label = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
+    if isinstance(value, tuple):
+        return tuple(text_argument(each, label) if isinstance(each, str) else each for each in value)
+    return text_argument(value, label) if isinstance(value, str) else value
+
+
+def text_argument(text: str, name: str) -> str:
+    """An argument as text. Bytes that Python could not decode by the locale are taken as UTF-8, or refused."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # Python carries such bytes as lone surrogates
+        try:
+            return os.fsencode(text).decode("utf-8")
+        except UnicodeError:
+            raise click.UsageError(f"{name} is not valid UTF-8") from None
+    return text
+
+
+def absolute(name: str, env: Environment) -> str:
+    """The name of a file as it is valid in any directory. Raises UsageError for one that is no text."""
+    return text_argument(str((env.cwd / name).absolute()), "a file's name")
+
+
+def absolute_if_file(name: str, env: Environment) -> str:
+    """The same of a file that is there; other names stay."""
+    return absolute(name, env) if os.path.isfile(env.cwd / name) else name
