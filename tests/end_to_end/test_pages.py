@@ -27,7 +27,6 @@ ADDRESS = "127.0.0.1:8080"
 """Where a page expects ``leap serve``; the tests give it a server on another port."""
 NOT_YET = {
     "batch-inference",
-    "configuration",
     "documents-and-ocr",
     "embeddings-and-rag",
     "evaluation",
@@ -36,7 +35,6 @@ NOT_YET = {
     "prompt-optimization",
     "python-api",
     "reliability",
-    "shell-completion",
     "text-to-speech",
     "vision-and-audio",
     "voice-chat",
