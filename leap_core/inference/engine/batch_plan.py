@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import LeapError, LeapGenerationError
 from ...system.dataclass import dataclass
-from ..llama.context import LlamaContext
+from ..llama.context import MICRO_BATCH_ON_GPU, LlamaContext
 from .request import Embeddings, Request
 from .slots import Slot
 
@@ -34,11 +34,12 @@ UNTIL_KNOWN = 128
 
 
 class PromptPace:
-    """Times the steps that read prompts, and says how long the next may be."""
+    """Times the steps that read prompts, and says how long the next may be. ``on_gpu``: what a GPU computes at once
+    takes it no longer than a part of that."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_gpu: bool = False) -> None:
         self._speed: float | None = None
-        self._largest = UNTIL_KNOWN
+        self._largest = self._first = MICRO_BATCH_ON_GPU if on_gpu else UNTIL_KNOWN
         """Half of the positions that a step may have: attention makes the positions of larger steps slower."""
 
     def observe(self, positions: int, seconds: float) -> None:
@@ -53,10 +54,31 @@ class PromptPace:
         """Prompt positions of a step in which ``answering`` requests wait for their next token and ``reading`` for
         their first."""
         if self._speed is None:
-            return min(batch_size, UNTIL_KNOWN)
+            return min(batch_size, self._first)
         promise = PROMISE_OTHERWISE if 2 * reading >= answering else PROMISE
         most = min(batch_size, 2 * self._largest)
         return max(LONG_STEP + 1, min(most, int(self._speed * promise)))  # shorter ones are not timed
+
+
+class DeviceSpeed:
+    """How fast a GPU reads prompts. Its decodes return before they are computed, so steps are timed together, up to
+    the one whose logits are read."""
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+        """Positions a second."""
+        self._positions, self._begun = 0, 0.0
+
+    def observe(self, positions: int, begun: float, *, is_read: bool) -> None:
+        """Take note of a step since ``begun``. ``is_read``: its logits were read, so all is computed."""
+        if not self._positions:
+            self._begun = begun
+        self._positions += positions
+        if is_read:
+            if self._positions >= MICRO_BATCH_ON_GPU:  # of fewer the time is not that of the positions
+                speed = self._positions / max(1e-6, time.perf_counter() - self._begun)
+                self.value = speed if self.value is None else self.value + (speed - self.value) * 0.3
+            self._positions = 0
 
 
 SCORED_AT_ONCE = 64

@@ -25,7 +25,7 @@ from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import LONG_STEP, Planner, PromptPace, StepOutput, StepPart
+from .batch_plan import LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
@@ -64,7 +64,7 @@ class Scheduler:
         self.context_size = context_size
         self._admission = Admission(self._memory, snapshots, context.model.eog_tokens)
         self._governor = ThreadGovernor(threads)
-        self._pace = PromptPace()
+        self._pace, self._device_speed = PromptPace(on_gpu=context.model.on_gpu), DeviceSpeed()
         self._planner = Planner(context, self._pace)
         self._eog = context.model.eog_tokens
         self._batch_sampler = BatchSampler(context.model.n_tokens)
@@ -190,12 +190,20 @@ class Scheduler:
             for part in parts:
                 self._advance(part)
             self._sample_all(parts)
+            if on_gpu and size > LONG_STEP:
+                self._time_device(size, started, parts)
             if hidden:
                 self._speak(parts)
             if hidden and size <= LONG_STEP:  # frames take as long as the model itself, and suffer more in a crowd
                 self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
         if not on_gpu:
             self._deliver(ready)
+
+    def _time_device(self, size: int, started: float, parts: list[StepPart]) -> None:
+        is_read = any(part.output is not StepOutput.NOTHING for part in parts)
+        self._device_speed.observe(size, started, is_read=is_read)
+        if self._device_speed.value is not None:
+            self._memory.set_speed(self._device_speed.value)
 
     def _deliver(self, slots: list[Slot], *, at_once: bool = False) -> None:
         """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""

@@ -3,7 +3,7 @@ content.
 
 LFM2's memory is hybrid: a KV cache that can be cut anywhere, and convolutions whose state cannot. So at the positions a
 later prompt may return to, a *checkpoint* of the convolutions is kept (82 KB at 350M); restoring one and then cutting
-the KV cache brings a slot back to that position.
+the KV cache brings a slot back to that position. On a GPU checkpoints stay there, as far as there is room.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ BOUNDARY_SPACING = 256
 decode that ends exactly there."""
 
 SPACING_ON_GPU = 2048
-"""The same on a GPU, which computes so many tokens in less time than the decodes between would take."""
+"""The same on a GPU, and at least BOUNDARY_SPACING on one that computes so many tokens in more than SPACING_SECONDS:
+against that the decodes between take little."""
+SPACING_SECONDS = 0.15
 
 PLACE_SPACING = 64
 """The same among the last BOUNDARY_SPACING tokens, where the question is."""
@@ -48,6 +50,10 @@ WORTH_KEEPING = 64
 """Positions from which on what an idle slot holds is kept in memory before the slot is used for something else."""
 
 
+Checkpoint = bytes | int
+"""A state of the recurrent layers: a copy, or the number of one that the context keeps."""
+
+
 class Slot:
     """One llama.cpp sequence: the keys of the positions it holds, its checkpoints, and the request that uses it."""
 
@@ -56,7 +62,7 @@ class Slot:
         self.keys: list[int] = []
         self.variant = b""
         """The variant of the requests that computed the positions."""
-        self.checkpoints: dict[int, bytes] = {}
+        self.checkpoints: dict[int, Checkpoint] = {}
         self.request: Request | None = None
         self.last_used = 0
 
@@ -68,6 +74,8 @@ class SlotMemory:
         self._context = context
         self._hybrid = context.model.is_hybrid
         self.on_gpu = context.model.on_gpu
+        self.spacing = SPACING_ON_GPU
+        """Positions between checkpoints of a long prompt on a GPU."""
         self.needs_checkpoints = self._hybrid
         self.slots = [Slot(index) for index in range(context.slots)]
 
@@ -95,30 +103,42 @@ class SlotMemory:
             return position == 0
         return self.roll_back(slot, position, state)
 
-    def roll_back(self, slot: Slot, position: int, state: bytes | None) -> bool:
+    def roll_back(self, slot: Slot, position: int, state: Checkpoint | None) -> bool:
         """Like ``cut``, with the state of the recurrent layers at ``position`` given (None where there are none)."""
-        sound = not self._hybrid or position == 0
-        if state is not None:
-            sound = self._context.restore(slot.index, state, positions=position, partial=True)
-        if not (sound and self._context.truncate(slot.index, position)):
-            self.clear(slot)
-            return False
+        if isinstance(state, int):
+            self._context.put_back(slot.index, state, position)
+        else:
+            sound = not self._hybrid or position == 0
+            if state is not None:
+                sound = self._context.restore(slot.index, state, positions=position, partial=True)
+            if not (sound and self._context.truncate(slot.index, position)):
+                self.clear(slot)
+                return False
         del slot.keys[position:]
-        slot.checkpoints = {p: s for p, s in slot.checkpoints.items() if p <= position}
+        self._set_checkpoints(slot, {p: s for p, s in slot.checkpoints.items() if p <= position})
         return True
 
     def share(self, source: Slot, target: Slot, position: int) -> bool:
         """Let ``target`` begin with the first ``position`` positions of ``source``, without computing or copying."""
         self._context.copy(source.index, target.index)
         target.keys, target.variant = list(source.keys), source.variant
-        target.checkpoints = dict(source.checkpoints)
+        self._set_checkpoints(target, dict(source.checkpoints))
         return self.cut(target, position)
 
     def clear(self, slot: Slot) -> None:
         """Empty a slot."""
         self._context.forget(slot.index)
         slot.keys = []
-        slot.checkpoints = {}
+        self._set_checkpoints(slot, {})
+
+    def _set_checkpoints(self, slot: Slot, checkpoints: dict[int, Checkpoint]) -> None:
+        """Replace the checkpoints of a slot. States that the context keeps for no slot any more are dropped."""
+        before = {state for state in slot.checkpoints.values() if isinstance(state, int)}
+        slot.checkpoints = checkpoints
+        if before:
+            held = {state for each in self.slots for state in each.checkpoints.values() if isinstance(state, int)}
+            for state in before - held:
+                self._context.drop_state(state)
 
     def pick_candidates(self, slot: Slot, request: Request) -> None:
         """Have the likeliest tokens of a request picked on the device, where they are all that it takes."""
@@ -130,12 +150,20 @@ class SlotMemory:
 
     def checkpoint(self, slot: Slot) -> None:
         """Keep a checkpoint of a slot as it is. The first (the system prompt's) outlives the later ones."""
-        state = self.partial_state(slot)
-        if state is None:
+        if not (self._hybrid and slot.keys):
             return
-        if len(slot.checkpoints) >= MOST_CHECKPOINTS:
-            del slot.checkpoints[sorted(slot.checkpoints)[1]]
-        slot.checkpoints[len(slot.keys)] = state
+        dropped = sorted(slot.checkpoints)[1] if len(slot.checkpoints) >= MOST_CHECKPOINTS else None
+        dropped = len(slot.keys) if len(slot.keys) in slot.checkpoints else dropped
+        self._set_checkpoints(slot, {p: s for p, s in slot.checkpoints.items() if p != dropped})
+        kept = self._context.keep_state(slot.index)
+        slot.checkpoints[len(slot.keys)] = self._context.save(slot.index, partial=True) if kept is None else kept
+
+    def set_speed(self, speed: float) -> None:
+        """A GPU reads so many positions of prompts a second."""
+        spacing = SPACING_ON_GPU
+        while spacing > max(BOUNDARY_SPACING, speed * SPACING_SECONDS):
+            spacing //= 2  # so that wider places are also among the narrower ones
+        self.spacing = spacing
 
     def whole_state(self, slot: Slot) -> bytes | None:
         """Everything a slot holds, for a snapshot; None where it is not what another computation would give."""
@@ -154,12 +182,14 @@ class SlotMemory:
         return True
 
 
-def checkpoints_for(prompt: PromptTokens, start: int, *, on_gpu: bool = False) -> list[int]:
+def checkpoints_for(
+    prompt: PromptTokens, start: int, *, on_gpu: bool = False, spacing: int = SPACING_ON_GPU
+) -> list[int]:
     """Where after ``start`` to keep checkpoints of a prompt: at ends of its messages, and in long ones at places that
     depend on nothing but the position, so that another question about the same text finds them."""
     if on_gpu:
         last = prompt.boundaries[-1:]
-        kept = {*prompt.boundaries[:1], *last, *range(SPACING_ON_GPU, len(prompt), SPACING_ON_GPU)}
+        kept = {*prompt.boundaries[:1], *last, *range(spacing, len(prompt), spacing)}
         return sorted(place for place in kept if max(start, LEAST_KEPT - 1) < place < len(prompt))
     boundaries = [b for b in prompt.boundaries if max(start, LEAST_KEPT - 1) < b < len(prompt)]
     kept = set(boundaries[-LATEST_BOUNDARIES:])
@@ -272,7 +302,9 @@ class Admission:
                 request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
                 memory = self._memory
-                due = checkpoints_for(request.prompt, start, on_gpu=memory.on_gpu) if memory.needs_checkpoints else []
+                due = []
+                if memory.needs_checkpoints:
+                    due = checkpoints_for(request.prompt, start, on_gpu=memory.on_gpu, spacing=memory.spacing)
                 if self._snapshots.on_disk:
                     due = sorted({*due, *(place for place in disk_places(request.prompt) if place > start)})
                 request.checkpoints_due = due if fork <= start else sorted({*due, fork})

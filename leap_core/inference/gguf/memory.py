@@ -27,6 +27,9 @@ ON_X86 = frozenset({"Q4_0", "Q4_K", "Q2_K", "IQ4_NL"})
 ON_ARM = frozenset({"Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL"})
 """Types of weights that llama.cpp lays out anew for the processor's wide products, beside the file."""
 ROWS_AT_ONCE = 8
+FEWEST_STATES_KEPT, MOST_STATE_BYTES_KEPT = 16, 64 * 1024**2
+"""States of recurrent layers kept on a GPU for prompts that return to them: as many as there are slots, and at least so
+many, within so many bytes."""
 MOST_LAYERS = 1024
 """More than llama.cpp loads."""
 
@@ -120,6 +123,12 @@ def _memory(
         context=int(cells * kept) + slots * shape.states * 4,
         computing=values + mask + shape.vocabulary * (4 * slots + TOKEN_BYTES),
     )
+
+
+def states_kept(shape: MemoryShape, slots: int) -> int:
+    """How many states a context on a GPU keeps there beside those of its slots; none where their size is unknown."""
+    most = MOST_STATE_BYTES_KEPT // (shape.states * 4) if shape.states else 0
+    return min(max(slots, FEWEST_STATES_KEPT), most)
 
 
 def shape_of(header: GGUFHeader) -> MemoryShape:

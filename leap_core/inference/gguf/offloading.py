@@ -17,7 +17,7 @@ from pathlib import Path
 from ...conversation.options import ModelLoadingOptions
 from ...system.dataclass import dataclass
 from .header import GGUFHeader, TensorInfo
-from .memory import CELLS_PER_SLOT, VALUE_BYTES, Memory, memory_of, shape_of
+from .memory import CELLS_PER_SLOT, VALUE_BYTES, Memory, memory_of, shape_of, states_kept
 
 AUTO, ALL = "auto", -1
 BLOCK = re.compile(r"blk\.(\d+)\.")
@@ -159,7 +159,8 @@ def _contexts(header: GGUFHeader, options: ModelLoadingOptions) -> list[int]:
     cells = max(size, options.slots * min(CELLS_PER_SLOT, size))
     keys, values = (VALUE_BYTES[name] for name in options.kv_types(gpu_layers=ALL))
     attending, recurrent = sum(shape.kept) or 1, sum(not each for each in shape.kept) or 1
-    states = options.slots * (8 if options.prompt_lookup else 1) * 4 * shape.states / recurrent
+    sequences = options.slots * 8 if options.prompt_lookup else options.slots + states_kept(shape, options.slots)
+    states = sequences * 4 * shape.states / recurrent
     of_layers = [
         cells * (keys * shape.keys + values * shape.values) * kept / attending if kept else states
         for kept in shape.kept

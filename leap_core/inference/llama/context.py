@@ -21,6 +21,7 @@ from ...errors import LeapGenerationError, LeapModelLoadingError
 from .bindings import AbortCallback
 from .candidates import DeviceCandidates
 from .cells import Cells, Run
+from .kept_states import MOST_SEQUENCES, KeptStates, room_for_states
 from .library import forget_errors, last_errors, library
 from .model import Adapters, LlamaModel, switch_adapters
 
@@ -32,8 +33,6 @@ NO_KV_SLOT, ABORTED = 1, 2
 ARCHITECTURE = "general.architecture"
 ROLLBACK_ARCHITECTURES = {"lfm2"}
 """Hybrid ones for which llama.cpp keeps the convolutions' last states; with lfm2moe it ends the process."""
-MOST_SEQUENCES = 256
-"""llama.cpp's bound of a context, anchors included."""
 MICRO_BATCH_ON_GPU = 512
 """Positions that a GPU computes at once; more take more of its memory and no less time."""
 MOST_ROLLBACK = 8
@@ -80,7 +79,6 @@ class LlamaContext:
         self._anchored = [0] * slots
         """Up to which position the anchor of each sequence holds what it holds."""
         params.swa_full = True
-        params.n_seq_max = slots * 2 if self._window else slots
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = int(flash_attention)
         params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
@@ -90,6 +88,8 @@ class LlamaContext:
         if model.is_hybrid and not hasattr(params, "n_rs_seq"):  # an older engine cannot take convolutions back
             self.rollback = 0
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
+        kept = 0 if self._window or self.rollback else room_for_states(model, slots)
+        params.n_seq_max = slots * 2 if self._window else slots + kept
         least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
         self.exact = exact
@@ -112,6 +112,7 @@ class LlamaContext:
             )
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
+        self._kept = KeptStates(lib, self._memory, slots, kept)
         together = params.n_rs_seq + 1 if params.n_rs_seq else 0
         windows = [0, self._window] if self._window else [0]
         self._caches = [
@@ -339,6 +340,21 @@ class LlamaContext:
         for cells in self._caches:
             cells.copy(source, target)
         self._anchor(target)
+
+    def keep_state(self, sequence: int) -> int | None:
+        """Keep the state of a sequence on the device, as long as a slot holds its positions; None where there is no
+        room for it, as on a processor."""
+        return self._kept.keep(sequence)
+
+    def put_back(self, sequence: int, kept: int, position: int) -> None:
+        """Bring a sequence back to ``position``, at which its state was kept."""
+        self._kept.put_back(kept, sequence)
+        for cells in self._caches:
+            cells.cut(sequence, position)
+
+    def drop_state(self, kept: int) -> None:
+        """Keep a state no longer."""
+        self._kept.drop(kept)
 
     def save(self, sequence: int, *, partial: bool) -> bytes:
         """The state of a sequence: all of it, or with ``partial`` only what cannot be cut (LFM2's convolutions, and the
