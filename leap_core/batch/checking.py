@@ -141,16 +141,7 @@ def check_batch(
         fingerprint = ""
         with suppress(LeapModelNotDownloadedError) if model_may_come else nullcontext():
             fingerprint = _fingerprint(settings, model, default_model, variables, cwd) if len(lines) else ""
-        if settings.escalate_to is not None and (embeds or settings.on is not None):
-            what = "vectors" if embeds else f"a batch on {settings.on}"
-            raise LeapOptionsError("escalate_to", f"{what} cannot go on with a second model")
-        if settings.escalate_to is not None and len(lines):
-            When.parse(settings.when, settings.check)
-            far = fingerprint_of(settings.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
-            fingerprint += f" else {far} when {settings.when}"
-            fingerprint += f" by {settings.check}" if settings.check is not None else ""
-        if settings.speech is not None:  # a result without sound does not stand for one with it
-            fingerprint += " aloud"
+        fingerprint += _of_more(settings, embeds, bool(len(lines)), variables, cwd)
     except BaseException:
         rows.close()
         raise
@@ -165,6 +156,22 @@ def check_batch(
         fingerprint,
         embeds,
     )
+
+
+def _of_more(settings: BatchSettings, embeds: bool, has_lines: bool, variables: Mapping[str, str], cwd: Path) -> str:
+    """What escalation and speech add to a fingerprint. Raises LeapOptionsError where there can be no escalation."""
+    more = ""
+    if settings.escalate_to is not None and (embeds or settings.on is not None):
+        what = "vectors" if embeds else f"a batch on {settings.on}"
+        raise LeapOptionsError("escalate_to", f"{what} cannot escalate to a second model")
+    if settings.escalate_to is not None and has_lines:
+        When.parse(settings.when, settings.check)
+        far = fingerprint_of(settings.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
+        more += f" else {far} when {settings.when}"
+        more += f" by {settings.check}" if settings.check is not None else ""
+    if settings.speech is not None:  # a result without sound does not stand for one with it
+        more += " aloud"
+    return more
 
 
 def _embeds(checked: CheckedLines, settings: BatchSettings, name: str) -> bool:

@@ -160,8 +160,14 @@ class _Reader:
 
     def _word(self, name: str, value: int | None) -> None:
         is_destination, self._is_destination = self._is_destination, False
-        state, paragraph = self._state, self._paragraph
-        is_on = value != 0
+        if self._destination(name, is_destination) or self._character_state(name, value):
+            return
+        if self._state.target is not None:
+            self._paragraph_state(name, value)
+
+    def _destination(self, name: str, is_destination: bool) -> bool:
+        """Direct what follows to where the word says; False for a word that is no destination."""
+        state = self._state
         if name in ("footnote", "annotation", "listtext", "pntext", "shptxt", "fonttbl", "stylesheet"):
             state.target = TARGETS.get(name, "label") if state.target is not None or name == "shptxt" else None
         elif name.startswith(("header", "footer")) and name[6:] in ("", "l", "r", "f"):
@@ -172,13 +178,20 @@ class _Reader:
             state.target = None
         elif is_destination:
             state.target = None
-        elif name == "u" and value is not None:
+        else:
+            return False
+        return True
+
+    def _character_state(self, name: str, value: int | None) -> bool:
+        """Apply a word on characters, fonts and charsets; False for another."""
+        state = self._state
+        if name == "u" and value is not None:
             self._put(chr(value % 65536))
             self._skip = state.fallback
         elif name == "uc":
             state.fallback = max(value or 0, 0)
         elif name in ("v", "deleted"):
-            state.hidden = is_on
+            state.hidden = value != 0
         elif name == "plain":
             state.hidden = False
         elif name == "f":
@@ -190,9 +203,14 @@ class _Reader:
         elif name in ("ansicpg", "mac", "pc", "pca"):
             charset = {"mac": "mac-roman", "pc": "cp437", "pca": "cp850"}.get(name, f"cp{value}")
             state.charset = self._fonts[-1] = {"cp936": "gb18030", "cp65001": "utf-8"}.get(charset, charset)
-        elif state.target is None:
-            return
-        elif name in ("par", "sect", "page", "nestrow", "cell", "row"):
+        else:
+            return False
+        return True
+
+    def _paragraph_state(self, name: str, value: int | None) -> None:
+        """Apply a word on paragraphs, styles and tables."""
+        state, paragraph = self._state, self._paragraph
+        if name in ("par", "sect", "page", "nestrow", "cell", "row"):
             self._ends(name)
         elif name == "pard":
             paragraph.heading, paragraph.label, paragraph.depth, paragraph.in_table = 0, "", 0, False

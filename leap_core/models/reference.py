@@ -138,17 +138,10 @@ def parse_reference(
     entry = catalogue.exact(text)
     if entry is not None:
         return CatalogueName(entry, quantization)
-    if quantization is None:
-        path = _absolute(text, cwd)
-        if os.path.exists(path):  # False also for a name that is too long for one
-            return LocalPath(path)
-        for spelled in (str.lower, _folded):
-            for directory in installed:
-                if spelled(directory) == spelled(text):
-                    return InstalledName(directory)
-    by_model = _installed_as(text, installed, quantization)
-    if by_model is not None:
-        return by_model
+    here = None if quantization is not None else _here(text, installed, cwd)
+    here = here or _installed_as(text, installed, quantization)
+    if here is not None:
+        return here
     if REPOSITORY.fullmatch(text):
         return Repository(text, quantization)
     model, in_name = split_name(text)
@@ -158,6 +151,18 @@ def parse_reference(
     if "/" in text or "\\" in text:
         raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo")
     return _likely(text, quantization, catalogue, installed)
+
+
+def _here(text: str, installed: Sequence[str], cwd: Path | None) -> LocalPath | InstalledName | None:
+    """A file of this name, or the installed directory of this name."""
+    path = _absolute(text, cwd)
+    if os.path.exists(path):  # False also for a name that is too long for one
+        return LocalPath(path)
+    for spelled in (str.lower, _folded):
+        for directory in installed:
+            if spelled(directory) == spelled(text):
+                return InstalledName(directory)
+    return None
 
 
 def _installed_as(text: str, installed: Sequence[str], quantization: str | None) -> InstalledName | None:

@@ -234,10 +234,9 @@ def _text_in(node: nodes.Node) -> int:
     return sum(len(data.data) for data in node.find_all(nodes.TemplateData))
 
 
-def _environment() -> Environment:
-    from jinja2 import TemplateError, nodes
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.parser import Parser
+def _sandbox() -> type[Environment]:
+    """Jinja's sandbox, whose operations and calls are checked and counted. jinja2 is imported here, for it is slow."""
+    from jinja2 import nodes
     from jinja2.runtime import Macro
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -280,6 +279,14 @@ def _environment() -> Environment:
                 _check_method(budget, str(getattr(__obj, "__name__", "")), owner, args, kwargs)
             return _measured(budget, super().call(__context, __obj, *args, **kwargs))
 
+    return Sandbox
+
+
+def _environment() -> Environment:
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
+
     class GenerationTag(Extension):
         tags = {"generation"}
 
@@ -290,7 +297,7 @@ def _environment() -> Environment:
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
 
-    environment = Sandbox(
+    environment = _sandbox()(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag], finalize=_written
     )
     environment.filters["tojson"] = _to_json

@@ -125,19 +125,14 @@ def read_responses(
     choice = fields.take("tool_choice")
     if choice is not None:
         chat["tool_choice"] = _tool_choice(choice)
-    shape = fields.object("text")
-    form = shape.take("format")
-    shape.take("verbosity")
+    text = fields.object("text")
+    form = text.take("format")
+    text.take("verbosity")
     if form is not None:
         chat["response_format"] = _response_format(object_at(form, "text.format"))
-    reasoning = fields.object("reasoning")
-    reasoning.take("summary")
-    reasoning.take("generate_summary")
-    effort = reasoning.text("effort")
+    effort = _take_effort(fields)
     if effort in EFFORTS:
         chat["reasoning_effort"] = effort
-    elif effort not in (None, "none"):
-        raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning.effort")
     notes = (*fields.finish(unknown), *left_out)
     request = read_chat(chat, unknown=unknown, urls=urls)
     more = {"notes": (*notes, *request.notes), "search": TOOL_SEARCH if served else None}
@@ -160,6 +155,16 @@ def read_responses(
         "truncation": "disabled",
     }
     return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background, include)
+
+
+def _take_effort(fields: BodyFields) -> str | None:
+    reasoning = fields.object("reasoning")
+    reasoning.take("summary")
+    reasoning.take("generate_summary")
+    effort = reasoning.text("effort")
+    if effort not in (None, "none", *EFFORTS):
+        raise LeapSerializationError(f"{effort!r} is not one of none, {', '.join(EFFORTS)}", path="reasoning.effort")
+    return effort
 
 
 def messages_of(value: object) -> list[JsonObject]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...documents import is_address
-from ...documents.blocks import Document, UnreadableDocumentError
+from ...documents.blocks import Document, TextLine, UnreadableDocumentError
 from ...documents.kinds import CODE, MARKDOWN, PDF, TEXT
 from ...documents.reading import read_address, read_document
 from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError, LeapSerializationError
@@ -132,36 +132,15 @@ def _update_files(
         on_progress("reading", number, len(names))
         before = indexed.get(name)
         try:
-            if text_of(name) != name:
-                raise UnreadableDocumentError("its name is no text")
-            size, modified = _version_of(name)
-            if before is not None and modified and (before.size, before.modified) == (size, modified):
+            read = _read_version(name, before, update, stop, scans)
+            if read is None or (before is not None and before.digest == read[0].digest):
+                if read is not None:
+                    index.touch_file(read[0])
                 update.unchanged += 1
                 continue
-            if is_address(name):
-                document = read_address(name, allow_private=True, stop=stop)
-            else:
-                document = read_document(Path(name), stop=stop)
-            update.notes |= {name: document.notes} if document.notes else {}
-            if document.blank and scans is not None:
-                document = scans(document)
-            if blank := len(document.blank):
-                update.without_text[name] = blank
-                modified = 0  # so that it is read again, by a model that sees
-            kind, lines = document.kind, document.lines
-            digest = _digest(f"{line.number} {line.text}" for line in lines)
-            file = IndexedFile(0, name, kind, size, modified, digest)
-            if before is not None and before.digest == digest:
-                index.touch_file(file)
-                update.unchanged += 1
-                continue
-            chunks = cut(
-                kind if kind in (TEXT, CODE, PDF) else MARKDOWN,
-                lines,
-                count=count,
-                tokens=tokens,
-                overlap=settings.overlap,
-            )
+            file, lines = read
+            kind = file.kind if file.kind in (TEXT, CODE, PDF) else MARKDOWN
+            chunks = cut(kind, lines, count=count, tokens=tokens, overlap=settings.overlap)
             index.put_file(file, [(chunk, _digest([chunk.heading, chunk.text])) for chunk in chunks])
             update.added += before is None
             update.changed += before is not None
@@ -180,6 +159,34 @@ def _update_files(
         index.remove_file(missing)
         update.removed += 1
     return update
+
+
+def _read_version(
+    name: str,
+    before: IndexedFile | None,
+    update: Update,
+    stop: threading.Event,
+    scans: Callable[[Document], Document] | None,
+) -> tuple[IndexedFile, Sequence[TextLine]] | None:
+    """Read the present version of a file or address; None where size and time are those of the version ``before``.
+    Notes, and pages without text, are put into ``update``. Raises LeapSerializationError or OSError."""
+    if text_of(name) != name:
+        raise UnreadableDocumentError("its name is no text")
+    size, modified = _version_of(name)
+    if before is not None and modified and (before.size, before.modified) == (size, modified):
+        return None
+    if is_address(name):
+        document = read_address(name, allow_private=True, stop=stop)
+    else:
+        document = read_document(Path(name), stop=stop)
+    update.notes |= {name: document.notes} if document.notes else {}
+    if document.blank and scans is not None:
+        document = scans(document)
+    if blank := len(document.blank):
+        update.without_text[name] = blank
+        modified = 0  # so that it is read again, by a model that sees
+    digest = _digest(f"{line.number} {line.text}" for line in document.lines)
+    return IndexedFile(0, name, document.kind, size, modified, digest), document.lines
 
 
 def _version_of(name: str) -> tuple[int, int]:

@@ -244,9 +244,9 @@ def test_an_answer_that_is_a_bomb_takes_little_memory(fake, runner, times):
 
 
 def test_a_stream_without_an_end_is_given_up(fake, runner, monkeypatch):
-    from leap_core.protocols.endpoint import connection
+    from leap_core.protocols.endpoint import transport
 
-    monkeypatch.setattr(connection, "LONGEST_ANSWER", 2**20)
+    monkeypatch.setattr(transport, "LONGEST_ANSWER", 2**20)
     sent = []
 
     def behave(handler) -> None:
