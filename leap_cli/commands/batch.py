@@ -67,7 +67,7 @@ def command(
     was answered. The exit code is 8 when some lines failed; they are tried again next time.
     """
     from leap_core.batch.checking import check_batch
-    from leap_core.batch.settings import STANDARD, BatchSettings
+    from leap_core.batch.settings import BatchSettings
 
     output = Output(env)
     if model.name == "":
@@ -85,23 +85,7 @@ def command(
         settings = settings.of_part(machines.part)
     with naming_the_default(env, model.name):
         if background:
-            if settings.output == STANDARD:
-                raise click.UsageError("--background needs -o FILE for the results")
-            from jobs.client import JobsClient
-
-            with JobsClient(env.variables, on_warning=output.note) as jobs:
-                if batch.workers is not None and not jobs.configuration.is_shared:
-                    raise click.UsageError("--max-workers needs jobs_url: here one worker does all jobs")
-                id = jobs.batch(
-                    settings,
-                    rows=env.stdin if settings.source == STANDARD else None,
-                    default_model=default_model(env, model.name),
-                    host=model.job_may_use_host,
-                    policy=background.policy,
-                    cwd=env.cwd,
-                    max_workers=batch.workers,
-                )
-            print_id(output, id)
+            print_id(output, _submit(env, output, settings, model, background, batch.workers))
             return ExitCode.DONE
         with check_batch(
             settings, env.stdin, default_model=default_model(env, model.name), variables=env.variables, cwd=env.cwd
@@ -109,6 +93,34 @@ def command(
             if machines.merge is not None:
                 return _merge(output, checked, machines.merge, quiet=batch.quiet)
             return _run(env, output, settings, checked, model, quiet=batch.quiet)
+
+
+def _submit(
+    env: Environment,
+    output: Output,
+    settings: BatchSettings,
+    model: ModelChoice,
+    background: Background,
+    max_workers: int | None,
+) -> str:
+    """The id of the job that answers the lines."""
+    from jobs.client import JobsClient
+    from leap_core.batch.settings import STANDARD
+
+    if settings.output == STANDARD:
+        raise click.UsageError("--background needs -o FILE for the results")
+    with JobsClient(env.variables, on_warning=output.note) as jobs:
+        if max_workers is not None and not jobs.configuration.is_shared:
+            raise click.UsageError("--max-workers needs jobs_url: here one worker does all jobs")
+        return jobs.batch(
+            settings,
+            rows=env.stdin if settings.source == STANDARD else None,
+            default_model=default_model(env, model.name),
+            host=model.job_may_use_host,
+            policy=background.policy,
+            cwd=env.cwd,
+            max_workers=max_workers,
+        )
 
 
 def _run(

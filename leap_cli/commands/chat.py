@@ -24,7 +24,10 @@ from ..options.sampling import SAMPLING, Sampling
 from ..options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leap_core.conversation.responses import Complete
+    from leap_core.conversation.runner import ModelRunner
     from leap_core.conversation.streams import Stream
 
     from ..chat.dialogue import Dialogue
@@ -98,18 +101,22 @@ def command(
             if beginning.jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:
-                from ..chat.terminal import WELCOME, note_saved, talk_at_terminal
-
-                output.note(f"{runner.model_id}; {WELCOME}")
-                talk_at_terminal(
+                _talk(
                     dialogue, env, output, lambda name: tools.folding(load_model(env, replace(model, name=name))), first
                 )
-                note_saved(dialogue, output, "chat")
             else:
                 answer_lines(dialogue, env, first)
         finally:
             dialogue.conversation.model_runner.unload()
     return ExitCode.DONE
+
+
+def _talk(dialogue: Dialogue, env: Environment, output: Output, load: Callable[[str], ModelRunner], first: str) -> None:
+    from ..chat.terminal import WELCOME, note_saved, talk_at_terminal
+
+    output.note(f"{dialogue.conversation.model_runner.model_id}; {WELCOME}")
+    talk_at_terminal(dialogue, env, output, load, first)
+    note_saved(dialogue, output, "chat")
 
 
 class _Shown:

@@ -76,12 +76,7 @@ def worker(
             "--foreground (or --until-empty, --for), --shutdown, --drain, --status and --print-unit exclude each other"
         )
     if print_unit is not None:
-        from jobs.configuration import JobsConfiguration
-        from jobs.service_files import unit_file
-        from leap_core.system.directories import absolute_home
-
-        jobs_url = JobsConfiguration.from_environment(env.variables).jobs_url
-        output.text(unit_file(print_unit, absolute_home(env.variables), name, jobs_url))
+        output.text(_unit(env, print_unit, name))
         return
     configuration = _configuration(env, name)
     if foreground:
@@ -111,6 +106,16 @@ def worker(
     output.record(record, name="pid")
     if not before["running"] and not only_status:
         output.note("a worker was started; --status only looks, --shutdown ends it")
+
+
+def _unit(env: Environment, manager: str, name: str | None) -> str:
+    from jobs.configuration import JobsConfiguration
+    from jobs.service_files import unit_file
+    from leap_core.system.directories import absolute_home
+
+    return unit_file(
+        manager, absolute_home(env.variables), name, JobsConfiguration.from_environment(env.variables).jobs_url
+    )
 
 
 @leap_command("workers", short_help="List the workers that do the jobs.")

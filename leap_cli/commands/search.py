@@ -32,6 +32,8 @@ from ..options.loading import MODEL, ModelChoice, load_model, note_builtin
 from ..options.sampling import PLAIN_SAMPLING, Sampling
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from leap_core.documents.blocks import Document
     from leap_core.tasks.search.index_file import IndexSettings
     from leap_core.tasks.search.searching import Source
@@ -171,21 +173,24 @@ def ask_command(
             output.warning("the model answers from what it knows")
         conversation = runner.create_conversation_from_history(messages[:-1])
         records = [_record(source) for source in sources]
-        more = {"sources": records}
         stream = conversation.generate_response(messages[-1], options)
-        complete = show_answer(stream, output, model=runner.model_id, more=more)
-    code = ExitCode.INTERRUPTED if complete.finish_reason.value == "interrupted" else ExitCode.DONE
+        complete = show_answer(stream, output, model=runner.model_id, more={"sources": records})
+    _show_sources(output, records, show_sources)
+    return ExitCode.INTERRUPTED if complete.finish_reason.value == "interrupted" else ExitCode.DONE
+
+
+def _show_sources(output: Output, records: Sequence[Mapping[str, object]], whole: bool) -> None:
+    """The sources behind an answer, with their passages where ``whole``. In JSON they are in the answer already."""
     if output.format is Format.JSON:
-        return code
+        return
     if output.format is Format.JSONL:
-        output.event({"type": "sources", **more})
-        return code
+        output.event({"type": "sources", "sources": records})
+        return
     for record in records:
         output.note(f"[{record['number']}] {record['file']}:{record['line']}")
-        if show_sources:
+        if whole:
             lines = "".join(f"    {line}\n" for line in str(record["text"]).splitlines())
             output.aside(lines if output.aside_columns is None else WordWrap(output.aside_columns).feed(lines))
-    return code
 
 
 def _answer_nothing(output: Output) -> None:
