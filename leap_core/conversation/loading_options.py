@@ -240,51 +240,60 @@ class CacheOptions:
 @refusing_unknown
 @dataclass(frozen=True)
 class ModelLoadingOptions:
-    """How a model is loaded.
+    """How a model is loaded. None means the default in every field.
 
-    ``context_size``: most tokens of one sequence (None: the model's own, at most 8,192). ``slots``: sequences that
-    run at once. ``cpu_threads``: None takes the physical cores this process may use. ``n_gpu_layers``: layers on a
-    GPU (-1 = all, 0 = none, "auto" = as many as fit into its free memory). ``devices``: the GPUs by their names in
-    ``leap doctor``, ("none",) for none; ``tensor_split``: how much goes to each, in proportion; ``cpu_moe``: the first
-    layers whose experts stay on the processor, -1 for all. ``use_mmap``: map the file instead of
-    reading it. ``chat_template``: Jinja text that replaces the model's. ``flash_attention``; ``kv_type_k``,
-    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0 (see ``kv_types`` for what None means).
-    ``batch_size``: most prompt tokens computed in one step (at least one for each slot). ``random_seed``: seed of
-    generations that give none. ``mm_proj_path`` is the projector of a model that sees or hears (None: the one
-    beside the model); ``media_cache_bytes``: most memory for pictures and sound that were encoded already. The
-    audio paths are companions of models that speak. ``adapters``: LoRA adapters of generations that name none.
-    ``prompt_lookup``: draft from what prompt and answer hold, for answers that repeat them; the answer is the same.
-    ``deterministic``: compute each position alone, so that the same request gives the same answer with weights of any
-    type, after any history and beside any neighbors; prompts take about three times as long. Not together with
-    ``prompt_lookup``.
-    ``engine``: the build of llama.cpp that runs it, by its name (None: the one that is set); a process runs one.
-    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
+    Raises LeapOptionsError for a value outside its range.
     """
 
     context_size: int | None = None
+    """Most tokens of one sequence, from 8; None: the model's own, at most 8,192."""
     cpu_threads: int | None = None
+    """Threads, 1 to 512; None: the physical cores that this process may use."""
     n_gpu_layers: int | str = 0
+    """Layers on a GPU: a number, -1 for all, "auto" for as many as fit into its free memory."""
     devices: Sequence[str] = ()
+    """The GPUs by their names in ``leap doctor``; () for all, ("none",) for none."""
     tensor_split: Sequence[float] = ()
+    """How much goes to each GPU, in proportion; () is by free memory."""
     cpu_moe: int = 0
+    """The first layers whose experts stay on the processor, -1 for all."""
     use_mmap: bool = True
+    """Map the file instead of reading it."""
     chat_template: str | None = None
+    """Jinja text that replaces the model's template."""
     random_seed: int | None = None
+    """Seed of generations that give none, from 0; None: a new one each time."""
     cache_options: CacheOptions = field(default_factory=CacheOptions)
+    """Prompt snapshots; off by default."""
     slots: int = 4
+    """Sequences that run at once, 1 to 256."""
     batch_size: int = 512
+    """Most prompt tokens that are computed in one step, from 1 (at least one for each slot)."""
     flash_attention: bool = True
+    """Use flash attention."""
     kv_type_k: str | None = None
+    """Type of the keys in the KV cache: f32, f16, bf16, q8_0 or q4_0; ``kv_types`` says what None means."""
     kv_type_v: str | None = None
+    """Type of the values in the KV cache, as ``kv_type_k``."""
     mm_proj_path: Path | None = None
+    """The projector of a model for images or audio; None: the one beside the model."""
     audio_decoder_path: Path | None = None
+    """The vocoder of a model that speaks; None: the one beside the model."""
     audio_tokenizer_path: Path | None = None
+    """The audio tokenizer of a model that speaks; None: the one beside the model."""
     media_cache_bytes: int = 256 * 1024**2
+    """Most bytes of memory for images and audio that were encoded already, from 0."""
     adapters: Sequence[LoraAdapter] = ()
+    """LoRA adapters of generations that name none."""
     prompt_lookup: bool = False
+    """Draft tokens from the prompt and the answer (speculative decoding); the answer is the same."""
     deterministic: bool = False
+    """Compute each position alone, so that the same request gives the same answer with weights of any type, after any
+    history and beside any neighbors. Prompts take about three times as long. Not together with ``prompt_lookup``."""
     engine: str | None = None
+    """The name of the llama.cpp build that runs the model; None: the one that is set. A process runs one."""
     extras: str | None = None
+    """JSON text: an object of options by these names, which win over the fields."""
 
     def __post_init__(self) -> None:
         for f in fields(self):

@@ -172,94 +172,95 @@ def _list_or_none(values: Sequence[object] | None) -> object:
 @refusing_unknown
 @dataclass
 class GenerationOptions:
-    """How one answer is generated.
+    """How one answer is generated. None means the model's or leap's default.
 
-    Sampling, applied in llama.cpp's order (penalties, top_k, top_p, min_p, temperature):
-    ``temperature`` >= 0 (0 takes the likeliest token); ``top_p`` and ``min_p`` in 0..1; ``top_k`` >= 0 (0 = all);
-    ``repetition_penalty`` > 0 (1 = none), ``frequency_penalty`` and ``presence_penalty`` in -2..2, all three over the
-    last ``repeat_last_n`` tokens (-1 = the whole context, 0 = none; 64 by default); ``logit_bias`` adds to the logits
-    of token ids; ``rng_seed`` makes sampling repeatable.
-
-    Speech, for models that speak: ``audio_temperature`` >= 0 and ``audio_top_k`` >= 0 (0 = all) choose the codes of
-    the sound as ``temperature`` and ``top_k`` choose tokens; by default they follow the kind of speech.
-
-    Ending: ``max_tokens`` >= 1; ``stop`` strings, looked for in the text alone and not part of it.
-    ``repetition_detection`` ends an answer that repeats itself: up to 200 tokens, word for word, hundreds of tokens
-    long.
-
-    Shape: at most one of ``json_schema_constraint`` (JSON text), ``regex_constraint``, ``grammar_constraint``
-    (Lark) and ``choices_constraint``; ``inject_schema_into_prompt`` also shows the schema to the model. While an
-    answer of a schema is generated, its objects have the keys that the schema lists and no others, unless
-    ``additional_properties`` allows those that the schema permits and does not name, and it is written on one line,
-    unless ``any_whitespace`` allows any usual layout. ``complete_json`` ends the answer the shortest way before its
-    tokens are used up; None is false for one answer and true for a line of a batch and for a task. ``repairs``: how
-    often an answer that does not fit its shape is generated anew (None: twice, and once at an endpoint).
-
-    Probabilities: ``logprobs`` says in Complete how likely each token was, ``top_logprobs`` (0 to 20) also which were
-    the likeliest at its place, or with ``logprob_tokens`` what these tokens had there, in this order; see
-    ``TokenLogprob``. Without ``forced_logprobs`` tokens that the shape leaves no choice
-    about are not computed one by one, and count as certain. ``prompt_logprobs`` says it of the prompt's tokens too,
-    where it is text alone; then all of it is computed.
-
-    Functions: ``function_call_parser`` is "auto" (by the model), one of ``PARSERS``, a parser object, or None for the
-    raw text; ``tool_choice`` is auto, required, none, or a function's name.
-
-    Reasoning: ``enable_thinking`` delivers ReasoningChunks (and asks a template that has the switch to think);
-    ``inline_thinking_tags`` delivers reasoning as text between literal think tags instead. Either way the reply's
-    ``reasoning_content`` holds it. ``think_budget``: most tokens of reasoning (0 ends it at once), after which the
-    answer begins; ``think_budget_message`` is a sentence that ends it then.
-
-    Pictures: ``image_tokens`` 16 to 1,024, the most that one picture may cost (None: 256); larger ones are made
-    smaller. ``image_tiles`` cuts large pictures into up to ten tiles of 256 tokens and a thumbnail instead.
-
-    ``decision``: JSON text, the variables of the template with which a GGUF made for decisions asks (its own, named
-    systemone); the prompt is what it makes of them, with the pictures of the messages.
-
-    ``adapters``: LoRA adapters that compute this answer, none when empty; None takes those of the loaded model.
-
-    ``extras`` is a JSON text: an object of options by these names, which win over the fields.
+    Sampling is applied in llama.cpp's order: penalties, top_k, top_p, min_p, temperature.
+    Raises LeapOptionsError for a value outside its range.
     """
 
     temperature: float | None = _option(None, _number(0.0))
+    """Randomness of sampling, from 0 (always the likeliest token); None: the model's own."""
     top_p: float | None = _option(None, _number(0.0, 1.0))
+    """Nucleus sampling: the likeliest tokens that reach this probability together, 0 to 1."""
     min_p: float | None = _option(None, _number(0.0, 1.0))
+    """Only tokens at least this likely, relative to the likeliest, 0 to 1."""
     repetition_penalty: float | None = _option(None, _above_zero)
+    """Divides the logits of tokens in the last ``repeat_last_n``; above 0, 1 is none."""
     top_k: int | None = _option(None, _integer(0))
+    """Only this many of the likeliest tokens, from 0 (all)."""
     rng_seed: int | None = _option(None, _integer(0))
+    """Makes sampling repeatable, from 0; None: a new seed."""
     json_schema_constraint: str | None = _option(None, _text)
+    """JSON text of a schema that the answer conforms to. At most one of the four constraints is set."""
     function_call_parser: FunctionCallParser | str | None = _option(AUTO, _parser, _parser_name)
+    """How calls are read: "auto" (by the model), one of ``PARSERS``, a parser object, or None for the raw text."""
     inject_schema_into_prompt: bool = _option(True, _switch)
+    """Show the schema to the model too."""
     max_tokens: int | None = _option(None, _integer(1))
+    """Most tokens of the answer, from 1; None: as many as fit into the context."""
     inline_thinking_tags: bool = _option(False, _switch)
+    """Deliver reasoning as text between literal think tags."""
     enable_thinking: bool = _option(False, _switch)
+    """Deliver reasoning as ReasoningChunks, and ask a template that has the switch to think. The reply's
+    ``reasoning_content`` holds the reasoning either way."""
     extras: str | None = _option(None, _text)
+    """JSON text: an object of options by these names, which win over the fields."""
     stop: Sequence[str] = _option((), _texts(((), [])), _list_or_none)
+    """Texts that end the answer and are not part of it; searched in the text alone, not in reasoning."""
     frequency_penalty: float | None = _option(None, _number(-2.0, 2.0))
+    """Subtracted from a token's logit for each time it occurred in the last ``repeat_last_n``, -2 to 2."""
     presence_penalty: float | None = _option(None, _number(-2.0, 2.0))
+    """Subtracted from the logit of a token that occurred in the last ``repeat_last_n``, -2 to 2."""
     repeat_last_n: int | None = _option(None, _integer(-1))
+    """Tokens that the three penalties look back, -1 for the whole context, 0 for none; None: 64."""
     logit_bias: Mapping[int, float] = _option({}, _biases, _tokens_as_text)
+    """Added to the logits of these token ids."""
     tool_choice: str | None = _option(None, _text)
+    """auto, required, none, or the name of the function to call; None: auto."""
     regex_constraint: str | None = _option(None, _text)
+    """Regular expression that the whole answer matches."""
     grammar_constraint: str | None = _option(None, _text)
+    """Lark grammar that the answer follows."""
     choices_constraint: Sequence[str] | None = _option(None, _texts((None,)), _list_or_none)
+    """The answer is one of these texts."""
     audio_temperature: float | None = _option(None, _number(0.0))
+    """``temperature`` of the codes of speech; None: by the kind of speech."""
     audio_top_k: int | None = _option(None, _integer(0))
+    """``top_k`` of the codes of speech, from 0 (all); None: by the kind of speech."""
     image_tokens: int | None = _option(None, _integer(LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS))
+    """Most tokens of one image, 16 to 1,024; larger images are scaled down. None: 256."""
     image_tiles: bool = _option(False, _switch)
+    """Cut large images into up to ten tiles of 256 tokens and a thumbnail instead."""
     adapters: Sequence[LoraAdapter] | None = _option(None, _adapters, _adapters_to_json)
+    """LoRA adapters that compute this answer, none when empty; None: those of the loaded model."""
     logprobs: bool = _option(False, _switch)
+    """Report in Complete how likely each token was."""
     top_logprobs: int | None = _option(None, _integer(0, MOST_LOGPROBS))
+    """Also report so many of the likeliest tokens at each place, 0 to 20."""
     logprob_tokens: Sequence[int] = _option((), _token_ids, _list_or_none)
+    """Instead report the log probabilities of these tokens at each place, in this order; see ``TokenLogprob``."""
     decision: str | None = _option(None, _text)
+    """JSON text: variables of the template with which a GGUF made for decisions asks (its own, named systemone). The
+    prompt is what it makes of them, with the images of the messages."""
     prompt_logprobs: bool = _option(False, _switch)
+    """Report the prompt's tokens too, where it is text alone; all of it is then computed."""
     forced_logprobs: bool = _option(True, _switch)
+    """Compute also tokens that the constraint leaves no choice about; if not, they count as certain."""
     additional_properties: bool = _option(False, _switch)
+    """Let objects have keys that the schema permits and does not name."""
     any_whitespace: bool = _option(False, _switch)
+    """Allow any usual layout of JSON; otherwise it is on one line."""
     complete_json: bool | None = _option(None, _switch_or_none)
+    """End the JSON the shortest way before the tokens are used up. None: false for one answer, true for a line of a
+    batch and for a task."""
     repairs: int | None = _option(None, _integer(0))
+    """How often an answer that does not conform is generated again, from 0; None: twice, and once at an endpoint."""
     repetition_detection: bool = _option(True, _switch)
+    """End an answer that repeats up to 200 tokens word for word, hundreds of tokens long."""
     think_budget: int | None = _option(None, _integer(0))
+    """Most tokens of reasoning, after which the answer begins; 0 ends reasoning at once."""
     think_budget_message: str | None = _option(None, _text)
+    """A sentence that ends reasoning when its budget is used up."""
 
     def __post_init__(self) -> None:
         self._check_constraints()
