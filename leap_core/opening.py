@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .models.download.downloading import DownloadOptions, Event
     from .models.endpoints import Endpoint
     from .models.resolving import LocalModel
-    from .protocols.endpoint.connection import Patience
+    from .protocols.endpoint.retries import Patience
 
 Value = TypeVar("Value")
 

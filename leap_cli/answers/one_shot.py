@@ -19,7 +19,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
 from ..options.answer import AnswerOutput, SpeechTarget, Thinking
 from ..options.constraints import is_shaped
-from .show import FencedBlock, ReasoningOnly, RefusalNote, respond, show_answer, shown_calls
+from .show import Display, FencedBlock, ReasoningOnly, RefusalNote, respond, show_answer, shown_calls
 
 if TYPE_CHECKING:
     from leap_core.conversation.calls import LeapFunction
@@ -117,15 +117,19 @@ class OneShot:
         if self.tools.functions:
             streams = [RefusalNote(stream) for stream in streams]
 
+        display = Display(
+            streaming=self.output.stream,
+            thinking=self.output.thinking is Thinking.SHOW,
+            stats=self.output.stats,
+            markdown=count == 1 and not self.raw and not is_shaped(options),
+        )
+
         def show(stream: Stream, output: Output, before_first: Callable[[], object] | None) -> Complete:
             return show_answer(
                 stream,
                 output,
                 model=self.runner.model_id,
-                streaming=self.output.stream,
-                show_thinking=self.output.thinking is Thinking.SHOW,
-                show_stats=self.output.stats,
-                markdown=count == 1 and not self.raw and not is_shaped(options),
+                display=display,
                 calls=shown_calls(self.tools),
                 before_first=before_first,
             )

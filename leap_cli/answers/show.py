@@ -41,27 +41,40 @@ CUT_SHORT = {
 }
 
 
+@dataclass(frozen=True)
+class Display:
+    """How an answer is shown."""
+
+    streaming: bool = True
+    """Show text as it is generated."""
+    thinking: bool = False
+    """Show the reasoning."""
+    stats: bool = False
+    """Show counts and speeds after the answer."""
+    markdown: bool = False
+    """The text is Markdown, and a terminal shows it styled."""
+
+
+PLAIN = Display()
+
+
 def show_answer(
     stream: Stream,
     output: Output,
     *,
     model: str,
-    streaming: bool = True,
-    show_thinking: bool = False,
-    show_stats: bool = False,
-    markdown: bool = False,
+    display: Display = PLAIN,
     calls: Calls | None = None,
     before_first: Callable[[], object] | None = None,
     more: Mapping[str, object] | None = None,
 ) -> Complete:
     """Generate and show. Ctrl-C ends the answer early and what has come is kept.
 
-    ``markdown``: the text is Markdown, and a terminal shows it so.
     ``calls``: how calls of functions are shown, when leap runs them itself; None prints them as the answer.
     ``more``: what a JSON document holds besides.
     ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
     """
-    writer = _Writer(output, streaming and output.format in (Format.TEXT, Format.JSONL), show_thinking, calls, markdown)
+    writer = _Writer(output, display, calls)
     warnings: list[str] = []
     complete: Complete | None = None
     with stopping_on_interrupt(stream.stop), closing(stream):
@@ -84,9 +97,9 @@ def show_answer(
         output.document({"model": model, **made, **_without_type(complete), **(more or {})})
     for warning in warnings:
         output.warning(warning)
-    if show_thinking and not complete.full_message.reasoning_content and complete.finish_reason is not INTERRUPTED:
+    if display.thinking and not complete.full_message.reasoning_content and complete.finish_reason is not INTERRUPTED:
         output.warning(f"{model} gave no reasoning: --think is for models that reason", once=True)
-    _remark(complete, output, show_stats)
+    _remark(complete, output, display.stats)
     return complete
 
 
@@ -111,15 +124,13 @@ class Calls:
 class _Writer:
     """Writes the events of one answer. Text and reasoning each end with a line end before the other begins."""
 
-    def __init__(
-        self, output: Output, streaming: bool, show_thinking: bool, calls: Calls | None, markdown: bool
-    ) -> None:
+    def __init__(self, output: Output, display: Display, calls: Calls | None) -> None:
         self._output = output
-        self._streaming = streaming
-        self._show_thinking = show_thinking
+        self._streaming = display.streaming and output.format in (Format.TEXT, Format.JSONL)
+        self._show_thinking = display.thinking
         self._shown_calls = calls
         self._markdown: MarkdownStream | None = None
-        if markdown and output.shows_styles:
+        if display.markdown and output.shows_styles:
             from .markdown import MarkdownStream  # here, because every prompt in a pipe would pay for it
 
             self._markdown = MarkdownStream(output.columns)

@@ -84,7 +84,6 @@ class Dialogue:
         show: Show,
         full: FullContext,
         thinking: Thinking | None = None,
-        pattern: Pattern | None = None,
         guard: OpenGuard | None = None,
     ) -> None:
         self.conversation = conversation
@@ -95,7 +94,7 @@ class Dialogue:
         self.full = full
         self.thinking = thinking
         """Where reasoning is shown; None where the model is not asked to reason."""
-        self.pattern = pattern
+        self.pattern: Pattern | None = None
         """What the first message is put into."""
         self.guard = guard
         self.last: Complete | None = None

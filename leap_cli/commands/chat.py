@@ -88,8 +88,8 @@ def command(
         conversation = recorder.conversation(tools.folding(runner), system)
         show = _Shown(env, answers, jsonl=beginning.jsonl)
         full = FullContext(env, beginning.on_overflow)
-        thinking, pattern = answers.thinking, beginning.pattern
-        dialogue = Dialogue(conversation, options, tools, recorder, show, full, thinking, pattern, opened_guard)
+        dialogue = Dialogue(conversation, options, tools, recorder, show, full, answers.thinking, opened_guard)
+        dialogue.pattern = beginning.pattern
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)
@@ -138,15 +138,18 @@ class _Shown:
             return self._show_text(dialogue, stream, Output(spoken.text_place(env)) if target.is_stdout else output)
 
     def _show_text(self, dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
-        from ..answers.show import show_answer, shown_calls
+        from ..answers.show import Display, show_answer, shown_calls
 
+        display = Display(
+            streaming=self._answers.stream,
+            thinking=dialogue.thinking is Thinking.SHOW,
+            stats=self._answers.stats,
+            markdown=self._env.stdin_is_terminal and not is_shaped(dialogue.options),
+        )
         return show_answer(
             ReasoningOnly(answer) if dialogue.thinking is Thinking.ONLY else answer,
             output,
             model=dialogue.conversation.model_runner.model_id,
-            streaming=self._answers.stream,
-            show_thinking=dialogue.thinking is Thinking.SHOW,
-            show_stats=self._answers.stats,
-            markdown=self._env.stdin_is_terminal and not is_shaped(dialogue.options),
+            display=display,
             calls=shown_calls(dialogue.tools, always=self._env.stdin_is_terminal),
         )

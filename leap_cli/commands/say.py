@@ -65,7 +65,7 @@ def command(
 
     Ctrl-C stops the voice and keeps what has been said.
     """
-    from ..answers.show import show_answer
+    from ..answers.show import Display, show_answer
     from ..answers.sound import SpokenOutput
 
     output = Output(env)
@@ -96,7 +96,7 @@ def command(
             spoken.hearing(conversation.generate_response(words, options), runner),
             Output(spoken.text_place(env)),
             model=runner.model_id,
-            show_stats=stats,
+            display=Display(stats=stats),
             before_first=lambda: note_builtin(env, model.name, output),
         )
         if complete.finish_reason.value == "interrupted":

@@ -22,7 +22,7 @@ from leap_core.conversation.talk.talk import Talk
 from leap_core.errors import LeapError
 from leap_core.inference.speech.voices import voice_prompt
 
-from ..answers.show import show_answer, shown_calls
+from ..answers.show import Display, show_answer, shown_calls
 from ..chat.slash_commands import COMMANDS, completer
 from ..chat.typed_conversation import Editor
 from ..framework.environment import Environment
@@ -67,7 +67,7 @@ class ShownLine:
                 answer,
                 self._output,
                 model=runner.model_id,
-                show_stats=self._stats,
+                display=Display(stats=self._stats),
                 calls=shown_calls(dialogue.tools, always=True),
             )
         self.was_stopped = answer.is_stopped and not answer.is_interrupted

@@ -283,7 +283,7 @@ def _sandbox() -> type[Environment]:
 
 
 def _environment() -> Environment:
-    from jinja2 import TemplateError, nodes
+    from jinja2 import TemplateError
     from jinja2.ext import Extension, loopcontrols
     from jinja2.parser import Parser
 

@@ -193,5 +193,3 @@ def _has_schema(body: JsonObject) -> bool:
 
 def _as_object(body: JsonObject) -> None:
     body["response_format"] = {"type": "json_object", "schema": body["response_format"]["json_schema"]["schema"]}
-
-

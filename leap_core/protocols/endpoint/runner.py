@@ -31,9 +31,10 @@ from ...models.endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from .bodies import ReplyReader, chat_body, check_held, in_one_piece, text_body
-from .connection import Connection, Patience, Reads
+from .connection import Connection, Reads
 from .errors import NoSuchPathError
 from .responses_api import PATH, ResponsesReader, responses_body
+from .retries import Patience
 
 
 @dataclass(frozen=True)

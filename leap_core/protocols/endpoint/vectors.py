@@ -17,7 +17,8 @@ from ...errors import LeapEndpointError, LeapGenerationError, LeapOptionsError
 from ...models.endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ..openai.embeddings import decoded
-from .connection import Connection, Patience
+from .connection import Connection
+from .retries import Patience
 from .runner import only_model
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 
 from leap_core import Leap
 from leap_core.conversation.runner import ModelRunner
-from leap_core.protocols.endpoint.connection import Patience
+from leap_core.protocols.endpoint.retries import Patience
 
 from ...conftest import CommandLine
 from .fake_server import FakeEndpoint, fake_endpoint
