@@ -35,7 +35,6 @@ NOT_YET = {
     "prompt-optimization",
     "python-api",
     "reliability",
-    "text-to-speech",
     "vision-and-audio",
     "voice-chat",
 }
