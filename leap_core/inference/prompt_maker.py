@@ -261,7 +261,7 @@ class _Run:
 def _shown(medium: MediaSegments, model: LlamaModel) -> str:
     """A medium in a prompt that is printed."""
     return "".join(
-        model.text_of(segment.ids) if isinstance(segment, Tokens) else f"[{segment.length} positions]"
+        model.text_of(segment.ids) if isinstance(segment, Tokens) else f"[{segment.length} tokens]"
         for segment in medium.segments
     )
 

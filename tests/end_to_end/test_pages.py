@@ -35,7 +35,6 @@ NOT_YET = {
     "prompt-optimization",
     "python-api",
     "reliability",
-    "vision-and-audio",
     "voice-chat",
 }
 """Pages that do not begin with an example and its output, or are too long. No page may be added."""

@@ -88,7 +88,7 @@ def test_what_a_prompt_with_a_picture_costs(load: Load) -> None:
         markers = 2 + (7 if tiles else 0)
         assert runner.render([message], (), options).tokens == words + tokens + markers
     small = runner.render([ChatMessage("user", picture(1, (512, 512)))], (), GenerationOptions(image_tokens=64))
-    assert "<|image_start|>[64 positions]<|image_end|>" in small.text
+    assert "<|image_start|>[64 tokens]<|image_end|>" in small.text
     assert encoded(runner) == 0, "nothing is encoded to count"
 
 

@@ -261,7 +261,7 @@ def test_a_history_from_elsewhere_is_read_as_it_was_spoken(miniature: Path) -> N
         again = here.create_conversation_from_history(history)
         assert frequency(samples_of(list(again.generate_response("Now a mid one.")))) == pytest.approx(600, abs=5)
         text = here.render(history).text
-        assert "<|audio_start|>" not in text and "positions]" in text and "".join(INTERLEAVED_TEXT[:6]) in text
+        assert "<|audio_start|>" not in text and " tokens]" in text and "".join(INTERLEAVED_TEXT[:6]) in text
 
 
 def test_what_another_model_said_is_its_text(runner: ModelRunner) -> None:
