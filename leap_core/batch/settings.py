@@ -89,63 +89,110 @@ MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
-@dataclass(frozen=True)
-class BatchSettings:
-    """``source`` and ``output`` are paths, or "-" for a stream. ``model`` None takes the one that the lines name, else
-    the built-in one. ``options``: a GenerationOptions as JSON. ``tools``: OpenAI's declarations. ``loading``: fields of
-    ModelLoadingOptions other than slots. ``journal`` None: beside the output, and none for a stream. ``input_format``
-    None: by the source's extension. ``errors``: a file for the failed lines, which are then left out of the output.
-    ``keep_fields`` carries the fields of a line over to its result (None: those of tables). ``input_digest``: what
-    ``CheckedBatch.input_digest`` was; another input is refused."""
+@dataclass(frozen=True, kw_only=True)
+class BatchInput:
+    """Where the lines of a batch come from, and how a line becomes a request."""
 
-    source: str
-    output: str
-    model: str | None = None
-    options: JsonObject = field(default_factory=dict)
-    loading: JsonObject = field(default_factory=dict)
+    source: str = field(kw_only=False)
+    """A path, a URL, or "-" for standard input."""
+    input_format: str | None = None
+    """One of INPUT_FORMATS; None: by the source's extension."""
+    input_digest: str | None = None
+    """What ``CheckedBatch.input_digest`` was; another input is refused. None accepts any."""
+    skip_invalid: bool = False
+    """Leave out lines that cannot be used, instead of refusing all."""
+    directory: str = ""
+    """Where relative names of images and audio in lines begin, and where the journal of an output on another machine
+    is; empty for the current directory."""
     system: str | None = None
+    """System prompt of lines that have none."""
     template: str | None = None
+    """Text with ``{field}`` for fields of a line, which makes its prompt; None: ``{prompt}`` for tables."""
     variables: JsonObject | None = None
     """Values of the template's variables that a line's fields override; None where it is no saved prompt."""
     tools: list[JsonObject] = field(default_factory=list)
-    format: str = AUTO
-    ordered: bool = True
-    concurrency: int = DEFAULT_CONCURRENCY
-    skip_invalid: bool = False
-    overwrite: bool = False
-    journal: str | None = None
-    input_format: str | None = None
-    errors: str | None = None
-    keep_fields: bool | None = None
-    input_digest: str | None = None
-    speech: str | None = None
-    """The directory for what the model says aloud."""
-    directory: str = ""
-    """Where the names of pictures and sounds in lines begin, and the journal is of an output on another machine; empty
-    for the current directory."""
+    """OpenAI's declarations of the tools of lines that declare none."""
     recipes: JsonObject = field(default_factory=dict)
     """The texts of the user's own recipes of tasks, by name."""
-    header: str | None = None
-    """The first line of an output that is text."""
     urls: UrlAccess = UrlAccess.FILES
-    """What the pictures and sounds of lines may be fetched from."""
+    """What the images and audio of lines may be fetched from."""
     own_clients: bool = True
     """Whether lines may name files of this machine as adapters."""
     answers_to: tuple[str, ...] | None = None
     """The names of the model; lines that name another fail. None: it answers whatever they name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOutput:
+    """Where the results of a batch are written, and in which form."""
+
+    output: str = field(kw_only=False)
+    """A path, a URL, or "-" for standard output."""
+    format: str = AUTO
+    """One of FORMATS; AUTO: by the output's extension and the input's format."""
+    ordered: bool = True
+    """Write results in the order of the input, not as they are ready."""
+    keep_fields: bool | None = None
+    """Copy the fields of a line into its result; None: those of tables."""
+    header: str | None = None
+    """The first line of an output that is text."""
+    errors: str | None = None
+    """A file for the failed lines, which are then left out of the output."""
+    speech: str | None = None
+    """The directory for the WAV files of models that speak."""
+    journal: str | None = None
+    """The file of the journal; None: beside the output, and none for a stream."""
+    overwrite: bool = False
+    """Start over and replace the output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    """How much of a batch runs at once, and how fast."""
+
+    concurrency: int = DEFAULT_CONCURRENCY
+    """Lines that are answered at once, 1 to MOST_CONCURRENCY."""
     requests_per_minute: int | None = None
+    """Most requests that begin in a minute; None: no limit."""
     tokens_per_minute: int | None = None
-    escalate_to: str | None = None
-    """The model that answers what the first one answers badly: see ``when``."""
-    when: str = "invalid"
-    check: str | None = None
-    """The question by which the first model decides on an answer; None is one of leap's own."""
+    """Most tokens of prompts and answers in a minute; None: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCluster:
+    """Which machines and processes answer the lines."""
+
     part: Part | None = None
     """The part of the lines that is answered; the files are that part's own."""
     on: str | None = None
     """The cluster whose models answer: ``ray``, or ``ray://HOST:PORT``; None is this process."""
     workers: str | None = None
     """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is room for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEscalation:
+    """The second model of a batch, which answers what the first one answers badly."""
+
+    escalate_to: str | None = None
+    """The second model; None: there is none."""
+    when: str = "invalid"
+    """What counts as bad; ``escalation.When`` has the forms."""
+    check: str | None = None
+    """The question by which the first model decides on an answer; None is one of leap's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings(BatchEscalation, BatchCluster, BatchLimits, BatchOutput, BatchInput):
+    """A batch: input, output, limits, cluster, and the model with its options. ``source`` and ``output`` may be given
+    by position. Raises LeapSerializationError for values outside their ranges."""
+
+    model: str | None = None
+    """The model; None takes the one that the lines name, else the built-in one."""
+    options: JsonObject = field(default_factory=dict)
+    """A GenerationOptions as JSON."""
+    loading: JsonObject = field(default_factory=dict)
+    """Fields of ModelLoadingOptions other than slots."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "urls", UrlAccess(self.urls))

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, eq=True):
-        """As ``dataclasses.dataclass``, with those two options. A class that extends a dataclass is the library's."""
+    def dataclass(cls=None, /, *, frozen=False, eq=True, kw_only=False):
+        """As ``dataclasses.dataclass``, with these options. A class that extends a dataclass is the library's."""
         if cls is None:
-            return lambda cls: dataclass(cls, frozen=frozen, eq=eq)
+            return lambda cls: dataclass(cls, frozen=frozen, eq=eq, kw_only=kw_only)
         if any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__):
-            return dataclasses.dataclass(cls, frozen=frozen, eq=eq)
+            return dataclasses.dataclass(cls, frozen=frozen, eq=eq, kw_only=kw_only)
         own = set(cls.__dict__)
-        dataclasses.dataclass(cls, init=False, repr=False, eq=False)
+        dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
         parameters = cls.__dataclass_params__
         parameters.init = parameters.repr = True
         parameters.eq, parameters.frozen = eq, frozen
