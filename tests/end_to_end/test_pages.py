@@ -33,7 +33,6 @@ NOT_YET = {
     "prompt-optimization",
     "python-api",
     "reliability",
-    "voice-chat",
 }
 """Pages that do not begin with an example and its output, or are too long. No page may be added."""
 HUB = ("LFM2.5-350M-Q4_K_M", "LFM2.5-230M-Q8_0", "LFM2-350M-Q4_0", "LFM2-350M-Q4_K_M", "LFM2.5-1.2B-Instruct-Q4_K_M")
