@@ -134,30 +134,3 @@ def install(command: list[str], directory: Path) -> Path:
 
 SHORT_ANSWERS = {f"LEAP_{command}_MAX_TOKENS": "200" for command in ("GENERATE", "CHAT", "BATCH")}
 """A small model may not find the end of an answer."""
-
-
-@pytest.fixture
-def type_in(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> Iterator[Program]:
-    """Run a command, in a directory ``work`` of its own, as on a machine where ``leap`` is installed.
-
-    The built-in model is the default. At the end the host and the worker are stopped.
-    """
-    program = install(warm_leap, tmp_path)
-    path = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    directory = tmp_path / "work"
-    directory.mkdir()
-
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-            cwd=directory,
-            env={**variables, **SHORT_ANSWERS, "LEAP_MODEL": "builtin", "PATH": path},
-        )
-
-    yield run
-    run("sh", "-c", "leap unload --all; leap jobs worker --shutdown")

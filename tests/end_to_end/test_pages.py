@@ -20,7 +20,6 @@ from tests.support.pages import Block, blocks_of, is_as_shown, outputs_of, scrip
 from .conftest import LEAP, ROOT, SHORT_ANSWERS, WARM, install
 
 REFERENCES = ("command-line.md",)
-WITH_TESTS_OF_THEIR_OWN = ("pipelines.md",)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_WORDS, FIRST_BLOCK = 1500, 15
 ADDRESS = "127.0.0.1:8080"
@@ -29,7 +28,6 @@ NOT_YET = {
     "embeddings-and-rag",
     "evaluation",
     "migrating",
-    "pipelines",
     "prompt-optimization",
     "python-api",
     "reliability",
@@ -73,7 +71,7 @@ def hub() -> Iterator[FakeHub]:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the examples are written for bash")
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.name) for page in PAGES if page.name not in WITH_TESTS_OF_THEIR_OWN and runnable(page)],
+    [pytest.param(page, id=page.name) for page in PAGES if runnable(page)],
 )
 def test_examples_print_what_the_page_shows(page, variables, warm_leap, hub, request, tmp_path):
     blocks = runnable(page)
