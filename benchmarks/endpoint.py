@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from batches import batch, lines_of
-from harness import SHORT, Row, alternate, report, sized, user
+from harness import SHORT, Row, alternate, leap_serve, report, sized, user
 from openai import OpenAI
 
 from leap_core.batch.input.lines import RequestReader
@@ -31,18 +30,6 @@ from leap_core.opening import Leap
 TOKENS = 16
 FIRST_TOKENS = 2 if SHORT else 21
 OPTIONS = GenerationOptions(temperature=0.0, max_tokens=TOKENS)
-
-
-@contextmanager
-def leap_serve() -> Iterator[str]:
-    """The base URL of a server of the built-in model."""
-    command = [sys.executable, "-m", "leap_cli", "serve", "builtin", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 def seconds(work: Callable[[], object]) -> float:

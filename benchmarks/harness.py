@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
@@ -64,13 +65,19 @@ def end_tokens(model: Path) -> frozenset[int]:
 
 @contextmanager
 def runner(
-    model: Path, *, threads: int, slots: int = 1, context: int = 4096, cache: CacheOptions | None = None
+    model: Path,
+    *,
+    threads: int | None,
+    slots: int = 1,
+    context: int = 4096,
+    cache: CacheOptions | None = None,
+    **more: Any,
 ) -> Iterator[InProcessRunner]:
-    """The model in this process."""
+    """The model in this process; ``more`` are other fields of ModelLoadingOptions."""
     end_tokens(model)
     context = min(context, 2048) if SHORT else context
     options = ModelLoadingOptions(
-        context_size=context, cpu_threads=threads, slots=slots, cache_options=cache or CacheOptions()
+        context_size=context, cpu_threads=threads, slots=slots, cache_options=cache or CacheOptions(), **more
     )
     with InProcessRunner(model, "benchmark", options) as loaded:
         assert isinstance(loaded, InProcessRunner)
@@ -155,12 +162,17 @@ class Row:
         return self.left / self.right
 
 
+def figure(value: float, form: str) -> str:
+    """A number, or a dash where nothing was measured."""
+    return "-" if math.isnan(value) else format(value, form)
+
+
 def report(title: str, rows: Sequence[Row]) -> None:
     """Print a Markdown table."""
     print(f"\n{title}\n\n| claim | one side | other side | ratio | target | load |\n|---|---|---|---|---|---|")
     for row in rows:
-        sides = f"{row.left_name}: {row.left:.4g} | {row.right_name}: {row.right:.4g}"
-        print(f"| {row.claim} | {sides} | {row.ratio:.3f} | {row.target} | {row.load:.1f} |", flush=True)
+        sides = f"{row.left_name}: {row.left:.4g} | {row.right_name}: {figure(row.right, '.4g')}"
+        print(f"| {row.claim} | {sides} | {figure(row.ratio, '.3f')} | {row.target} | {row.load:.1f} |", flush=True)
 
 
 def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, Any]]:
@@ -170,3 +182,28 @@ def llama_bench(directory: Path, model: Path, *flags: str) -> list[dict[str, Any
     records = json.loads(done.stdout)
     assert isinstance(records, list)
     return records
+
+
+def llama_batched_bench(
+    directory: Path, model: Path, *flags: str, at_once: int, prompt: int, reply: int
+) -> dict[str, Any]:
+    """Run llama-batched-bench once and return its record."""
+    context = max(4096, at_once * -(-(prompt + reply) // 256) * 256)
+    sizes = f"-c {context} -b 2048 -ub 512 -npp {prompt} -ntg {reply} -npl {at_once} -fa on --output-format jsonl"
+    command = [str(directory / "llama-batched-bench"), "-m", str(model), *sizes.split(), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    record = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert isinstance(record, dict)
+    return record
+
+
+@contextmanager
+def leap_serve(model: str = "builtin", *options: str) -> Iterator[str]:
+    """The base URL of a server of a model."""
+    command = [sys.executable, "-m", "leap_cli", "serve", model, "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()

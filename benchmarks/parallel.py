@@ -5,13 +5,23 @@ python benchmarks/parallel.py bench-q4_0.gguf --llama-cpp DIRECTORY
 
 from __future__ import annotations
 
-import json
-import subprocess
 import threading
 import time
 from itertools import count
 
-from harness import Row, alternate, answer, arguments, options, report, runner, sized, user, words
+from harness import (
+    Row,
+    alternate,
+    answer,
+    arguments,
+    llama_batched_bench,
+    options,
+    report,
+    runner,
+    sized,
+    user,
+    words,
+)
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.inference.runner import InProcessRunner
@@ -60,10 +70,8 @@ def main() -> None:
             return AT_ONCE * REPLY / (time.perf_counter() - started)
 
         def batched_bench(*more: str) -> float:
-            flags = f"-c 4096 -b 2048 -ub 512 -npp {PROMPT} -ntg {REPLY} -npl {AT_ONCE} -t {given.threads} -fa on"
-            command = [str(given.llama_cpp / "llama-batched-bench"), "-m", str(given.model), *flags.split(), *more]
-            done = subprocess.run([*command, "--output-format", "jsonl"], capture_output=True, text=True, check=True)
-            record = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+            sizes = {"at_once": AT_ONCE, "prompt": PROMPT, "reply": REPLY}
+            record = llama_batched_bench(given.llama_cpp, given.model, "-t", str(given.threads), *more, **sizes)
             return AT_ONCE * REPLY / float(record["t"])
 
         def one_cache() -> float:

@@ -35,6 +35,7 @@ RUNS = {
     "engine_overhead": BUILTIN,
     "engines": f"{BUILTIN} --engine default",
     "evidence": BUILTIN,
+    "gpu": f"{BUILTIN} --parts decode,server",
     "host": BUILTIN,
     "interruption": BUILTIN,
     "job_stores": "--submits 4 --idle-seconds 0.5 --lines 4 --repeat 1",
@@ -139,6 +140,42 @@ def programs(request, tmp_path):
         program.write_text(PROGRAM.format(python=sys.executable, known=known.split(), record=record))
         program.chmod(0o755)
     return tmp_path
+
+
+SERVER = r"""#!PYTHON
+import http.server, json, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(json.dumps({"data": [{"id": "m"}]}))
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        usage = json.dumps({"usage": {"completion_tokens": asked["max_tokens"]}})
+        self.answer('data: {"choices": []}\n\ndata: ' + usage + "\n\ndata: [DONE]\n\n")
+
+    def answer(self, text):
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
+def test_a_gpu_benchmark_prints_every_row_beside_llama_cpp(programs, tmp_path):
+    if not (programs / "llama-server").exists():
+        (programs / "llama-server").write_text(SERVER.replace("PYTHON", sys.executable, 1))
+        (programs / "llama-server").chmod(0o755)
+    printed = run("gpu", f"{BUILTIN} --llama-cpp {programs}", tmp_path)
+    rows = [line.split(" | ") for line in printed.splitlines() if "leap: " in line]
+    peers = [row[2].partition(":")[0] for row in rows]
+    assert peers == ["llama-bench"] * 3 + ["llama-batched-bench"] * 4 + ["llama-server"], printed
+    assert all(float(row[3]) > 0 for row in rows), printed
+    assert printed.count("cells of their own: ") == 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
