@@ -58,7 +58,8 @@ class OnGpu:
 class Activity:
     """What a model's engine does: requests that wait and that have one of the ``slots``; the ``step`` that runs (None
     for none) and for how many seconds; ``still_seconds`` since a step was completed or the first of the requests came;
-    whether decodes are being aborted."""
+    whether decodes are being aborted; how many requests of each level wait (``conversation.priority``), and how often
+    one gave its slot to a request of a higher level."""
 
     waiting: int
     running: int
@@ -67,6 +68,8 @@ class Activity:
     step_seconds: float
     still_seconds: float
     aborting: bool
+    waiting_by_level: Mapping[str, int] = field(default_factory=dict)
+    preemptions: int = 0
 
     @property
     def is_stalled(self) -> bool:

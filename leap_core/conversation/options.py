@@ -261,6 +261,8 @@ class GenerationOptions:
     """Most tokens of reasoning, after which the answer begins; 0 ends reasoning at once."""
     think_budget_message: str | None = _option(None, _text)
     """A sentence that ends reasoning when its budget is used up."""
+    priority: int | None = _option(None, _integer(-LARGEST))
+    """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``."""
 
     def __post_init__(self) -> None:
         self._check_constraints()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapGenerationError
@@ -163,3 +164,21 @@ class PassingRunner(ModelRunner):
 
     def unload(self) -> None:
         self._runner.unload()
+
+
+class PrioritizedRunner(PassingRunner):
+    """``runner`` with this ``priority`` for requests whose options give none."""
+
+    def __init__(self, runner: ModelRunner, priority: int) -> None:
+        super().__init__(runner)
+        self._priority = priority
+
+    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
+        return super().start(messages, functions, self._with_priority(options))
+
+    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
+        return super().start_text(text, self._with_priority(options))
+
+    def _with_priority(self, options: MaybeOptions) -> MaybeOptions:
+        options = options or GenerationOptions()
+        return options if options.priority is not None else replace(options, priority=self._priority)

@@ -34,6 +34,7 @@ from ..conversation.options import (
     SamplingDefaults,
     check_options,
 )
+from ..conversation.priority import INTERACTIVE
 from ..conversation.responses import Chunk, GenerationFinishReason, MessageResponse, ReasoningChunk
 from ..conversation.runner import ModelRunner
 from ..conversation.streams import CheckedGeneration
@@ -343,6 +344,7 @@ class InProcessRunner(ModelRunner):
             if options.repetition_detection
             else None,
             thinking=self._thinking_limit(options, inside=made.opens_reasoning),
+            priority=options.priority or INTERACTIVE,
         )
         reply = ReplyBuilder(
             self.model,

@@ -35,7 +35,7 @@ from .openai.replies import (
 from .openai.requests import GenerationRequest, read_chat
 from .openai.responses_reply import typed_event
 
-SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive")
+SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive", "priority")
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 

@@ -106,6 +106,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         repairs=2,
         think_budget=40,
         think_budget_message="Enough.",
+        priority=-3,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options
@@ -117,7 +118,7 @@ STORED = """
 adapters additional_properties any_whitespace audio_temperature audio_top_k choices_constraint complete_json decision
 enable_thinking extras finish_shape forced_logprobs free_white_space frequency_penalty function_call_parser
 grammar_constraint image_tiles image_tokens inject_schema_into_prompt inline_thinking_tags json_schema_constraint
-logit_bias logprob_tokens logprobs loop_stop max_tokens min_p open_objects presence_penalty prompt_logprobs
+logit_bias logprob_tokens logprobs loop_stop max_tokens min_p open_objects presence_penalty priority prompt_logprobs
 regex_constraint repairs repeat_last_n repetition_detection repetition_penalty rng_seed stop temperature think_budget
 think_budget_message tool_choice top_k top_logprobs top_p
 """

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...conversation.generator import PromptProgress
+from ...conversation.priority import FIRST, INTERACTIVE, LAST, level_of
 from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
 from ...system.dataclass import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..constraints.token_constraints import TokenConstraint
     from ..llama.model import LlamaAdapter
+    from .snapshots import HeldState
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,7 @@ class Request:
         lookup: PromptLookup | None = None,
         watch: RepetitionWatch | None = None,
         thinking: ThinkingLimit | None = None,
+        priority: int = INTERACTIVE,
     ) -> None:
         self.prompt = prompt
         self.prompt_recorder = prompt_recorder
@@ -303,7 +306,17 @@ class Request:
         self.cancelled = False
         self.ended = False
         self.wake: Callable[[Request], None] = lambda _: None
-        self._created = time.perf_counter()
+        self.priority = min(LAST, max(FIRST, priority))
+        """Lower values go first."""
+        self.preempted = 0
+        """How often it gave its slot to a request of a higher level."""
+        self.held: HeldState | None = None
+        """What its slot held, while it waits to go on."""
+        self.keeps_slot_until = 0.0
+        self._waited = 0.0
+        self.created = time.perf_counter()
+        self.waiting_since: float | None = self.created
+        """None while it has a slot."""
         self._first_token: float | None = None
         self._last_token = 0.0
 
@@ -327,10 +340,31 @@ class Request:
         return self.sampler.recorder.scores[: self.generated + (self.prompt_recorder is not None)]
 
     @property
+    def level(self) -> str:
+        """One of ``conversation.priority.LEVELS``."""
+        return level_of(self.priority)
+
+    @property
+    def seconds_waited(self) -> float:
+        """How long it has waited for a slot, all times together. From any thread."""
+        since = self.waiting_since
+        return self._waited + (0.0 if since is None else time.perf_counter() - since)
+
+    def leave_queue(self, now: float) -> None:
+        """It got a slot."""
+        if self.waiting_since is not None:
+            self._waited += now - self.waiting_since
+            self.waiting_since = None
+
+    def enter_queue(self, now: float) -> None:
+        """It waits for a slot again."""
+        self.waiting_since = now
+
+    @property
     def progress(self) -> PromptProgress:
         """How far the prompt is read, and when: now, or when the answer began. From any thread."""
         cached, until = self.cached, self._first_token or time.perf_counter()
-        return PromptProgress(len(self.prompt), cached, max(self.read, cached), until - self._created)
+        return PromptProgress(len(self.prompt), cached, max(self.read, cached), until - self.created)
 
     def score_prompt(self, position: int, logits: NDArray[float32]) -> None:
         """Note how likely the token of the prompt after ``position`` is, unless that is noted already."""
@@ -417,7 +451,7 @@ class Request:
             total_tokens=prompt + self.generated,
             token_per_second=speed,
             cached_prompt_tokens=self.cached,
-            time_to_first_token=0.0 if first is None else first - self._created,
+            time_to_first_token=0.0 if first is None else first - self.created,
             reasoning_tokens=(self.thinking.tokens or None) if self.thinking is not None else None,
             engine=other_engine(),
         )

@@ -4,9 +4,10 @@ request.
 Requests that speak make frames of sound from hidden states where others sample tokens from logits; llama.cpp gives one
 or the other, so a step with both has a decode for each.
 
-A request waits in order for a slot, starts from the longest prefix that any slot or snapshot holds (``slots``), and is
-prefilled in chunks, so that a long prompt delays running answers by one chunk at most. All work on the context happens
-in the thread of the compute loop; requests are submitted and cancelled from any.
+A request waits for a slot (``waiting`` has the order, and says who gives a slot to a request of a higher level), starts
+from the longest prefix that any slot or snapshot holds (``slots``), and is prefilled in chunks, so that a long prompt
+delays running answers by one chunk at most. All work on the context happens in the thread of the compute loop; requests
+are submitted and cancelled from any.
 
     submit -> waiting -> admit: a slot -> [ plan_step -> decode -> advance: a token or a frame ]* -> finish
                                           cancelled, closed or failed at any place ends it there
@@ -15,7 +16,7 @@ in the thread of the compute loop; requests are submitted and cancelled from any
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
@@ -34,6 +35,7 @@ from .request import Request
 from .slots import Admission, Slot, SlotMemory, disk_places
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor, usable_cores
+from .waiting import Preemption, WaitingOrder
 
 if TYPE_CHECKING:
     from ..constraints.masks import MaskFiller
@@ -70,6 +72,8 @@ class Scheduler:
         self._batch_sampler = BatchSampler(context.model.n_tokens)
         self._delivered = 0.0
         self._waiting: deque[Request] = deque()
+        self._order = WaitingOrder()
+        self._preemption = Preemption()
         self._closing = ""
         self._interruption = Interruption(context)
         self._unasked_aborts = 0
@@ -135,6 +139,8 @@ class Scheduler:
             step_seconds=0.0 if begun is None else now - begun[1],
             still_seconds=now - progressed,
             aborting=self._context.is_aborting,
+            waiting_by_level=Counter(request.level for request in list(self._waiting)),
+            preemptions=self._preemption.count,
         )
 
     def interrupt(self) -> None:
@@ -158,8 +164,7 @@ class Scheduler:
     def _step(self) -> None:
         self._drop_cancelled()
         if self._waiting:
-            room = self._context.room if self._admissions_held else None
-            self._admission.admit(self._waiting, self._ticks, room)
+            self._admit()
         ready = self._running()
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
             begun = time.perf_counter()
@@ -205,6 +210,67 @@ class Scheduler:
         if self._device_speed.value is not None:
             self._memory.set_speed(self._device_speed.value)
 
+    def _admit(self) -> None:
+        """Give free slots to waiting requests; where there is none, perhaps that of a request of a lower level."""
+        running, now = self._running(), time.perf_counter()
+        first = None
+        if len(running) == len(self._memory.slots):
+            first = self._preempt(running, now)
+            if first is None:
+                return
+        ordered = self._order.sorted(list(self._waiting), now)  # others append meanwhile
+        if first is not None:
+            ordered = [first, *(request for request in ordered if request is not first)]
+        room = self._context.room if self._admissions_held else None
+        self._admission.admit(ordered, self._ticks, self._begins, room)
+
+    def _begins(self, request: Request) -> None:
+        self._waiting.remove(request)
+        self._order.begins(request, list(self._waiting), time.perf_counter())
+
+    def _preempt(self, running: list[Slot], now: float) -> Request | None:
+        """Free a slot for the first waiting request of a higher level than a running one; None where none is to be
+        freed now."""
+        lowest = max(slot.request.priority for slot in running if slot.request is not None)
+        higher = [request for request in list(self._waiting) if request.priority < lowest]
+        if not higher or self._admissions_held:
+            return None
+        request = min(higher, key=lambda each: (each.priority, each.created))
+        slot = self._preemption.victim(request, running, now)
+        if slot is None or not self._admission.can_begin(request) or not self._suspend(slot):
+            return None
+        if self._admission.source_of(request)[0] is not slot:
+            self._memory.clear(slot)
+        self._preemption.note(now, time.perf_counter())
+        return request
+
+    def _suspend(self, slot: Slot) -> bool:
+        """Let the request of a slot wait, to go on later with the same bits; False where that cannot be."""
+        request = slot.request
+        assert request is not None
+        if slot.keys:
+            state = self._memory.whole_state(slot)
+            request.held = None if state is None else self._snapshots.hold(slot.keys, state, slot.variant)
+            if request.held is None and not self._recomputes_alike:
+                return False
+        request.deliver()
+        request.preempted += 1
+        self._release(slot)
+        self._send_back(request)
+        return True
+
+    def _send_back(self, request: Request) -> None:
+        request.enter_queue(time.perf_counter())
+        self._waiting.append(request)
+
+    @cached_property
+    def _recomputes_alike(self) -> bool:
+        """Whether tokens that are read again, many at once, give the bits that they gave one by one."""
+        from ..gguf.header import read_gguf_header
+
+        model = self._context.model
+        return not model.on_gpu and (self._context.exact or read_gguf_header(model.path).is_alike)
+
     def _deliver(self, slots: list[Slot], *, at_once: bool = False) -> None:
         """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""
         now = time.perf_counter()
@@ -242,6 +308,7 @@ class Scheduler:
     def _drop_cancelled(self) -> None:
         for request in [s for s in list(self._waiting) if s.cancelled]:  # others append meanwhile
             self._waiting.remove(request)
+            self._snapshots.drop(request.held)
             request.finish(Reason.INTERRUPTED)
         for slot in self._memory.slots:
             if slot.request and slot.request.cancelled:
@@ -288,14 +355,14 @@ class Scheduler:
                 self._fail(part.slot, LeapGenerationError("llama.cpp aborted the computation"))
 
     def _make_room(self, parts: list[StepPart]) -> None:
-        """The shared cells are full: forget idle slots, oldest first; then send the youngest request back to wait; the
-        last one left has met the end of the context."""
+        """The shared cells are full: forget idle slots, oldest first; then send the youngest request of the lowest
+        level back to wait; the last one left has met the end of the context."""
         idle = [slot for slot in self._memory.slots if slot.request is None and slot.keys]
         if idle:
             self._memory.clear(min(idle, key=lambda slot: slot.last_used))
             return
         running = self._running()
-        youngest = max(running, key=lambda slot: slot.last_used)
+        youngest = max(running, key=lambda slot: (slot.request.priority if slot.request else 0, slot.last_used))
         request = youngest.request
         assert request is not None
         if len(running) == 1:
@@ -304,7 +371,7 @@ class Scheduler:
         request.deliver()
         youngest.request = None
         self._memory.clear(youngest)
-        self._waiting.appendleft(request)
+        self._send_back(request)
         self._admissions_held = True  # until a request ends, or it would be sent back again at once
 
     def _advance(self, part: StepPart) -> None:

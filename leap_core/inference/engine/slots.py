@@ -9,8 +9,8 @@ the KV cache brings a slot back to that position. On a GPU checkpoints stay ther
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Keys
 from typing import TYPE_CHECKING
 
@@ -139,6 +139,14 @@ class SlotMemory:
             held = {state for each in self.slots for state in each.checkpoints.values() if isinstance(state, int)}
             for state in before - held:
                 self._context.drop_state(state)
+
+    def free_cells(self, count: int, idle: Keys[Slot]) -> bool:
+        """Whether there are so many free cells, once idle slots are emptied for it, the one used longest ago first."""
+        for slot in sorted(idle, key=lambda slot: slot.last_used):
+            if self._context.room >= count:
+                return True
+            self.clear(slot)
+        return self._context.room >= count
 
     def pick_candidates(self, slot: Slot, request: Request) -> None:
         """Have the likeliest tokens of a request picked on the device, where they are all that it takes."""
@@ -279,26 +287,38 @@ class Admission:
         self._snapshots = snapshots
         self._eog = eog_tokens
 
-    def admit(self, waiting: deque[Request], ticks: Iterator[int], room: int | None = None) -> None:
-        """Start as many waiting requests as there are free slots, in order; one that would compute what a running
+    def admit(
+        self,
+        ordered: Iterable[Request],
+        ticks: Iterator[int],
+        on_begin: Callable[[Request], object],
+        room: int | None = None,
+    ) -> None:
+        """Start as many of these requests as there are free slots, in order; one that would compute what a running
         request is just computing lets the others pass. ``room``: start only those that need so many cells at most."""
-        for request in list(waiting):
+        for request in ordered:
             if room is not None and len(request.target) + ROOM_OF_AN_ANSWER > room:
                 continue
             idle = [slot for slot in self._memory.slots if slot.request is None]
             if not idle:
                 return
-            source, position = (None, 0) if request.prompt_recorder is not None else self._best_source(request)
+            if request.held is not None:
+                if not self._memory.free_cells(request.held.positions, idle) and len(idle) < len(self._memory.slots):
+                    continue
+                resumed = self._resumed(request, idle)
+                if resumed is not None:
+                    on_begin(request)
+                    self._occupy(resumed, request, ticks)
+                    continue
+            source, position = self.source_of(request)
             if self._should_wait(request, position):
                 continue
-            waiting.remove(request)
+            on_begin(request)
             fork = self._fork(request, position)
             slot = self._prepare(request, idle, source, position)
-            slot.request, slot.variant = request, request.variant
-            self._memory.pick_candidates(slot, request)
-            slot.last_used = next(ticks)
+            self._occupy(slot, request, ticks)
             start = len(slot.keys)
-            if not request.generated:
+            if not request.generated and not request.preempted:
                 request.cached = start
             if self._memory.needs_checkpoints or self._snapshots.on_disk:
                 memory = self._memory
@@ -308,6 +328,31 @@ class Admission:
                 if self._snapshots.on_disk:
                     due = sorted({*due, *(place for place in disk_places(request.prompt) if place > start)})
                 request.checkpoints_due = due if fork <= start else sorted({*due, fork})
+
+    def _occupy(self, slot: Slot, request: Request, ticks: Iterator[int]) -> None:
+        slot.request, slot.variant = request, request.variant
+        self._memory.pick_candidates(slot, request)
+        slot.last_used = next(ticks)
+
+    def _resumed(self, request: Request, idle: list[Slot]) -> Slot | None:
+        """An idle slot with what the request held when it was preempted; None where that is lost. Then the request is
+        computed anew."""
+        held, request.held = request.held, None
+        assert held is not None
+        slot = self._take(idle)
+        state = self._snapshots.take(held)
+        if state is None:
+            return None
+        loaded = self._memory.load(slot, request.target[: held.positions], request.variant, state)
+        return slot if loaded else None
+
+    def can_begin(self, request: Request) -> bool:
+        """Whether a request would start if there were a free slot."""
+        return request.held is not None or not self._should_wait(request, self.source_of(request)[1])
+
+    def source_of(self, request: Request) -> tuple[Slot | None, int]:
+        """The slot that provides most of a request, and how many positions."""
+        return (None, 0) if request.prompt_recorder is not None else self._best_source(request)
 
     def _best_source(self, request: Request) -> tuple[Slot | None, int]:
         best: Slot | None = None

@@ -38,6 +38,15 @@ SHORTEST = 16
 """Positions below which computing a prefix again is as quick as restoring it."""
 
 
+@dataclass(frozen=True, eq=False)
+class HeldState:
+    """The state of an interrupted request after so many ``positions``: ``state``, or a file of the store."""
+
+    positions: int
+    state: bytes | None
+    name: bytes = b""
+
+
 class SnapshotStore:
     """Snapshots of one model under one memory layout, which ``scope`` (16 bytes) names."""
 
@@ -45,7 +54,7 @@ class SnapshotStore:
         self._scope = scope
         self._options = options
         self._memory: OrderedDict[bytes, bytes] = OrderedDict()
-        self._memory_bytes = 0
+        self._memory_bytes = self._held_bytes = 0
         self._directory: Path | None = None
         if options.enabled and options.path is not None and not options.disk_disabled:
             self._directory = Path(options.path) / scope.hex()
@@ -84,12 +93,43 @@ class SnapshotStore:
         name = self._name(keys, variant)
         self._memory_bytes += len(state) - len(self._memory.pop(name, b""))
         self._memory[name] = state
+        self._shrink()
+
+    def _shrink(self) -> None:
         limits = self._options
-        while self._memory and (
-            self._memory_bytes > limits.max_bytes_memory or len(self._memory) > limits.max_entries_memory
-        ):
+        most = limits.max_bytes_memory - self._held_bytes
+        while self._memory and (self._memory_bytes > most or len(self._memory) > limits.max_entries_memory):
             _, dropped = self._memory.popitem(last=False)
             self._memory_bytes -= len(dropped)
+
+    def hold(self, keys: Sequence[int], state: bytes, variant: bytes = b"") -> HeldState | None:
+        """Keep a state until ``take``: in memory, where it has room beside others that are held, else on the disk. None
+        where neither can be. Other snapshots in memory make room."""
+        if self._held_bytes + len(state) <= self._options.max_bytes_memory:
+            self._held_bytes += len(state)
+            self._shrink()
+            return HeldState(len(keys), state)
+        if self._directory is None or len(state) > self._options.max_bytes_disk:
+            return None
+        name = self._name(keys, variant)
+        try:
+            self._write(name, len(keys), state)
+            self._evict()
+        except OSError:
+            return None
+        return HeldState(len(keys), None, name)
+
+    def take(self, held: HeldState) -> bytes | None:
+        """The state that was held, which is then the caller's; None where its file is gone or damaged."""
+        if held.state is None:
+            return self._read(held.name, held.positions)
+        self._held_bytes -= len(held.state)
+        return held.state
+
+    def drop(self, held: HeldState | None) -> None:
+        """A held state is not needed any more. A file stays, as a snapshot like others."""
+        if held is not None and held.state is not None:
+            self._held_bytes -= len(held.state)
 
     def keep_on_disk(self, keys: Sequence[int], state: bytes, variant: bytes = b"") -> None:
         """Write a snapshot of all of ``keys`` for other processes, in the background; dropped when the disk cannot keep

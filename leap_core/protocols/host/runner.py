@@ -115,6 +115,8 @@ class RemoteModelRunner(ModelRunner):
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
         streamed: JsonObject = {"stream": True, "return_progress": True, "leap": _extension(options)}
+        if options.priority is not None:  # a host of an older version ignores the field, and would refuse the option
+            streamed["priority"] = options.priority
         answer = self._model.open(path, {**body, **streamed}, timeout=None)
         generation = RemoteGeneration(self._model.host, answer)
         with self._guard:
@@ -195,7 +197,7 @@ def _extension(options: MaybeOptions) -> JsonObject:
         if not is_own_parser(parser):
             reason = f"{parser.name!r} is an object of this program, which a model host cannot run"
             raise LeapOptionsError("function_call_parser", reason)
-    return {"events": True, "options": options.to_json()}
+    return {"events": True, "options": {k: v for k, v in options.to_json().items() if k != "priority"}}
 
 
 class RemoteGeneration(Generation):

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ...conversation.calls import LeapFunction
+from ...conversation.priority import BACKGROUND
 from ...errors import LeapSchemaError, LeapSerializationError
 from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
 
@@ -159,8 +160,9 @@ SAME_NAME = (
     "top_logprobs",
     "think_budget",
     "think_budget_message",
+    "priority",
 )
-WHOLE = ("think_budget", "max_tokens", "top_k", "top_logprobs", "audio_top_k")
+WHOLE = ("priority", "think_budget", "max_tokens", "top_k", "top_logprobs", "audio_top_k")
 """Whole numbers, which JSON may write as 16.0 too."""
 EFFORT_SHARES = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
 """How much of an answer's most tokens may be reasoning."""
@@ -201,6 +203,8 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         value = body.take(name)
         if value is not None:
             options.update(read(value))
+    if body.take("service_tier") == "flex":
+        options.setdefault("priority", BACKGROUND)
     if (effort := options.pop("effort", None)) is not None:
         options = {"enable_thinking": True, **budget_of(effort, options.get("max_tokens")), **options}
     if options.get("max_tokens", 0) == -1:  # no limit, in the speech of other servers

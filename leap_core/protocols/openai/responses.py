@@ -26,9 +26,10 @@ SAME_NAME = (
     "user",
     "metadata",
     "keep_alive",
+    "priority",
+    "service_tier",
 )
 HARMLESS = (
-    "service_tier",
     "safety_identifier",
     "prompt_cache_key",
     "prompt_cache_retention",

@@ -1,0 +1,287 @@
+"""A request of a lower level gives its slot to one of a higher level, and goes on later as if nothing had been."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leap_core.conversation.options import CacheOptions, GenerationOptions
+from leap_core.conversation.priority import BATCH, INTERACTIVE
+from leap_core.conversation.responses import GenerationFinishReason as Reason
+from leap_core.errors import LeapGenerationError
+from leap_core.inference.constraints.compiling import compile_constraint
+from leap_core.inference.engine import waiting
+from leap_core.inference.engine.request import Request, SequenceEnd
+from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.engine.slots import SlotMemory
+from leap_core.inference.engine.snapshots import SnapshotStore
+from leap_core.inference.llama.model import LlamaModel
+from tests.support.random_models import (
+    TINY_GEMMA,
+    TINY_LFM2,
+    TINY_LLAMA,
+    TINY_MAMBA,
+    TINY_WINDOWED_LFM2,
+    write_random_model,
+)
+
+from .conftest import finish, request
+
+Make = Callable[..., Scheduler]
+SHAPES = {
+    "full": TINY_LLAMA,
+    "window": TINY_GEMMA,
+    "recurrent": TINY_MAMBA,
+    "hybrid": TINY_LFM2,
+    "window beside recurrent": TINY_WINDOWED_LFM2,
+}
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    path = tmp_path_factory.mktemp("models") / "model.gguf"
+    loaded = LlamaModel(write_random_model(path, SHAPES[request.param], "q8_0"))
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "SHARE_OF_TIME", 0)
+
+
+def words(count: int, seed: int) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(300, 1000) for _ in range(count)]
+
+
+def asked(prompt: list[int], length: int, priority: int, **given: object) -> Request:
+    made = request(prompt, max_tokens=length, boundaries=(20,), logprobs=True, **given)
+    made.priority = priority
+    return made
+
+
+def line(n: int) -> Request:
+    """A line of a batch: every second one is sampled, with a seed."""
+    temperature = float(n % 2)
+    return asked(words(30 + 17 * (n % 5), n), 30 + n % 20, BATCH, temperature=temperature, rng_seed=n)
+
+
+def told(sequence: Request) -> list[tuple[int, float]]:
+    tokens, ended = finish(sequence)
+    assert ended.error is None, ended.error
+    return list(zip(tokens, [score.logprob for score in sequence.scores], strict=True))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def preempted(scheduler: Scheduler, victim: Request) -> Request:
+    """A request for which ``victim`` has just left its slot."""
+    before = victim.preempted
+    scheduler.submit(other := asked(words(25, 99), 500, INTERACTIVE))
+    wait_until(lambda: victim.preempted > before or victim.ended)
+    assert victim.preempted > before
+    return other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", [CacheOptions(), CacheOptions.in_memory(), "disk", "nowhere"])
+def test_lines_of_a_batch_say_the_same_as_alone(make_scheduler: Make, tmp_path: Path, cache: object) -> None:
+    lines = 12
+    alone = []
+    for n in range(lines):
+        (fresh := make_scheduler(slots=1)).submit(sequence := line(n))
+        alone.append(told(sequence))
+        fresh.close()
+    options = cache if isinstance(cache, CacheOptions) else CacheOptions(max_bytes_memory=0)
+    if cache == "disk":
+        options = CacheOptions(tmp_path, enabled=True, max_bytes_memory=0)
+    scheduler = make_scheduler(slots=2, cache=options)
+    batch = [line(n) for n in range(lines)]
+    for each in batch:
+        scheduler.submit(each)
+    prompts = 0
+    while not all(each.ended for each in batch):
+        scheduler.submit(chat := asked(words(20, 50 + prompts), 3, INTERACTIVE))
+        finish(chat)
+        prompts += 1
+    assert [told(each) for each in batch] == alone
+    assert sum(each.preempted for each in batch) >= 5
+    assert scheduler.activity().preemptions == sum(each.preempted for each in batch)
+
+
+def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel) -> None:
+    schema = '{"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 90, "maxItems": 90}'
+
+    def shaped() -> Request:
+        options = GenerationOptions(json_schema_constraint=schema, temperature=1.0, rng_seed=3)
+        compiled = compile_constraint(options, (), model, parser=None, reasoning_open=False, room=900)
+        assert compiled is not None
+        made = asked(words(40, 1), 900, BATCH, temperature=1.0, rng_seed=3)
+        made.constraint = compiled.constraint
+        return made
+
+    (fresh := make_scheduler(slots=1)).submit(sequence := shaped())
+    alone = finish(sequence)[0]
+    scheduler = make_scheduler(slots=1)
+    scheduler.submit(sequence := shaped())
+    for tokens in (5, 30, 60):
+        wait_until(lambda tokens=tokens: sequence.generated > tokens)
+        preempted(scheduler, sequence).cancel()
+    assert finish(sequence)[0] == alone and sequence.preempted == 3
+    fresh.close()
+
+
+def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> None:
+    def asks() -> Request:
+        return asked(words(900, 4), 8, BATCH, temperature=1.0, rng_seed=1)
+
+    (fresh := make_scheduler(slots=1)).submit(sequence := asks())
+    alone = told(sequence)
+    scheduler = make_scheduler(slots=1, batch_size=48)
+    scheduler.submit(sequence := asks())
+    wait_until(lambda: sequence.read > 48)
+    other = preempted(scheduler, sequence)
+    read = sequence.read
+    assert sequence.progress.processed == read < 900
+    other.cancel()
+    assert told(sequence) == alone
+    assert sequence.cached == 0 and sequence.progress.processed == 900
+    fresh.close()
+
+
+def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=3)
+    running = [asked(words(20, n), 400, priority) for n, priority in enumerate([10, 20, 20])]
+    for each in running:
+        scheduler.submit(each)
+        wait_until(lambda each=each: each.generated > 0)
+    scheduler.submit(first := asked(words(20, 7), 400, 10))
+    wait_until(lambda: first.generated > 0)
+    assert [each.preempted for each in running] == [0, 0, 1] and running[2].waiting_since is not None
+    scheduler.submit(second := asked(words(20, 8), 400, 20))
+    time.sleep(0.05)
+    assert second.waiting_since is not None and second.generated == 0, "nobody runs whose level is lower"
+    assert scheduler.activity().waiting_by_level == {"batch": 2}
+    for each in [*running, first, second]:
+        each.cancel()
+        assert finish(each)[1].reason is Reason.INTERRUPTED
+
+
+@pytest.mark.parametrize("memory", [512 * 1024**2, 0])
+def test_cancelled_while_it_waits_to_go_on(make_scheduler: Make, tmp_path: Path, memory: int) -> None:
+    scheduler = make_scheduler(slots=1, cache=CacheOptions(tmp_path, enabled=True, max_bytes_memory=memory))
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    other = preempted(scheduler, sequence)
+    sequence.cancel()
+    tokens, ended = finish(sequence)
+    assert ended.reason is Reason.INTERRUPTED and len(tokens) == sequence.generated == ended.stats.completion_tokens
+    assert scheduler._snapshots._held_bytes == 0
+    other.cancel()
+    finish(other)
+    scheduler.submit(again := line(3))
+    assert finish(again)[0][: len(tokens)] == tokens
+
+
+def test_closed_while_one_waits_to_go_on(make_scheduler: Make) -> None:
+    scheduler = make_scheduler(slots=1)
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    preempted(scheduler, sequence)
+    scheduler.close()
+    assert isinstance(finish(sequence)[1].error, LeapGenerationError)
+
+
+def test_what_was_held_is_lost(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed anew, in the order in which it was computed."""
+    (fresh := make_scheduler(slots=1)).submit(sequence := line(3))
+    alone = told(sequence)
+    monkeypatch.setattr(SnapshotStore, "take", lambda self, held: self.drop(held))
+    scheduler = make_scheduler(slots=1)
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    preempted(scheduler, sequence).cancel()
+    assert told(sequence) == alone
+    monkeypatch.setattr(SlotMemory, "load", lambda self, slot, *_: self.clear(slot))
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    preempted(scheduler, sequence).cancel()
+    assert told(sequence) == alone
+    fresh.close()
+
+
+def test_without_a_place_for_its_state_and_with_other_bits_nobody_leaves(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scheduler, "_recomputes_alike", False)
+    scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
+    assert sequence.generated < 33
+    told(chat)
+    assert not sequence.preempted and sequence.ended
+    told(sequence)
+
+
+def test_a_crowd_does_not_save_states_all_the_time(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 3600.0)
+    scheduler = make_scheduler(slots=2)
+    batch = [line(n) for n in range(4)]
+    for each in batch:
+        scheduler.submit(each)
+    wait_until(lambda: any(each.generated > 2 for each in batch))
+    for chat in (chats := [asked(words(20, 50 + n), 5, INTERACTIVE) for n in range(6)]):
+        scheduler.submit(chat)
+    for each in [*batch, *chats]:
+        told(each)
+    assert sum(each.preempted for each in batch) == 1
+
+
+@pytest.mark.slow
+def test_cancelled_and_preempted_at_any_time(make_scheduler: Make) -> None:
+    """Requests of three levels come and leave; those that stay say what they say alone."""
+    rng = random.Random(1)
+    alone = []
+    for n in range(8):
+        (fresh := make_scheduler(slots=1)).submit(sequence := line(n))
+        alone.append(told(sequence))
+        fresh.close()
+    scheduler = make_scheduler(slots=2, cache=CacheOptions.in_memory(60_000))
+    staying = {n: line(n) for n in range(8)}
+    stop = threading.Event()
+
+    def bother() -> None:
+        while not stop.is_set():
+            other = asked(words(rng.randrange(5, 90), rng.randrange(30)), 40, rng.choice([0, 10]))
+            scheduler.submit(other)
+            stop.wait(rng.random() * 0.01)
+            other.cancel()
+            while not isinstance(other.events.get(timeout=30), SequenceEnd):
+                pass
+
+    threads = [threading.Thread(target=bother) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for each in staying.values():
+            scheduler.submit(each)
+        assert [told(each) for each in staying.values()] == alone
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert sum(each.preempted for each in staying.values()) > 3
+    assert scheduler._snapshots._held_bytes == 0

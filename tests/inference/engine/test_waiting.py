@@ -1,0 +1,147 @@
+"""The order of waiting requests, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from leap_core.conversation.priority import BACKGROUND, BATCH, INTERACTIVE, level_of, of_job
+from leap_core.inference.engine.request import Request
+from leap_core.inference.engine.slots import Slot
+from leap_core.inference.engine.waiting import (
+    GUARD_SECONDS,
+    PAUSE_SECONDS,
+    RISE_SECONDS,
+    SHARE_OF_TIME,
+    Preemption,
+    WaitingOrder,
+)
+
+from .conftest import request
+
+
+def asked(priority: int, at: float = 0.0) -> Request:
+    made = request([1, 2, 3])
+    made.priority, made.created, made.waiting_since = priority, at, at
+    return made
+
+
+@pytest.mark.parametrize(
+    ("priority", "level"),
+    [(-100, "interactive"), (0, "interactive"), (9, "interactive"), (10, "background"), (20, "batch"), (100, "batch")],
+)
+def test_levels(priority: int, level: str) -> None:
+    assert level_of(priority) == level == asked(priority).level
+
+
+def test_jobs_of_a_higher_priority_go_first() -> None:
+    assert of_job(0) == BATCH and of_job(10) == BACKGROUND and of_job(1) < of_job(0) < of_job(-1)
+
+
+def test_by_level_then_by_age() -> None:
+    batch, late, early, server = asked(BATCH, 0), asked(INTERACTIVE, 9), asked(INTERACTIVE, 8), asked(BACKGROUND, 1)
+    assert WaitingOrder().sorted([batch, late, early, server], 10) == [early, late, server, batch]
+
+
+def test_one_that_waits_rises() -> None:
+    order = WaitingOrder()
+    batch, server, chat = asked(BATCH, 0), asked(BACKGROUND, 20), asked(INTERACTIVE, 50)
+    assert order.sorted([batch, server, chat], RISE_SECONDS - 1)[0] is chat
+    assert order.sorted([batch, server], RISE_SECONDS - 1) == [server, batch]
+    assert order.sorted([batch, server], RISE_SECONDS) == [batch, server], "as old as the server's, of one level now"
+    assert order.sorted([batch, server, chat], 2 * RISE_SECONDS) == [batch, chat, server]
+
+
+def test_those_that_rose_get_a_slot_of_four() -> None:
+    order = WaitingOrder()
+    waiting = [asked(BATCH, n) for n in range(3)] + [asked(INTERACTIVE, 200 + n) for n in range(9)]
+    begun = []
+    while waiting:
+        begun.append(chosen := order.sorted(waiting, 300)[0])
+        waiting.remove(chosen)
+        order.begins(chosen, waiting, 300)
+    assert [each.priority for each in begun] == [BATCH, *[0] * 3, BATCH, *[0] * 3, BATCH, *[0] * 3]
+    assert begun[0].keeps_slot_until == 300 + GUARD_SECONDS and begun[1].keeps_slot_until == 0
+
+
+def slots(*priorities: int) -> list[Slot]:
+    made = []
+    for n, priority in enumerate(priorities):
+        slot = Slot(n)
+        slot.request, slot.last_used = asked(priority), n
+        made.append(slot)
+    return made
+
+
+def test_who_gives_a_slot() -> None:
+    running = slots(INTERACTIVE, BATCH, BACKGROUND, BATCH)
+    assert Preemption().victim(asked(INTERACTIVE), running, 1) is running[3]
+    assert running[3].request is not None
+    running[3].request.keeps_slot_until = 2
+    assert Preemption().victim(asked(INTERACTIVE), running, 1) is running[1]
+    assert Preemption().victim(asked(BACKGROUND), running, 2) is running[3]
+    assert Preemption().victim(asked(BATCH), running, 2) is None
+
+
+def test_preemptions_have_pauses_between() -> None:
+    preemption, running = Preemption(), slots(BATCH)
+    preemption.note(10.0, 10.001)
+    assert preemption.victim(asked(INTERACTIVE), running, 10 + PAUSE_SECONDS / 2) is None
+    assert preemption.victim(asked(INTERACTIVE), running, 10.002 + PAUSE_SECONDS) is running[0]
+    preemption.note(20.0, 21.0)
+    assert preemption.victim(asked(INTERACTIVE), running, 21 + SHARE_OF_TIME - 0.1) is None
+    assert preemption.victim(asked(INTERACTIVE), running, 21 + SHARE_OF_TIME + 0.1) is running[0]
+
+
+@pytest.mark.parametrize("slots_there", [1, 2, 8])
+def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
+    """More chats than the slots can answer, all the time; a batch keeps as many lines as slots and two more waiting."""
+    rng = random.Random(slots_there)
+    order, preemption = WaitingOrder(), Preemption()
+    waiting: list[Request] = []
+    running: list[Request] = []
+    left: dict[Request, float] = {}
+    lines = [asked(BATCH, 0) for _ in range(60 * slots_there)]
+    unsent = list(lines)
+    now = 0.0
+    while now < 3600 and any(each not in left or left[each] > 0 for each in lines):
+        while unsent and sum(each.priority == BATCH for each in [*waiting, *running]) < slots_there + 2:
+            line = unsent.pop()
+            line.created = line.waiting_since = now
+            left[line] = 4.0
+            waiting.append(line)
+        while sum(each.priority == INTERACTIVE for each in waiting) < 4:
+            chat = asked(INTERACTIVE, now)
+            left[chat] = rng.uniform(1.0, 4.0)
+            waiting.append(chat)
+        begin(order, preemption, waiting, running, slots_there, now)
+        now += 0.25
+        for each in list(running):
+            left[each] -= 0.25
+            if left[each] <= 0:
+                running.remove(each)
+    assert now < 3600 and not unsent and all(left[each] <= 0 for each in lines)
+
+
+def begin(
+    order: WaitingOrder, preemption: Preemption, waiting: list[Request], running: list[Request], most: int, now: float
+) -> None:
+    """What the scheduler does at the begin of a step."""
+    held = slots(*[0] * len(running))
+    for slot, each in zip(held, running, strict=True):
+        slot.request = each
+    chat = next(each for each in waiting if each.priority == INTERACTIVE)
+    victim = preemption.victim(chat, held, now) if len(running) == most else None
+    if victim is not None and victim.request is not None:
+        running.remove(victim.request)
+        victim.request.enter_queue(now)
+        waiting.append(victim.request)
+        preemption.note(now, now)
+        order.begins(chat, waiting, now)
+        waiting.remove(chat)
+        running.append(chat)
+    for each in order.sorted(waiting, now)[: most - len(running)]:
+        waiting.remove(each)
+        order.begins(each, waiting, now)
+        running.append(each)
