@@ -27,7 +27,6 @@ ADDRESS = "127.0.0.1:8080"
 NOT_YET = {
     "embeddings-and-rag",
     "evaluation",
-    "migrating",
     "prompt-optimization",
     "python-api",
     "reliability",
