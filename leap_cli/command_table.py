@@ -12,54 +12,56 @@ GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
 
 COMMANDS = {
     "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
-    "chat": TableEntry("leap_cli.commands.chat", "Talk with a model, line by line.", ASK),
-    "say": TableEntry("leap_cli.commands.say", "Read a text aloud, into a file or the loudspeaker.", ASK),
-    "talk": TableEntry("leap_cli.commands.talk", "Talk with a model by voice.", ASK),
+    "chat": TableEntry("leap_cli.commands.chat", "Chat with a model.", ASK),
+    "say": TableEntry("leap_cli.commands.say", "Text-to-speech to a file or the loudspeaker.", ASK),
+    "talk": TableEntry("leap_cli.commands.talk", "Voice chat with a model.", ASK),
     "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a file.", ASK),
-    "transcribe": TableEntry("leap_cli.commands.transcribe", "Write down what is said in sound files.", ASK),
-    "index": TableEntry("leap_cli.commands.search", "Make files searchable under a name.", SEARCH, "index_command"),
-    "search": TableEntry("leap_cli.commands.search", "Find passages in indexed files.", SEARCH, "search_command"),
-    "ask": TableEntry("leap_cli.commands.search", "Answer a question from indexed files.", SEARCH, "ask_command"),
-    "embed": TableEntry("leap_cli.commands.embed", "Turn texts into vectors.", SEARCH),
-    "extract": TableEntry("leap_cli.commands.extract", "Extract data from texts by a schema.", TASKS),
+    "transcribe": TableEntry("leap_cli.commands.transcribe", "Speech-to-text: transcribe audio files.", ASK),
+    "index": TableEntry("leap_cli.commands.search", "Index files for search and RAG.", SEARCH, "index_command"),
+    "search": TableEntry(
+        "leap_cli.commands.search", "Semantic and keyword search in indexed files.", SEARCH, "search_command"
+    ),
+    "ask": TableEntry("leap_cli.commands.search", "RAG: answer a question from indexed files.", SEARCH, "ask_command"),
+    "embed": TableEntry("leap_cli.commands.embed", "Compute embeddings of texts.", SEARCH),
+    "extract": TableEntry("leap_cli.commands.extract", "Extract data as JSON that matches a schema.", TASKS),
     "translate": TableEntry("leap_cli.commands.text_tasks", "Translate texts.", TASKS, "translate_command"),
     "summarize": TableEntry(
         "leap_cli.commands.text_tasks", "Summarize texts and meetings.", TASKS, "summarize_command"
     ),
     "redact": TableEntry(
-        "leap_cli.commands.text_tasks", "Mask personal data, and take the masks off again.", TASKS, "redact_command"
+        "leap_cli.commands.text_tasks", "Redact personal data (PII), or restore it.", TASKS, "redact_command"
     ),
     "classify": TableEntry(
-        "leap_cli.commands.text_tasks", "Give texts one of several labels.", TASKS, "classify_command"
+        "leap_cli.commands.text_tasks", "Zero-shot classification of texts.", TASKS, "classify_command"
     ),
     "decide": TableEntry("leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS),
-    "eval": TableEntry("leap_cli.commands.eval", "Compare models over cases of your own.", TASKS),
-    "improve": TableEntry("leap_cli.commands.improve", "Find the cheapest way that passes cases.", TASKS),
-    "train": TableEntry("leap_cli.commands.train", "Train an adapter over a checkpoint.", MODELS),
-    "download": TableEntry("leap_cli.commands.download", "Fetch a model, or what is missing of it.", MODELS),
+    "eval": TableEntry("leap_cli.commands.eval", "Evaluate models on your own test cases.", TASKS),
+    "improve": TableEntry("leap_cli.commands.improve", "Optimize prompt, settings and model.", TASKS),
+    "train": TableEntry("leap_cli.commands.train", "Fine-tune a LoRA adapter.", MODELS),
+    "download": TableEntry("leap_cli.commands.download", "Download a model, or resume one.", MODELS),
     "models": TableEntry("leap_cli.commands.models.group", "List, check, measure, import and remove models.", MODELS),
-    "load": TableEntry("leap_cli.commands.warm", "Keep a model warm in the background.", MODELS, "load_command"),
-    "ps": TableEntry("leap_cli.commands.warm", "Show the models that are kept warm.", MODELS, "ps_command"),
-    "unload": TableEntry("leap_cli.commands.warm", "Unload a warm model.", MODELS, "unload_command"),
-    "engine": TableEntry("leap_cli.commands.engine", "Choose, add and fetch builds of llama.cpp.", SETUP),
-    "serve": TableEntry("leap_cli.commands.serve", "Serve models over OpenAI's and Anthropic's protocols.", MODELS),
+    "load": TableEntry("leap_cli.commands.warm", "Keep a model loaded in the background.", MODELS, "load_command"),
+    "ps": TableEntry("leap_cli.commands.warm", "List loaded models.", MODELS, "ps_command"),
+    "unload": TableEntry("leap_cli.commands.warm", "Unload a loaded model.", MODELS, "unload_command"),
+    "engine": TableEntry("leap_cli.commands.engine", "Choose, add and download builds of llama.cpp.", SETUP),
+    "serve": TableEntry("leap_cli.commands.serve", "Serve an OpenAI- and Anthropic-compatible API.", MODELS),
     "launch": TableEntry("leap_cli.commands.launch", "Start a coding agent on a local model.", BUILD),
-    "mcp": TableEntry("leap_cli.commands.mcp", "Offer leap's abilities to programs that speak MCP.", BUILD),
+    "mcp": TableEntry("leap_cli.commands.mcp", "Run an MCP server of leap's features.", BUILD),
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
-    "saved": TableEntry("leap_cli.commands.saved", "Save templates, schemas and recipes under a name.", BUILD),
-    "sessions": TableEntry("leap_cli.commands.sessions", "Find and show kept conversations and logged prompts.", WORK),
+    "saved": TableEntry("leap_cli.commands.saved", "Save templates, schemas and recipes.", BUILD),
+    "sessions": TableEntry("leap_cli.commands.sessions", "List conversations and logged prompts.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
-    "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry work in the background.", WORK),
-    "setup": TableEntry("leap_cli.commands.setup", "Choose a model, completion and warmth in one go.", SETUP),
-    "config": TableEntry("leap_cli.commands.config", "Show and change settings, and where they come from.", SETUP),
-    "doctor": TableEntry("leap_cli.commands.doctor", "Check whether leap can work here, and why not.", SETUP),
-    "help": TableEntry("leap_cli.commands.help", "Print a guide or manual page, or explain a command.", SETUP),
-    "completion": TableEntry("leap_cli.commands.completion", "Complete commands, models and jobs with TAB.", SETUP),
+    "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry background jobs.", WORK),
+    "setup": TableEntry("leap_cli.commands.setup", "First-time setup: model, completion, keep-alive.", SETUP),
+    "config": TableEntry("leap_cli.commands.config", "Show and change settings and their sources.", SETUP),
+    "doctor": TableEntry("leap_cli.commands.doctor", "Diagnose the installation.", SETUP),
+    "help": TableEntry("leap_cli.commands.help", "Print or search the documentation.", SETUP),
+    "completion": TableEntry("leap_cli.commands.completion", "Install TAB completion.", SETUP),
 }
 
 _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
-_GET, _UNLOAD = "leap download NAME fetches a model", "leap unload MODEL frees its memory"
-_IMPORT = f"leap models import FILE takes a model that is here; {_GET}"
+_GET, _UNLOAD = "leap download NAME downloads a model", "leap unload MODEL frees its memory"
+_IMPORT = f"leap models import FILE adds a local model; {_GET}"
 _LOGS = "leap sessions log list shows prompts and answers that were logged, leap sessions list chats"
 _SEARCH = f"leap models search WORDS looks on the hub; {_GET}"
 _PUSH = "leap sends no models anywhere; the hub's own program, hf upload, does"
@@ -74,7 +76,7 @@ POINTERS = {
         **dict.fromkeys(("stop", "kill"), _UNLOAD),
         **dict.fromkeys(("logs", "history"), _LOGS),
         **dict.fromkeys(("add", "import"), _IMPORT),
-        **dict.fromkeys(("server", "start"), "leap serve answers other programs, leap load keeps a model warm"),
+        **dict.fromkeys(("server", "start"), "leap serve answers other programs, leap load keeps a model loaded"),
         **dict.fromkeys(("cp", "alias", "aliases"), "leap models alias NAME MODEL"),
         **dict.fromkeys(("create", "quantize", "convert"), "leap models quantize and leap models convert make models"),
         **dict.fromkeys(
@@ -108,7 +110,7 @@ POINTERS = {
         **dict.fromkeys(("use", "set-default"), "leap models default MODEL"),
         **dict.fromkeys(("cp", "copy", "rename", "mv", "tag"), _ALIAS),
         **dict.fromkeys(("push", "publish", "upload"), _PUSH),
-        "load": "leap load MODEL keeps it warm",
+        "load": "leap load MODEL keeps it loaded",
         "logs": _LOGS,
     },
     "jobs": {

@@ -129,7 +129,7 @@ def _from_shell(source: completion_values.Source, env: Environment, prefix: str)
 NONE = "none"
 SHAPE_NAMES = {flag.lstrip("-"): name for name, flag in SHAPES.items()}
 OTHERS = {
-    "stop": "End the answer before this text.",
+    "stop": "Stop before this text occurs.",
     "think": "show, hide or only: let the model reason.",
     "max-tool-iterations": "Most rounds of calls in one answer.",
 }

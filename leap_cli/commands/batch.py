@@ -56,15 +56,15 @@ def command(
     background: Background,
     machines: Machines,
 ) -> ExitCode:
-    """Answer every line of INPUT, a file of JSON lines, JSON, CSV, TSV or plain lines, or - for standard input.
+    """Answer every line of INPUT: JSON Lines, JSON, CSV, TSV or plain lines; - reads standard input.
 
-    A line is {"prompt": "..."}, {"messages": [...]}, a string, a request of OpenAI's Batch format (custom_id and body),
-    or, with --pattern, an object of variables; a row of a table is one too. {"task": "classify", "labels": ["a", "b"],
-    "text": "..."} and the like do what leap classify does: leap help tasks. What a line says (temperature, schema,
-    tools, ...) wins over the options here.
+    A line is {"prompt": "..."}, {"messages": [...]}, a string, or a request of OpenAI's Batch format (custom_id and
+    body). With --pattern, a line is an object of variables; a row of a table is one, too. {"task": "classify",
+    "labels": ["a", "b"], "text": "..."} runs leap classify, and likewise for other tasks: see leap help tasks. Fields
+    of a line (temperature, schema, tools, ...) override the options.
 
-    The same command again goes on where it was ended, by Ctrl-C, a crash or a power failure: FILE.journal keeps what
-    was answered. The exit code is 8 when some lines failed; they are tried again next time.
+    Run the same command again to resume after Ctrl-C, a crash or a power failure: FILE.journal records what is done.
+    The exit code is 8 if lines failed; the next run tries them again.
     """
     from leap_core.batch.checking import check_batch
     from leap_core.batch.settings import BatchSettings

@@ -57,10 +57,10 @@ def command(
     session: SessionChoice,
     answers: AnswerOutput,
 ) -> ExitCode:
-    """Talk with a model; it remembers what was said. PROMPT is the first message, with what --image and --audio name.
+    """Chat with a model interactively. PROMPT is the first message, with the files of --image and --audio.
 
-    At a terminal Ctrl-C stops an answer and keeps what has come, Ctrl-D leaves, and /help lists the commands. From a
-    pipe each line is one turn, and the answers go to stdout one after the other.
+    In a terminal, Ctrl-C stops an answer and keeps it, Ctrl-D exits, and /help lists the commands. From a pipe, each
+    line is one turn, and the answers go to stdout in order.
     """
     from ..answers.sound import SpokenOutput
     from ..chat.dialogue import Dialogue, FullContext

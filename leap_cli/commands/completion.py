@@ -12,12 +12,12 @@ from ..framework.output import Output
 
 @leap_command("completion", repairs=True)
 @click.argument("shell", type=click.Choice(SHELLS, case_sensitive=False))
-@click.option("--install", is_flag=True, help="Put the script where the shell finds it, for every session from now on.")
+@click.option("--install", is_flag=True, help="Install the script for all future sessions of the shell.")
 @click.pass_obj
 def command(env: Environment, /, shell: str, install: bool) -> None:
-    """Print the script that makes SHELL complete leap's commands, options, models, quantizations, tools and jobs.
+    """Print the completion script of SHELL: commands, options, models, quantizations, tools and jobs.
 
-    In this session alone: eval "$(leap completion bash)" (zsh the same), or leap completion fish | source.
+    For this session only: eval "$(leap completion bash)" (zsh likewise), or leap completion fish | source.
     """
     output = Output(env)
     if not install:

@@ -31,9 +31,8 @@ FORMAT = format_option("values")
 
 @leap_group("config", repairs=True)
 def command() -> None:
-    """The configuration. A value on the command line overrides a variable, that overrides config.toml, and that the
-    default.
-    """
+    """The configuration. The command line overrides environment variables, which override config.toml, which overrides
+    the defaults."""
 
 
 @command.command("list", short_help="Show what is configured, and where it comes from.")
@@ -70,7 +69,7 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
 @FORMAT
 @click.pass_obj
 def get(env: Environment, /, key: str, format: str) -> None:
-    """Print the value of KEY, wherever it comes from; nothing where it has none. A list has a line for each value."""
+    """Print the value of KEY from any source; nothing if it has none. A list prints one value per line."""
     output = Output(env, format)
     now = effective(find(key), env, _read(env))
     if output.format not in (Format.TEXT, Format.QUIET):
@@ -111,11 +110,11 @@ def _warn_of_missing(env: Environment, model: str) -> None:
         Output(env).warning(f"no command can use it now: {error.message}{hint}")
 
 
-@command.command("unset", short_help="Take a value out of config.toml.")
+@command.command("unset", short_help="Remove a value from config.toml.")
 @click.argument("key")
 @click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
-    """Take KEY out of config.toml, so that the default is in force again. Keys that leap does not know go too."""
+    """Remove KEY from config.toml, so that the default applies again. Unknown keys can be removed, too."""
     from ..config.settings import drop_broken_line, unset_value
 
     drop_broken_line(env.directories.config_file, key)
@@ -138,7 +137,7 @@ def path(env: Environment, /) -> None:
 @command.command("edit", short_help="Open config.toml in your editor.")
 @click.pass_obj
 def edit(env: Environment, /) -> None:
-    """Open config.toml in $VISUAL, else $EDITOR. What you write is taken only when all of it can be used."""
+    """Open config.toml in $VISUAL, else $EDITOR. Your changes are saved only if the file is valid."""
     from leap_core.system.configuration import parse_toml
 
     def check(text: str, draft: str) -> None:

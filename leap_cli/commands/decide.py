@@ -36,13 +36,14 @@ from ..options.tasks import (
 @leap_command("decide")
 @click.argument("question", required=False)
 @TASK
-@click.option("--choices", metavar="A,B,C", help="Choose from these answers (or a JSON list); yes and no by default.")
+@click.option(
+    "--choices", metavar="A,B,C", help="Answers to choose from, or a JSON list of them; yes and no by default."
+)
 @click.option("--score", metavar="LOW..HIGH", help="Answer with a number in this range, such as 1..5.")
 @QUESTIONS
 @ASKING
 @format_choice(
-    "Print the answer alone (text; bars of several questions at a terminal), or with the probabilities: a line of json"
-    " for each text, a csv table, or bars (table).",
+    "Output format: the answer (text), or answers with probabilities as JSON Lines, CSV, or bars (table).",
     ["text", "json", "jsonl", "csv", "table"],
     show_default=True,
 )
@@ -58,10 +59,10 @@ def command(
     asking: TaskAsking,
     settings: TaskSettings,
 ) -> ExitCode:
-    """Answer QUESTION about each text by yes or no, a choice or a score, whichever the model finds likeliest; or the
-    questions of a file (--questions), over a text that is computed once.
+    """Answer a yes/no, choice or score QUESTION about each text, or the questions of a file (--questions), which share
+    one prompt prefix.
 
-    With --score the expected value is printed, too. Probabilities are calibrated only where --calibrate was run for the
+    With --score the expected value is printed, too. Probabilities are calibrated only after --calibrate was run for the
     model.
     """
     from ..answers.task_answers import do_task, submit_task, write_line

@@ -18,16 +18,16 @@ from ..framework.output import Format, Output
     default="2m",
     show_default=True,
     metavar="TIME",
-    help="Give the built-in model, and a cluster, this long to answer.",
+    help="Timeout for the built-in model and a cluster to answer.",
 )
-@click.option("--on", metavar="CLUSTER", help="Look at this Ray cluster too: ray, or ray://HOST:10001.")
-@format_choice("Print text, one json document, jsonl, or quiet: names of what is not well.")
+@click.option("--on", metavar="CLUSTER", help="Also check this Ray cluster: ray or ray://HOST:10001.")
+@format_choice("Print text, one json document, jsonl, or quiet: names of failed checks.")
 @click.pass_obj
 def command(env: Environment, /, timeout: float, on: str | None, format: str) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background
     processes, the Ray cluster of --on or RAY_ADDRESS, the hub, and an answer of the built-in model.
 
-    The exit code is 1 when something would keep leap from working. A hub that cannot be reached is only a warning.
+    The exit code is 1 if something prevents leap from working. An unreachable hub is only a warning.
     """
     from leap_core.batch.clusters.opening import address_of
 

@@ -35,27 +35,27 @@ TRANSFER = OptionGroup(
     "options",
     "",
     (
-        option("--replace", "force", is_flag=True, help="Download the files again, even if they are here."),
+        option("--replace", "force", is_flag=True, help="Download the files again even if they exist."),
         option(
             "--connections",
             type=click.IntRange(1, 16),
             default=4,
             show_default=True,
-            help="Open at most this many connections at once.",
+            help="Number of parallel connections, at most.",
         ),
         option(
             "--retries",
             type=click.IntRange(0, 1000),
             default=5,
             show_default=True,
-            help="Give up after this many failures in a row.",
+            help="Stop after this many failures in a row.",
         ),
         option(
             "--stall-timeout",
             "timeout",
             type=Duration(),
             metavar="TIME",
-            help="Give up a connection that is silent for this time; 20s by default.",
+            help="Drop a connection without data for this time; 20s by default.",
         ),
     ),
     _options,
@@ -64,11 +64,11 @@ TRANSFER = OptionGroup(
 
 @leap_command("download")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @click.option("--revision", metavar="REV", help="Fetch from this branch, tag or commit of the repository.")
 @TRANSFER
-@click.option("--dry-run", is_flag=True, help="Show files, sizes and destination, and fetch nothing.")
-@format_choice("Print the model's path (text and quiet), one json document, or jsonl: each event as it comes.")
+@click.option("--dry-run", is_flag=True, help="Show files, sizes and destination; download nothing.")
+@format_choice("Output format: the model's path (text and quiet), one JSON document, or one JSON event per line.")
 @DOWNLOAD_BACKGROUND
 @click.pass_obj
 def command(
@@ -82,14 +82,14 @@ def command(
     format: str,
     background: Background,
 ) -> ExitCode:
-    """Make sure that each MODEL is on this machine, and print the path of its file.
+    """Download each MODEL if it is not installed, and print the path of its file.
 
-    MODEL is a name of `leap models catalogue`, such as LFM2.5-1.2B-Instruct or LFM2.5-1.2B-Instruct:Q8_0, a
-    repository (owner/repo[:QUANT]), a file in one (hf:owner/repo/file.gguf), or the URL of a GGUF file or manifest. A
-    download that was interrupted, even by a power failure, goes on where it stopped.
+    MODEL is a name of `leap models catalogue`, such as LFM2.5-1.2B-Instruct or LFM2.5-1.2B-Instruct:Q8_0, a repository
+    (owner/repo[:QUANT]), a file in one (hf:owner/repo/file.gguf), or the URL of a GGUF file or manifest. An interrupted
+    download resumes where it stopped, even after a power failure.
 
-    Several are fetched one after the other; one that fails does not keep the others from coming, and the exit code is
-    that of the first that failed. With --background each is a job of its own.
+    Several models are downloaded one after another; if one fails, the others still are, and the exit code is that of
+    the first failure. With --background each is a job of its own.
     """
     from leap_core.models.download.downloading import Download
     from leap_core.models.http import DownloadStopped

@@ -56,40 +56,42 @@ class Item:
     metavar="FILE",
     help="Embed the text of this file.",
 )
-@click.option("--lines", is_flag=True, help="Take each line of FILE and of standard input as a text of its own.")
+@click.option("--lines", is_flag=True, help="Treat each line of FILE and standard input as one text.")
 @EMBEDDER
 @click.option(
     "--kind",
     type=click.Choice(["query", "document"]),
     default="document",
     show_default=True,
-    help="Say what the texts are: some models read questions and documents differently.",
+    help="Kind of the texts; some models embed queries and documents differently.",
 )
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "cls", "last"]),
-    help="Make one vector of the tokens this way; the model's own by default.",
+    help="Pooling of the token embeddings; the model's own by default.",
 )
-@click.option("--dimensions", type=click.IntRange(1), metavar="N", help="Keep only the first N numbers of each vector.")
-@click.option("--prefix", metavar="TEXT", help="Put this before each text, instead of the model's own prefix.")
+@click.option(
+    "--dimensions", type=click.IntRange(1), metavar="N", help="Truncate each embedding to its first N dimensions."
+)
+@click.option("--prefix", metavar="TEXT", help="Prefix for each text, instead of the model's own.")
 @click.option(
     "--too-long",
     type=click.Choice(["refuse", "cut"]),
     default="refuse",
     show_default=True,
-    help="Refuse a text of more tokens than the model reads, or cut it.",
+    help="Refuse a text that exceeds the model's context, or truncate it.",
 )
-@click.option("--tokens", is_flag=True, help="Make a vector for each token (late interaction).")
+@click.option("--tokens", is_flag=True, help="Return one embedding per token (late interaction).")
 @click.option(
     "-o",
     "--output",
     "target",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write to this file: a NumPy array where it is called .npy, else a line of JSON for each text.",
+    help="Write to this file: a NumPy array if it ends in .npy, else JSON Lines.",
 )
 @format_choice(
-    "Print a line of JSON for each text (text and jsonl), or one json document.",
+    "Output format: JSON Lines (text and jsonl), or one JSON document.",
     [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
 )
 @BACKGROUND
@@ -107,10 +109,10 @@ def command(
     background: Background,
     **options: Any,
 ) -> ExitCode:
-    """Turn texts into vectors of unit length: each TEXT, each file, each line, or all of standard input.
+    """Compute embeddings (vectors of unit length) of each TEXT, file, line, or all of standard input.
 
-    Vectors of one model can be compared: the product of two is their cosine. In the background each text is a line of a
-    batch, so a job that is interrupted goes on where it was; without -o leap jobs output prints the vectors.
+    Compare embeddings of the same model only; their dot product is the cosine similarity. A background job embeds text
+    by text and resumes after an interruption; without -o, leap jobs output prints the embeddings.
     """
     output = Output(env, format)
     if tokens and (background or target is not None or options["pooling"] or options["dimensions"]):

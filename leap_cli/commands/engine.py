@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 FORMAT = format_option("names")
 COLUMNS = ["name", "version", "backends", "devices", "used", "folder"]
 BACKENDS = click.Choice(["cpu", "vulkan", "cuda", "metal", "hip"])
-NAME_OPTION = click.option("--name", metavar="NAME", help="Keep it under this name; by default build and backend.")
-ADDED_FORMAT = format_choice("Print the engine's name (text and quiet), or a record: json or jsonl.")
+NAME_OPTION = click.option("--name", metavar="NAME", help="Name of the engine; by default build and backend.")
+ADDED_FORMAT = format_choice("Output format: the engine's name (text and quiet), or a JSON record.")
 _STALE = "models that are warm keep the engine that they were loaded with until `leap unload`"
 
 
-@leap_group("engine", short_help="Choose, add and fetch builds of llama.cpp.")
+@leap_group("engine", short_help="Choose, add and download builds of llama.cpp.")
 def command() -> None:
-    """The builds of llama.cpp that run models: the one that came with leap, and others, as for a GPU or for models that
-    are newer. Each command takes one with LEAP_ENGINE, too."""
+    """The builds of llama.cpp that run models: the included one, and others, for example for a GPU or for newer models.
+    Every command accepts one by LEAP_ENGINE, too."""
 
 
-@command.command("list", short_help="List the engines that are here.")
+@command.command("list", short_help="List the installed engines.")
 @FORMAT
 @click.pass_obj
 def list_(env: Environment, /, format: str) -> None:
-    """List the engines that are here: version, backends, devices, the one that is used, and where each lies."""
+    """List the installed engines: version, backends, devices, the selected one, and their paths."""
     from leap_core.inference.llama.engines import chosen_engine, default_engine, installed_engines
 
     output = Output(env, format)
@@ -66,8 +66,7 @@ def _record(engine: Engine, chosen: object) -> dict[str, Any]:
 @click.argument("name", metavar="ENGINE")
 @click.pass_obj
 def use(env: Environment, /, name: str) -> None:
-    """Run models with ENGINE from now on, also in jobs and servers that start later. `default` is the one that came
-    with leap."""
+    """Run models with ENGINE from now on, also in later jobs and servers. `default` is the included build."""
     from leap_core.inference.llama.engines import find_engine
 
     from ..config.settings import set_value, unset_value
@@ -83,16 +82,16 @@ def use(env: Environment, /, name: str) -> None:
         output.warning("$LEAP_ENGINE is set, and overrides it")
 
 
-@command.command("add", short_help="Keep a build that is here: a folder or an archive.")
+@command.command("add", short_help="Add a build from a directory or an archive.")
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @NAME_OPTION
 @ADDED_FORMAT
 @click.pass_obj
 def add(env: Environment, /, source: Path, name: str | None, format: str) -> ExitCode:
-    """Keep the build of llama.cpp in FILE, a folder or an archive of llama.cpp's releases, and print its name.
+    """Add the build of llama.cpp in FILE, a directory or an archive of llama.cpp's releases, and print its name.
 
-    It is tried in a process of its own before: its libraries are loaded, and the built-in model answers with it. A
-    build that does not run here is refused, and nothing is kept. `leap engine use` runs models with it.
+    It is tested in a separate process first: its libraries are loaded, and the built-in model answers with it. A build
+    that does not run here is refused. `leap engine use` selects it.
     """
     from leap_core.models.engines import add_engine
 
@@ -105,19 +104,17 @@ def add(env: Environment, /, source: Path, name: str | None, format: str) -> Exi
         )
 
 
-@command.command("install", short_help="Fetch a build of llama.cpp's releases.")
+@command.command("install", short_help="Download a build of llama.cpp's releases.")
 @click.argument("tag", metavar="[BUILD]", required=False)
-@click.option(
-    "--backend", type=BACKENDS, default="cpu", show_default=True, help="Take the build that computes with this."
-)
+@click.option("--backend", type=BACKENDS, default="cpu", show_default=True, help="Backend of the build to install.")
 @NAME_OPTION
 @ADDED_FORMAT
 @click.pass_obj
 def install(env: Environment, /, tag: str | None, backend: str, name: str | None, format: str) -> ExitCode:
-    """Fetch the build of llama.cpp that is called BUILD, such as b12359, or the latest, and print its name.
+    """Download the llama.cpp build BUILD, such as b12359, or the latest, and print its name.
 
-    It comes from llama.cpp's own releases, is checked against their SHA-256, and tried as by `leap engine add`. What
-    was interrupted goes on where it stopped.
+    It comes from llama.cpp's own releases, is checked against their SHA-256, and tested as by `leap engine add`. An
+    interrupted download resumes where it stopped.
     """
     from leap_core.models.engine_releases import install_engine
 
@@ -159,7 +156,7 @@ def _added(output: Output, engine: Engine | Exception) -> ExitCode:
 @click.argument("names", metavar="ENGINE...", nargs=-1, required=True)
 @click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...]) -> None:
-    """Remove each ENGINE that was added or installed."""
+    """Remove each added or installed ENGINE."""
     from leap_core.models.engines import remove_engine
 
     output = Output(env)

@@ -47,8 +47,8 @@ class _EvalGroup(LeapGroup):
 
 @leap_group("eval", cls=_EvalGroup)
 def command() -> None:
-    """Find out which model, quantization, prompt or sampling is good enough, and whether it got worse:
-    leap eval CASES -m A -m B"""
+    """Find out which model, quantization, prompt or sampling is good enough, and whether it got worse: leap eval CASES
+    -m A -m B"""
 
 
 OF_RESULTS = (
@@ -59,7 +59,7 @@ OF_RESULTS = (
 column."""
 
 
-@command.command(RUN, short_help="Put the cases of a file to models, and compare them.")
+@command.command(RUN, short_help="Run test cases on models and compare them.")
 @click.argument("cases", type=click.Path(dir_okay=False))
 @COLUMNS
 @ASKING
@@ -79,14 +79,14 @@ def run(
     model: ModelChoice,
     background: Background,
 ) -> ExitCode:
-    """Put the cases of CASES to every MODEL, and print how many passed, with what certainty.
+    """Run the test cases of CASES with every MODEL, and print pass rates with confidence intervals.
 
-    CASES is JSONL, JSON, YAML, CSV or TSV. A case is a line of `leap batch` with what is expected of the answer:
-    {"prompt": "The capital of Italy?", "expect": {"contains": "Rome"}}. Files of promptfoo, OpenAI's evals, inspect_ai
-    and the Berkeley Function-Calling Leaderboard are read as they are. See `leap help evaluation`.
+    CASES is JSONL, JSON, YAML, CSV or TSV. A case is a line of `leap batch` plus an expectation: {"prompt": "The
+    capital of Italy?", "expect": {"contains": "Rome"}}. Files of promptfoo, OpenAI Evals, inspect_ai and the Berkeley
+    Function-Calling Leaderboard work unchanged. See `leap help evaluation`.
 
-    Answers are kept in CASES.eval: the same command goes on where it was ended, and asks only what is new. The exit
-    code is 8 where cases got no answer, or where --baseline or --min says so.
+    Answers are saved in CASES.eval: the same command resumes and runs only new cases. The exit code is 8 if cases have
+    no answer, or if --baseline or --min fails.
     """
     from leap_core.evaluation.cases import read_cases
     from leap_core.evaluation.report import hints_on_equals
@@ -122,8 +122,8 @@ def run(
 @command.command("show")
 @click.argument("results", default=".", type=click.Path())
 @option("--case", "cases", multiple=True, metavar="ID", help="Show the answers to this case side by side.")
-@option("--failed", is_flag=True, help="Show the cases that some column failed.")
-@option("--differs", nargs=2, metavar="A B", help="Show the cases that one of these two columns passed and one failed.")
+@option("--failed", is_flag=True, help="Show the cases that failed.")
+@option("--differs", nargs=2, metavar="A B", help="Show the cases on which these two variants differ.")
 @JUDGEMENT
 @click.pass_obj
 def show(
@@ -135,9 +135,9 @@ def show(
     differs: tuple[str, str] | None,
     judgement: Judgement,
 ) -> ExitCode:
-    """Show RESULTS of an evaluation again: the table, or the answers to single cases side by side.
+    """Show the RESULTS of an evaluation: the table, or the answers to single cases side by side.
 
-    RESULTS is its directory or its results.jsonl; without it the one directory *.eval of this directory.
+    RESULTS is a directory or its results.jsonl; by default the only directory *.eval of the current directory.
     """
     from leap_core.evaluation.results import read_results
 
@@ -154,12 +154,12 @@ def show(
     "source",
     type=click.Choice(["sessions", "log", "batch", "review"]),
     required=True,
-    help="Take kept conversations, the log of prompts, the results of a batch, or reviewed documents.",
+    help="Source: saved sessions, the prompt log, batch results, or reviewed documents.",
 )
 @click.argument("names", nargs=-1)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write the cases to this file.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Make at most this many cases.")
-@click.option("--undecided", is_flag=True, help="Take also reviewed documents of which not every field was decided.")
+@click.option("--undecided", is_flag=True, help="Include reviewed documents with undecided fields.")
 @click.pass_obj
 def make(
     env: Environment,
@@ -170,11 +170,10 @@ def make(
     limit: int | None,
     undecided: bool,
 ) -> ExitCode:
-    """Make cases of answers that were good: each expects the answer that was given, or what a review made of it.
+    """Create test cases from existing answers: each case expects the recorded answer, or its reviewed version.
 
-    NAMES are sessions, files of batches' results (FILE, or LINES and RESULTS), words that logged prompts have, or files
-    of reviewed documents. Read the cases before you use them: unless it was reviewed, what is expected is what the
-    model said.
+    NAMES are sessions, batch files (RESULTS, or LINES and RESULTS), search words for logged prompts, or files of
+    reviewed documents. Read the cases before you use them: unless reviewed, the expected value is what the model said.
     """
     from leap_core.system.files import replace_text
 

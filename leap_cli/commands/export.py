@@ -27,14 +27,14 @@ OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
     "--format",
     type=click.Choice([OPENAI, JSONL, MARKDOWN]),
     default=OPENAI,
-    help="Write openai: one JSON array of messages (default); jsonl: a conversation a line; or markdown: for people.",
+    help="Output format: openai (one JSON array of messages, default), jsonl (one conversation per line), or markdown.",
 )
 @click.option("-o", "--output", type=FileName(), metavar="FILE", help="Write to this file instead of standard output.")
 @click.option(
     "--media-dir",
     type=FileName(),
     metavar="DIR",
-    help="Put pictures and sound there as files, and their paths into the text; otherwise they are data in it.",
+    help="Save images and audio as files in this directory; otherwise they are embedded as data.",
 )
 @TRAINING
 @click.pass_obj
@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Export conversations: of sessions, of jobs, or JSON from standard input (-).
 
-    leap chat --load reads openai and jsonl back, and leap batch reads jsonl. With --for-training a line is what a model
-    is trained on, and without any SESSION all of them are exported; see leap help fine-tuning.
+    leap chat --load reads openai and jsonl, and leap batch reads jsonl. With --for-training, a line is one training
+    example, and without any SESSION all are exported; see leap help fine-tuning.
     """
     if sources.count(STANDARD) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     "--schema",
     "schema",
     metavar="SCHEMA",
-    help="Extract data of this schema: a file, JSON text, a saved name, or the shorthand 'name, age int'. Required but "
-    "with --apply, --calibrate, and where --review-serve goes on.",
+    help="Extract data that matches this schema: a file, JSON, a saved name, or 'name, age int'; required except "
+    "with --apply, --calibrate, and when --review-serve resumes.",
 )
 @click.option(
     "--image",
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     type=FileName(),
     multiple=True,
     metavar="FILE",
-    help="Extract from this picture; - reads standard input.",
+    help="Extract from this image; - reads standard input.",
 )
 @format_choice(
-    "Write a document a line, one JSON document (a list of several), or a table of the schema's fields.",
+    "Output format: JSONL, JSON (a list for several texts), or CSV.",
     ["jsonl", "json", "csv"],
     show_default=True,
 )
@@ -79,11 +79,11 @@ def command(
     review: ReviewPage,
     settings: TaskSettings,
 ) -> ExitCode:
-    """Extract data from FILEs (texts, documents), pictures or standard input, by a schema: a JSON document a text, in
-    their order.
+    """Information extraction: turn each text, document, image or standard input into one JSON document that matches a
+    schema.
 
-    Missing data stays out. A text beyond the context is cut; lists of its pieces are joined, otherwise the first piece
-    that has a field counts. A text that fails is named and the rest goes on (exit code 8).
+    Missing data is omitted. A text beyond the context window is split: lists of its chunks are merged, and other fields
+    keep their first value. If a text fails, the others are still processed (exit code 8).
     """
     from ..answers.reviews import Reviewing, apply_reviews, fit_reviews
 

@@ -63,10 +63,10 @@ def command(
     answer: AnswerOutput,
     background: Background,
 ) -> ExitCode:
-    """Answer one PROMPT, from files, the arguments and standard input, with a blank line between them.
+    """Answer one PROMPT: the text of files, the arguments and standard input, joined by blank lines.
 
-    The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what has come. The name
-    of the command may be left out where the first argument has a space in it: leap "What is the capital of Italy?"
+    The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what was generated. You
+    may omit the command's name if the prompt contains a space: leap "What is the capital of Italy?"
     """
     from ..answers.one_shot import OneShot, hearing
 

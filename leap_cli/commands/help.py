@@ -18,18 +18,18 @@ from ..help.topics import is_of_options, text_of, topics
 
 @leap_command("help", repairs=True)
 @click.argument("words", metavar="[TOPIC|COMMAND|WORDS]...", nargs=-1)
-@click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; in a pipe as man reads it.")
-@click.option("--install-man", is_flag=True, help="Put all manual pages where man finds them: man leap-generate.")
-@click.option("--skill", is_flag=True, help="Print a SKILL.md that tells coding agents how to use leap.")
-@click.option("--install-skill", is_flag=True, help="Write it where agents look: ~/.agents/skills, ~/.claude/skills.")
+@click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; a pipe gets its source.")
+@click.option("--install-man", is_flag=True, help="Install all manual pages: man leap-generate.")
+@click.option("--skill", is_flag=True, help="Print a SKILL.md for coding agents on how to use leap.")
+@click.option("--install-skill", is_flag=True, help="Install SKILL.md for agents: ~/.agents/skills, ~/.claude/skills.")
 @click.pass_context
 def command(
     ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
 ) -> None:
-    """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument list
+    """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument, list
     the pages.
 
-    leap's package brings the manual pages along in share/man, where man finds those of the active environment.
+    The package includes the manual pages in share/man, where man finds those of the active environment.
     """
     env = ctx.ensure_object(Environment)
     output = Output(env)

@@ -55,7 +55,7 @@ SPELLED = {"template": "--save-template"}
 @leap_command("improve")
 @click.argument("cases", type=click.Path(dir_okay=False))
 @IMPROVEMENT
-@format_choice("Print the report (text), one json document, jsonl, or quiet: nothing.")
+@format_choice("Output format: the report (text), JSON, JSON Lines, or quiet: nothing.")
 @EACH_MODEL
 @BACKGROUND
 @click.pass_obj
@@ -68,12 +68,12 @@ def command(
     background: Background,
     format: str,
 ) -> ExitCode:
-    """Find the cheapest way of asking a model that passes the cases of CASES (see leap eval), and say with what
-    certainty.
+    """Prompt optimization: find the cheapest prompt, settings and model that pass the test cases of CASES (see leap
+    eval).
 
-    Rungs are tried from the cheapest on: the model as it is; options and labels; examples; the prompt rewritten from
-    failures (leap-edge[improve]); a larger model for some; an adapter (leap-edge[train]). Answers are kept, and the
-    same command goes on.
+    Steps are tried from cheapest to most expensive: the model as it is; options and labels; few-shot examples; a prompt
+    rewritten from failures (leap-edge[improve]); a larger model for some cases; a LoRA adapter (leap-edge[train]).
+    Answers are saved, and the same command resumes.
     """
     from leap_core.evaluation.cases import read_cases
     from leap_core.evaluation.improvement.improver import ImprovementSettings, Improver, report

@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from jobs.table.job import Job
 
 
-@leap_command("worker", short_help="Start, stop or describe the worker.")
-@click.option("--foreground", is_flag=True, help="Be the worker in this terminal, until Ctrl-C.")
-@click.option("--until-empty", is_flag=True, help="Be the worker in this terminal until nothing is left to do.")
+@leap_command("worker", short_help="Start, stop or show the worker.")
+@click.option("--foreground", is_flag=True, help="Run the worker in the foreground until Ctrl-C.")
+@click.option("--until-empty", is_flag=True, help="Run the worker in the foreground until the queue is empty.")
 @click.option(
     "--for",
     "seconds",
     type=Duration(1.0),
     metavar="TIME",
-    help="Be the worker in this terminal, and after so long (55m) begin nothing more.",
+    help="Run in the foreground; stop taking jobs after this time (55m).",
 )
-@option("--shutdown", "stop", is_flag=True, help="End the worker; what it is doing is queued again.")
-@click.option("--drain", is_flag=True, help="Have the worker end after the work that it has.")
-@click.option("--status", "only_status", is_flag=True, help="Tell whether a worker runs, and start none.")
-@click.option("--name", metavar="NAME", help="Name one of several workers of this machine; needs jobs_url.")
+@option("--shutdown", "stop", is_flag=True, help="Stop the worker now; its running jobs return to the queue.")
+@click.option("--drain", is_flag=True, help="Graceful shutdown: finish running jobs, then stop.")
+@click.option("--status", "only_status", is_flag=True, help="Show whether a worker runs; start none.")
+@click.option("--name", metavar="NAME", help="Name of the worker, if this machine runs several; needs jobs_url.")
 @click.option(
     "--print-unit",
     type=click.Choice(["systemd", "launchd"]),
     is_flag=False,
     flag_value="systemd",
-    help="Print a unit file that keeps a worker running: systemd (default) or launchd.",
+    help="Print a service file for the worker: systemd (default) or launchd.",
 )
 @format_flag
 @click.pass_obj
@@ -63,11 +63,11 @@ def worker(
     print_unit: str | None,
     format: str,
 ) -> None:
-    """Start the worker that does the jobs, unless it runs already.
+    """Start the worker that runs the jobs, unless it is running already.
 
-    That is seldom needed: a command that submits a job starts a worker, and it ends by itself when nothing was left to
-    do for five minutes. Jobs on a server (jobs_url) need a worker that was started by hand or by a service manager, or
-    as a task of a cluster, with --until-empty or --for. SIGTERM ends it, and what it was doing is queued again.
+    This is seldom needed: a command that submits a job starts a worker, which exits after five minutes without jobs.
+    Jobs on a server (jobs_url) need a worker started by hand, by a service manager, or as a task of a cluster, with
+    --until-empty or --for. SIGTERM stops it, and its running jobs return to the queue.
     """
     output = Output(env, format)
     foreground = foreground or until_empty or seconds is not None
@@ -118,13 +118,13 @@ def _unit(env: Environment, manager: str, name: str | None) -> str:
     )
 
 
-@leap_command("workers", short_help="List the workers that do the jobs.")
+@leap_command("workers", short_help="List the workers that run the jobs.")
 @format_flag
 @click.pass_obj
 def workers(env: Environment, /, format: str) -> None:
-    """List the workers that do the jobs: this machine's, or with jobs_url those of all machines.
+    """List the workers that run the jobs: this machine's, or with jobs_url those of all machines.
 
-    A worker that was killed is listed as not alive until it is seen again, or for a day.
+    A worker that was killed is listed as not alive for a day, or until it returns.
     """
     from jobs.client import JobsClient
 
@@ -169,15 +169,15 @@ NEWEST = 100
 """Jobs that are looked at where none is named; all that have not ended beside."""
 
 
-@leap_command("watch", short_help="Watch jobs as they go on.")
+@leap_command("watch", short_help="Watch the progress of jobs.")
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId())
 @format_flag
 @click.pass_obj
 def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
-    """Watch jobs as they go on; without a JOB all of them.
+    """Watch the progress of jobs; without a JOB all of them.
 
-    A terminal shows a table that is drawn anew in place, until q or Ctrl-C is pressed or the JOBs named have ended. A
-    pipe gets a line for every change, until all of them have ended; with --format jsonl it is the job as JSON.
+    A terminal shows a live table until you press q or Ctrl-C, or until the named JOBs have ended. A pipe gets a line
+    for every change until all of them have ended; with --format jsonl the line is the job as JSON.
     """
     from jobs.client import JobsClient
 

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@leap_command("cancel", short_help="Stop jobs, and wait until they have stopped.")
+@leap_command("cancel", short_help="Stop jobs and wait for them.")
 @click.argument("ids", metavar="JOB...", nargs=-1, type=JobId("queued", "running"))
 @click.option("--all", "everything", is_flag=True, help="Stop all jobs that have not ended.")
-@click.option("--no-wait", is_flag=True, help="Ask the jobs to stop, and do not wait until they have.")
+@click.option("--no-wait", is_flag=True, help="Request the stop and do not wait for it.")
 @format_flag
 @click.pass_obj
 def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
-    """Stop jobs, and return when they have really stopped. What they have put out is kept."""
+    """Stop jobs, and return when they have stopped. Their output so far is kept."""
     if bool(ids) == everything:
         raise click.UsageError("give a JOB, or --all")
     with open_jobs(env) as jobs:
@@ -64,23 +64,23 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
             _for_each(ids, lambda id: jobs.cancel(id, wait=False).id, tell)
 
 
-@leap_command("retry", short_help="Do failed or cancelled jobs again.")
+@leap_command("retry", short_help="Run failed or cancelled jobs again.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId("failed", "cancelled"))
 @format_flag
 @click.pass_obj
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
-    """Do failed or cancelled jobs again. A download and a batch go on where they were."""
+    """Run failed or cancelled jobs again. A download and a batch resume where they stopped."""
     with open_jobs(env) as jobs:
         _for_each(ids, jobs.retry, lambda rows: show_rows(Output(env, format), rows))
 
 
-@leap_command("remove", short_help="Forget jobs that have ended.")
+@leap_command("remove", short_help="Delete jobs that have ended.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId(*FINAL))
 @YES
 @format_flag
 @click.pass_obj
 def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) -> None:
-    """Forget jobs that have ended, and what they have put out. Files that they wrote stay."""
+    """Delete jobs that have ended, and their output. Files that they wrote stay."""
     output = Output(env, format)
     with open_jobs(env, autostart=False) as jobs:
         if not confirm_meant(env, jobs.meant_by(ids), yes=yes):
@@ -88,16 +88,16 @@ def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) ->
         _for_each(ids, jobs.remove, lambda removed: output.records([{"id": id} for id in removed], ["id"], name="id"))
 
 
-@leap_command("prune", short_help="Forget all jobs that have ended, or the old ones.")
+@leap_command("prune", short_help="Delete all jobs that have ended, or old ones.")
 @click.option(
     "--older-than",
     type=Duration(),
     default="0s",
     metavar="TIME",
-    help="Forget only jobs that ended longer ago than this, such as 7d.",
+    help="Delete only jobs that ended longer ago than this, such as 7d.",
 )
 @click.option(
-    "--state", "states", type=click.Choice(FINAL), multiple=True, help="Forget only jobs that ended in this state."
+    "--state", "states", type=click.Choice(FINAL), multiple=True, help="Delete only jobs that ended in this state."
 )
 @removal_flags
 @format_flag
@@ -105,7 +105,7 @@ def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) ->
 def prune(
     env: Environment, /, older_than: float, states: tuple[str, ...], yes: bool, dry_run: bool, format: str
 ) -> None:
-    """Forget all jobs that have ended, with their results, or those that did so longer ago."""
+    """Delete all jobs that have ended, with their results, or only older ones."""
     ended = [*map(state_named, states or FINAL)]
     with open_jobs(env, autostart=False) as jobs:
         removed: Sequence[str] = jobs.prunable(older_than, ended)
@@ -132,15 +132,19 @@ def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[li
 
 @leap_command("page", short_help="Show jobs in a web browser.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Listen on this port; 0 takes any."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port to listen on; 0 takes any free one.",
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page in the default web browser.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in the web browser.")
 @click.pass_obj
 def page(env: Environment, /, port: int, opens: bool) -> None:
-    """Serve a page of jobs and batches to this machine, with their progress and a button to cancel each.
+    """Serve a web page of jobs and batches to this machine, with their progress and a button to cancel each.
 
-    Prints the page's address, which holds a fresh key: it opens the page for nobody else. It runs until Ctrl-C, and
-    loads no model; leap serve --web-ui is the same page beside models.
+    The printed address contains a new key, so only you can open it. It runs until Ctrl-C and loads no model; leap serve
+    --web-ui includes the same page.
     """
     from jobs.client.served import ServedJobs
     from leap_core.server.foreground import ServerSettings, serve
@@ -179,9 +183,8 @@ PROGRESS_SECONDS = 0.5
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
     """Wait until jobs have ended, and print the answers of those that generated one; without a JOB wait for all.
 
-    The exit code is that of the first job that did not succeed: what its command would have returned in the
-    foreground, such as 3 for a model that is not there or 8 for failed lines of a batch; 130 for a cancelled one; and 9
-    when the time is over.
+    The exit code is that of the first job that did not succeed: what its command would have returned in the foreground,
+    such as 3 for a missing model or 8 for failed lines of a batch; 130 for a cancelled job; and 9 on timeout.
     """
     from jobs.table.job import STANDING
 
@@ -230,10 +233,10 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
 @format_flag
 @click.pass_obj
 def print_output(env: Environment, /, id: str, path: Path | None, format: str) -> None:
-    """Print the results of a batch, the answer of a generation, or what a command printed, as far as it is there and in
-    order.
+    """Print the results of a batch, the answer of a generation, or the output of a command, in order, as far as
+    available.
 
-    With -o they go to FILE; the same command later goes on where it ended, also while the job runs.
+    With -o they go to FILE; the same command later appends the rest, also while the job runs.
     """
     output = Output(env, format)
     with open_jobs(env, autostart=False) as jobs:
@@ -283,9 +286,9 @@ KINDS = ("download", "generate", "batch", "quantize", "command", "webhook", "sch
 
 @leap_group("jobs")
 def command() -> None:
-    """Work in the background, submitted with --background: it survives the terminal, and the death of any process.
+    """Background jobs, submitted with --background: they survive the terminal and the death of any process.
 
-    A job is named by its id, or by the beginning of it.
+    A job is identified by its id, or by a prefix of it.
     """
 
 
@@ -334,18 +337,18 @@ def list_jobs(
         output.note(f"{left} more; --limit {left + len(rows)} lists all")
 
 
-@command.command(short_help="Tell how jobs are doing.")
+@command.command(short_help="Show the state of jobs.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
 @option(
     "--follow",
     "watch",
     is_flag=True,
-    help="Go on until the jobs have ended, and tell every change.",
+    help="Print every change until the jobs have ended.",
 )
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
-    """Tell how jobs are doing."""
+    """Show the state of jobs."""
     output = Output(env, format)
     with open_jobs(env) as jobs:
         if not watch:
@@ -366,19 +369,19 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
             show_jobs(output, ended, jobs)
 
 
-@command.command(short_help="Print what a job has put out.")
+@command.command(short_help="Print the output of a job.")
 @click.argument("id", metavar="JOB", type=JobId())
-@option("--follow", is_flag=True, help="Go on printing until the job has ended.")
+@option("--follow", is_flag=True, help="Follow the output until the job has ended.")
 @click.option(
     "--attempt",
     type=click.IntRange(1, LARGEST),
     metavar="N",
-    help="Print what this attempt put out, instead of the newest.",
+    help="Print the output of this attempt instead of the newest.",
 )
 @format_flag
 @click.pass_obj
 def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
-    """Print what a job has put out: the text of an answer as it comes, or what there was to tell of other work."""
+    """Print the output of a job: the text of an answer as it is generated, or the messages of other work."""
     output = Output(env, format)
     printer = EventPrinter(output)
     with open_jobs(env, autostart=follow) as jobs:
@@ -391,11 +394,15 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
     printer.end()
 
 
-@command.command(short_help="Run a command for each new file of a folder.")
+@command.command(short_help="Watch a folder: run a command for each new file.")
 @click.argument("directory", metavar="DIR", type=FileName())
 @click.argument("arguments", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @option(
-    "--include", "patterns", multiple=True, metavar="PATTERN", help="Take only files whose path fits, such as '*.pdf'."
+    "--include",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Process only files whose path matches, such as '*.pdf'.",
 )
 @format_flag
 @click.pass_obj
@@ -407,11 +414,12 @@ def folder(
     patterns: tuple[str, ...],
     format: str,
 ) -> None:
-    """Run a command of leap for each file that comes into DIR, and for those that are there.
+    """Watch DIR and run a leap command for each file in it, now and later.
 
-    {} is the file's path, {name} its name and {stem} its name without the ending. A file is taken once by name and
-    content, when it has stopped growing. An output that is there, or that another file has, gets the file's whole name,
-    then a number. The job's id is printed; leap jobs logs tells what was taken, and leap jobs cancel ends it.
+    {} is the file's path, {name} its name and {stem} its name without the extension. Each file is processed once by
+    name and content, when it has stopped growing. If an output exists or belongs to another file, the output gets the
+    file's full name, then a number. The job's id is printed; leap jobs logs shows the processed files, and leap jobs
+    cancel stops the watch.
     """
     from ..command_table import COMMANDS
     from ..options.stored_commands import read_command
@@ -424,16 +432,16 @@ def folder(
         print_id(Output(env, format), id)
 
 
-@command.command(short_help="List jobs that come again and again.")
-@option("--suspend", "paused", type=JobId(), metavar="ID", help="Let this one not be due until it is resumed.")
-@option("--resume", "resumed", type=JobId(), metavar="ID", help="Let this one go on with its next time.")
-@option("--run", "now", type=JobId(), metavar="ID", help="Run this one now, too, and print the job's id.")
+@command.command(short_help="List scheduled jobs.")
+@option("--suspend", "paused", type=JobId(), metavar="ID", help="Suspend this schedule until it is resumed.")
+@option("--resume", "resumed", type=JobId(), metavar="ID", help="Resume this schedule with its next run.")
+@option("--run", "now", type=JobId(), metavar="ID", help="Run this schedule now, too, and print the job's id.")
 @format_flag
 @click.pass_obj
 def schedules(env: Environment, /, paused: str | None, resumed: str | None, now: str | None, format: str) -> None:
-    """List jobs that come again and again (--every): when the next run is due, and how the last one ended.
+    """List scheduled jobs (--every): when the next run is due, and how the last one ended.
 
-    leap jobs cancel ends one.
+    leap jobs cancel stops a schedule.
     """
     from jobs.table.schedules import pause, resume, run_now
 

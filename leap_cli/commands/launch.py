@@ -48,16 +48,16 @@ class AgentName(click.Choice[str]):
 @leap_command("launch")
 @click.argument("agent", required=False, type=AgentName([*AGENTS]))
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Have this model answer the agent.")
+@click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Model for the agent.")
 @click.option(
     "--context-size",
     type=click.IntRange(512),
     metavar="N",
-    help="Hold this many tokens of prompt and answer together, whatever the agent needs.",
+    help="Context window in tokens, instead of what the agent needs.",
 )
 @FOLD_TOOLS
-@click.option("--print-env", is_flag=True, help="Print the agent's variables for a shell, and do not start it.")
-@click.option("--dry-run", is_flag=True, help="Say what would be started, and do nothing.")
+@click.option("--print-env", is_flag=True, help="Print the agent's environment variables for a shell; do not start it.")
+@click.option("--dry-run", is_flag=True, help="Print what would be started; do nothing.")
 @format_option("names")
 @click.pass_obj
 def command(
@@ -72,10 +72,10 @@ def command(
     dry_run: bool,
     format: str,
 ) -> None:
-    """Start a coding AGENT on a local model, which is kept warm for it; its exit code is leap's.
+    """Start a coding AGENT on a local model, which stays loaded for it; the exit code is the agent's.
 
-    The agent has a configuration of its own in leap's data directory; yours stays as it is. Without AGENT, list those
-    that are known, what they need and whether they are installed.
+    The agent has a configuration of its own in leap's data directory; yours is not changed. Without AGENT, list the
+    known agents, what they need and whether they are installed.
     """
     from leap_core.server.models.loaded_model import DEFAULT_KEEP_ALIVE
 

@@ -32,27 +32,29 @@ model_flag = click.option(
     "--model",
     type=ModelName(),
     metavar="MODEL",
-    help="List only what this model answered, or those whose names begin so.",
+    help="List only answers of this model, or of names with this prefix.",
 )
 since_flag = click.option(
-    "--since", type=Since(), metavar="TIME", help="List what was asked in the last 2h or 7d, or since a date."
+    "--since", type=Since(), metavar="TIME", help="List entries of the last 2h or 7d, or since a date."
 )
 
 
 @leap_group("log", short_help="List, find and rate logged prompts and answers.")
 def log() -> None:
-    """Prompts and answers that were logged: of all commands, since leap sessions log on. Off unless turned on.
+    """The prompt log: prompts and answers of all commands, since leap sessions log on. Off by default.
 
-    An entry is called by its number.
+    An entry is identified by its number.
     """
 
 
-@log.command("list", short_help="List what was asked, newest first.")
+@log.command("list", short_help="List logged prompts, newest first.")
 @limit_flag
 @model_flag
 @since_flag
-@click.option("--data", is_flag=True, help="Print only the JSON documents that answers were, one a line.")
-@click.option("--json-schema", "--schema", metavar="SCHEMA", help="Print only documents of this schema; needs --data.")
+@click.option("--data", is_flag=True, help="Print only answers that are JSON, one per line.")
+@click.option(
+    "--json-schema", "--schema", metavar="SCHEMA", help="Print only JSON that matches this schema; needs --data."
+)
 @format_flag
 @click.pass_obj
 def list_entries(
@@ -65,7 +67,7 @@ def list_entries(
     json_schema: str | None,
     format: str,
 ) -> ExitCode:
-    """List what was asked, newest first. With --data print the documents of answers with a schema, oldest first."""
+    """List logged prompts, newest first. With --data, print the JSON answers, oldest first."""
     output = Output(env, format)
     if json_schema is not None and not data:
         raise click.UsageError("--json-schema is for --data")
@@ -95,12 +97,12 @@ def list_entries(
     return ExitCode.DONE
 
 
-@log.command(short_help="Print an entry whole.")
+@log.command(short_help="Print an entry in full.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @format_flag
 @click.pass_obj
 def show(env: Environment, /, id: int | None, format: str) -> ExitCode:
-    """Print an entry whole, the newest by default."""
+    """Print one entry in full, by default the newest."""
     output = Output(env, format)
     entry = _entry(env, id)
     if output.format is Format.TEXT:
@@ -111,17 +113,17 @@ def show(env: Environment, /, id: int | None, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@log.command(short_help="Ask a logged prompt again, and compare.")
+@log.command(short_help="Run a logged prompt again and compare.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @MODEL
 @format_flag
 @click.pass_obj
 def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str) -> ExitCode:
-    """Ask what an entry asked again, the newest by default, and say whether the same answer comes.
+    """Run a logged prompt again, by default the newest, and report whether the answer is the same.
 
-    The exit code is 0 for the same answer and 1 for another one, with where they part and what may be the reason. The
-    entry's model answers, or the one that -m names. Entries of later turns, and those with pictures or sound, of which
-    the log does not hold all, are refused.
+    The exit code is 0 for the same answer and 1 for another one, with the first difference and its likely reason. The
+    entry's model answers, or the one of -m. Entries of later turns, and those with images or audio, are refused,
+    because the log does not hold all of their input.
     """
     from leap_core.conversation.prompt_log import difference, entry_of, made_by, request_of
     from leap_core.conversation.streams import last_of
@@ -149,9 +151,9 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
 @format_flag
 @click.pass_obj
 def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
-    """Rate the answer of an entry good or bad; none takes its rating away.
+    """Rate the answer of an entry good or bad; none removes its rating.
 
-    leap export --for-training leaves out bad answers, and with --rating good takes only good ones.
+    leap export --for-training omits bad answers, and with --rating good exports only good ones.
     """
     _entry(env, id)
     log = _log(env)
@@ -162,7 +164,7 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
     return ExitCode.DONE
 
 
-@log.command(short_help="Find entries by their words.")
+@log.command(short_help="Search logged prompts and answers.")
 @click.argument("text", nargs=-1, required=True)
 @limit_flag
 @model_flag
@@ -178,9 +180,9 @@ def search(
     since: float | None,
     format: str,
 ) -> ExitCode:
-    """Find entries with all words of TEXT, or beginnings of words, in prompt or answer, best first.
+    """Find entries with all words of TEXT (or their prefixes) in prompt or answer, best first.
 
-    Where no entry has them, those are found that contain TEXT, also inside of words.
+    If no entry matches, entries that contain TEXT as a substring are listed.
     """
     output = Output(env, format)
     log = _log(env)
@@ -196,11 +198,11 @@ def search(
     return ExitCode.DONE
 
 
-@log.command(short_help="Tell whether prompts are logged, and where.")
+@log.command(short_help="Show whether prompts are logged, and where.")
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, format: str) -> ExitCode:
-    """Tell whether prompts are logged, in which file, and how many are there."""
+    """Show whether prompts are logged, in which file, and how many there are."""
     from leap_core.system.configuration import log_file, log_is_on
 
     output = Output(env, format)
@@ -225,24 +227,24 @@ def on(env: Environment, /) -> ExitCode:
     return _turn(env, on=True)
 
 
-@log.command(short_help="Log nothing from now on.")
+@log.command(short_help="Stop logging.")
 @click.pass_obj
 def off(env: Environment, /) -> ExitCode:
-    """Log nothing from now on: as leap config set log false does. leap sessions log clear forgets what was logged."""
+    """Stop logging: the same as leap config set log false. leap sessions log clear deletes the log."""
     return _turn(env, on=False)
 
 
-@log.command(short_help="Forget what was logged.")
+@log.command(short_help="Delete the log.")
 @click.option(
     "--older-than",
     type=Duration(),
     metavar="TIME",
-    help="Forget only what was asked longer ago than this, such as 30d.",
+    help="Delete only entries older than this, such as 30d.",
 )
 @removal_flags
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:
-    """Forget what was logged, for good: the text is wiped from the file."""
+    """Delete the log for good: the text is wiped from the file."""
     log = _log(env)
     before = None if older_than is None else time.time() - older_than
     if log is None:

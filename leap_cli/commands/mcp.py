@@ -49,9 +49,9 @@ SLOTS = 4
 @MODEL_OPTION
 @click.pass_obj
 def command(env: Environment, /, model: str | None) -> ExitCode:
-    """Serve leap's abilities to an MCP client over standard input and output: text, data, sound, search, jobs.
+    """Run an MCP server over standard input and output: text, extraction, audio, search, jobs.
 
-    The model is loaded by the first call that needs it, or used warm where leap load keeps it. It needs leap-edge[mcp].
+    The first call that needs the model loads it, or uses the one of leap load. Needs leap-edge[mcp].
     """
     import asyncio
 

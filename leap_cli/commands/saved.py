@@ -41,9 +41,9 @@ from ..options.tools import TOOLS, Tools
 
 @leap_group("saved")
 def command() -> None:
-    """What is saved under a name: templates for prompts and options, schemas of answers, recipes of tasks.
+    """Saved prompt templates, JSON schemas and task recipes.
 
-    Each is a file beside config.toml, which may be edited and shared.
+    Each is a file next to config.toml, which you can edit and share.
     """
 
 
@@ -51,7 +51,7 @@ def command() -> None:
 @format_option("names")
 @click.pass_obj
 def list_saved(env: Environment, /, format: str) -> ExitCode:
-    """List what is saved, of every kind."""
+    """List all saved templates, schemas and recipes."""
     output = Output(env, format)
     records = [
         {"name": name, "kind": files.kind, "file": str(files.path(env, name))}
@@ -88,7 +88,7 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
     """Give a group of commands the verbs."""
     files, kind = verbs.files, verbs.files.kind
 
-    @group.command("list", help=f"List the {kind}s there are.")
+    @group.command("list", help=f"List the saved {kind}s.")
     @format_option("names")
     @click.pass_obj
     def list_files(env: Environment, /, format: str) -> ExitCode:
@@ -115,7 +115,7 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
         Output(env).note(f"saved {target}" if changed else "nothing was changed")
         return ExitCode.DONE
 
-    @group.command("remove", help=f"Forget a {kind}.")
+    @group.command("remove", help=f"Delete a {kind}.")
     @click.argument("name")
     @click.pass_obj
     def remove(env: Environment, /, name: str) -> ExitCode:
@@ -128,9 +128,9 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
 
 @command.group("templates")
 def templates() -> None:
-    """Prompts, system prompts and options saved under a name, for generate, chat and batch: -t NAME -p variable=value.
+    """Prompt templates: prompts, system prompts and options for generate, chat and batch: -t NAME -p variable=value.
 
-    Each is a TOML file in the configuration's directory templates, which may be edited and shared.
+    Each is a TOML file in the directory templates of the configuration, which you can edit and share.
     """
 
 
@@ -151,7 +151,7 @@ add_file_verbs(
 
 @templates.command("show")
 @click.argument("name")
-@format_choice("Print text, which is the file, or one json document.", [Format.TEXT.value, Format.JSON.value])
+@format_choice("Output format: the file (text), or one JSON document.", [Format.TEXT.value, Format.JSON.value])
 @click.pass_obj
 def show_template(env: Environment, /, name: str, format: str) -> ExitCode:
     """Print a template."""
@@ -191,12 +191,12 @@ NEW_TEMPLATE = OptionGroup(
         click.argument("name"),
         click.argument("prompt", default=INPUT),
         SYSTEM_OPTION,
-        option("-p", "--param", multiple=True, metavar="NAME=VALUE", saved=None, help="Give a variable this default."),
+        option("-p", "--param", multiple=True, metavar="NAME=VALUE", saved=None, help="Default value of a variable."),
         option(
             "--about",
             metavar="TEXT",
             saved=None,
-            help="Say in a line what it is for, for the list of templates.",
+            help="One-line description for the list of templates.",
         ),
         option("--replace", is_flag=True, saved=None, help="Replace a template of the same name."),
         MODEL_OPTION,
@@ -214,11 +214,11 @@ NEW_TEMPLATE = OptionGroup(
 def add_template(
     env: Environment, /, new: NewTemplate, sampling: Sampling, shape: Constraint, tools: Tools
 ) -> ExitCode:
-    """Save PROMPT, in which {input} stands for what is asked later, with options of leap generate, as NAME.
+    """Save PROMPT, in which {input} is a placeholder for the later prompt, with options of leap generate, as NAME.
 
-    Every other {name} in PROMPT or --system is a variable: -p name=value gives its value later, and here a default.
-    What is asked follows a PROMPT without {input}. Schemas, grammars and @FILE are read now; files with tools are read
-    when they are used.
+    Every other {name} in PROMPT or --system is a variable: -p name=value sets its value later, and its default here.
+    Without {input}, the later prompt follows PROMPT. Schemas, grammars and @FILE are read now; tool files are read on
+    use.
     """
     sampling.options(shape, tool_choice=tools.choice)  # says what is out of its range
     Output(env).note(save_template(env, new.template, new.defaults, replace=new.replace))
@@ -227,7 +227,7 @@ def add_template(
 
 @command.group("schemas")
 def schemas() -> None:
-    """JSON schemas: saved under a name for --json-schema NAME, shown and checked. SCHEMA is a file, JSON text, a name,
+    """JSON schemas saved under a name for --json-schema NAME, shown and checked. SCHEMA is a file, JSON text, a name,
     or the shorthand 'name, age int, tags list[str]: what they did'."""
 
 
@@ -263,7 +263,7 @@ add_file_verbs(
 @schemas.command("add")
 @click.argument("name")
 @click.argument("schema")
-@click.option("--multi", is_flag=True, help="Save the schema of a list of them.")
+@click.option("--multi", is_flag=True, help="Save the schema of a list of SCHEMA.")
 @click.option("--replace", is_flag=True, help="Replace a schema of the same name.")
 @click.pass_obj
 def add_schema(env: Environment, /, name: str, schema: str, multi: bool, replace: bool) -> ExitCode:
@@ -282,10 +282,10 @@ def add_schema(env: Environment, /, name: str, schema: str, multi: bool, replace
 
 @schemas.command("show")
 @click.argument("schema")
-@click.option("--multi", is_flag=True, help="Print the schema of a list of what SCHEMA means.")
+@click.option("--multi", is_flag=True, help="Print the schema of a list of SCHEMA.")
 @click.pass_obj
 def show_schema(env: Environment, /, schema: str, multi: bool) -> ExitCode:
-    """Print the schema that SCHEMA means."""
+    """Print the JSON schema of SCHEMA."""
     Output(env).document(read_schema_argument(schema, env, many=multi))
     return ExitCode.DONE
 
@@ -293,12 +293,12 @@ def show_schema(env: Environment, /, schema: str, multi: bool) -> ExitCode:
 @schemas.command("check")
 @click.argument("schema")
 @format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
-@click.option("--strict", is_flag=True, help="Exit with 6 unless all of it is enforced while generating.")
+@click.option("--strict", is_flag=True, help="Exit with 6 unless the whole schema is enforced during generation.")
 @click.pass_obj
 def check_schema(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCode:
-    """Say what of SCHEMA is enforced while a model writes, and what is only checked afterwards.
+    """Show which parts of SCHEMA are enforced during generation and which are only validated afterwards.
 
-    A schema that cannot be used at all is an error (exit code 6) that names the place.
+    A schema that cannot be used is an error (exit code 6) that names the place.
     """
     from leap_core.inference.constraints.grammars import enforce
     from leap_core.schemas.grammar_matcher import byte_tokenizer
@@ -317,9 +317,9 @@ def check_schema(env: Environment, /, schema: str, format: str, strict: bool) ->
 
 @command.group("recipes")
 def recipes() -> None:
-    """Recipes say how a task is put to each family of models: one TOML file a task. A file of the same name in the
-    directory recipes beside config.toml takes the place of leap's own, and leap saved recipes edit begins with a copy
-    of that. Saved prompts (leap saved templates) are for leap generate; recipes are what the task commands use."""
+    """Recipes define the prompts of a task for each family of models: one TOML file per task. A file of the same name
+    in the directory recipes next to config.toml overrides leap's own, and leap saved recipes edit starts with a copy of
+    that. Templates (leap saved templates) are for leap generate; recipes are for the task commands."""
 
 
 def _describe_recipe(env: Environment, name: str, path: Path) -> dict[str, Any]:
@@ -350,7 +350,7 @@ add_file_verbs(recipes, RECIPE_VERBS)
 @click.argument("name")
 @click.pass_obj
 def show_recipe(env: Environment, /, name: str) -> ExitCode:
-    """Print a recipe, to be changed and added."""
+    """Print a recipe, to edit and add."""
     from leap_core.tasks.recipe import text_of_recipe
 
     Output(env).text(text_of_recipe(RECIPE_VERBS.find(env, name)))
@@ -362,7 +362,7 @@ def show_recipe(env: Environment, /, name: str) -> ExitCode:
 @click.option("--replace", is_flag=True, help="Replace a recipe of the same name.")
 @click.pass_obj
 def add_recipe(env: Environment, /, file: str, replace: bool) -> ExitCode:
-    """Check a recipe's FILE and keep it under its name, which is a task's: extract.toml, translate.toml and so on."""
+    """Check a recipe FILE and save it under its name, which is a task's: extract.toml, translate.toml and so on."""
     from leap_core.system.files import replace_text
     from leap_core.tasks.reading import check_places
     from leap_core.tasks.recipe import recipe_of

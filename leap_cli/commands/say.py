@@ -33,7 +33,7 @@ from ..options.sampling import SPOKEN_SAMPLING, Sampling
     type=click.Choice(list(VOICES), case_sensitive=False),
     default=DEFAULT_VOICE,
     show_default=True,
-    help="Speak with this voice; the model knows no others.",
+    help="Speak with this voice of the model.",
 )
 @click.option(
     "-o",
@@ -41,9 +41,9 @@ from ..options.sampling import SPOKEN_SAMPLING, Sampling
     "file",
     type=FileName(),
     metavar="FILE",
-    help="Write this WAV file; - is standard output, FILE.pcm gets bare samples.",
+    help="Write this WAV file; - is standard output, FILE.pcm gets raw samples.",
 )
-@click.option("--play", is_flag=True, help="Play the sound as it is made. Needs leap-edge[play].")
+@click.option("--play", is_flag=True, help="Play the audio while it is generated. Needs leap-edge[play].")
 @SPOKEN_SAMPLING
 @STATS_OPTION
 @MODEL
@@ -61,9 +61,9 @@ def command(
     stats: bool,
     background: Background,
 ) -> ExitCode:
-    """Read TEXT aloud, from the arguments and standard input. The model has to be one that speaks.
+    """Text-to-speech: read TEXT aloud, from the arguments and standard input. Needs a model with speech output.
 
-    Ctrl-C stops the voice and keeps what has been said.
+    Ctrl-C stops and keeps the audio generated so far.
     """
     from ..answers.show import Display, show_answer
     from ..answers.sound import SpokenOutput

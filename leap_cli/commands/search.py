@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     type=click.Choice(["hybrid", "words", "vectors"]),
     default="hybrid",
     show_default=True,
-    help="Search by words and vectors, fused by rank, or by one of them.",
+    help="Hybrid search by keywords and embeddings (fused by rank), or by one of them.",
 )
 @EMBEDDER_OF_INDEX
 @format_option("FILE:LINE")
@@ -61,10 +61,10 @@ def search_command(
     embedder: ModelChoice,
     format: str,
 ) -> ExitCode:
-    """Find the passages of the index NAME that fit the QUESTION best: their file, lines and text.
+    """Semantic search: find the passages of the index NAME that match the QUESTION best, with file, lines and text.
 
-    Where there is one index alone, NAME may be left out.
-    The score orders the passages of one answer; it is no probability.
+    NAME may be omitted if there is only one index. The score orders the passages of one answer; it is not a
+    probability.
     """
     from ..answers.passages import find_passages
 
@@ -118,8 +118,8 @@ NOTHING = "The documents do not say."
 
 @leap_command("ask")
 @PASSAGES
-@click.option("--show-sources", is_flag=True, help="Show the passages themselves, not only their places.")
-@click.option("--strict", is_flag=True, help="Say that the documents do not say, rather than answer without them.")
+@click.option("--show-sources", is_flag=True, help="Show the passages, not only their locations.")
+@click.option("--strict", is_flag=True, help="Answer only from the documents; otherwise say that they have no answer.")
 @EVENT_FORMAT_OPTION
 @PLAIN_SAMPLING
 @MODEL
@@ -134,12 +134,12 @@ def ask_command(
     sampling: Sampling,
     format: str,
 ) -> ExitCode:
-    """Answer the QUESTION from the passages of the index NAME that fit it best, and name them as numbered sources.
+    """RAG: answer the QUESTION from the best passages of the index NAME, and cite them as numbered sources.
 
-    Where there is one index alone, NAME may be left out.
+    NAME may be omitted if there is only one index.
 
-    As many passages as the model's context has room for are given to it. The answer goes to stdout, the sources to
-    stderr (in json they are part of the document).
+    The model gets as many passages as fit its context window. The answer goes to stdout, the sources to stderr (in JSON
+    they are part of the document).
     """
     from leap_core.tasks.search.searching import prompt_of
 
@@ -258,14 +258,15 @@ class _IndexGroup(LeapGroup):
 
 @leap_group("index", cls=_IndexGroup)
 def index_command() -> None:
-    """Make files searchable under a name, for `leap search` and `leap ask`: leap index NAME PATH...
+    """Index files for `leap search` and `leap ask`: leap index NAME PATH...
 
     Text, Markdown, code, HTML, mail, notebooks, epub, OpenDocument and (with the extra documents) PDF, docx, xlsx, pptx
-    and RTF files are cut into passages. Words and vectors of each passage go into one file in the data directory.
+    and RTF files are split into passages. Keywords and embeddings of each passage go into one file in the data
+    directory.
     """
 
 
-@index_command.command(MAKE, short_help="Make an index, or bring it up to date with other paths.")
+@index_command.command(MAKE, short_help="Create or update an index.")
 @click.argument("name")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @EMBEDDER
@@ -275,18 +276,16 @@ def index_command() -> None:
     "include",
     multiple=True,
     metavar="PATTERN",
-    help="Read only files whose path fits, such as '*.md'.",
+    help="Index only files whose path matches, such as '*.md'.",
 )
-@click.option(
-    "--chunk-tokens", type=int, default=256, show_default=True, help="Cut passages of at most this many tokens."
-)
+@click.option("--chunk-tokens", type=int, default=256, show_default=True, help="Chunk size in tokens, at most.")
 @click.option(
     "--chunk-overlap",
     "overlap",
     type=int,
     default=32,
     show_default=True,
-    help="Let neighboring passages share this many tokens.",
+    help="Overlap of neighboring chunks in tokens.",
 )
 @READER
 @click.pass_obj
@@ -302,10 +301,10 @@ def make(
     overlap: int,
     reader: str | None,
 ) -> ExitCode:
-    """Index the files PATH (and those below directories, and pages at https:// addresses) under NAME.
+    """Index the files PATH (and those in directories, and pages at https:// addresses) under NAME.
 
-    Done again, only what has changed is read and embedded again; an index that was interrupted, even by a power
-    failure, goes on where it stopped.
+    Run it again to read and embed only what has changed. An interrupted index resumes where it stopped, even after a
+    power failure.
     """
     from leap_core.documents import is_address
     from leap_core.tasks.search.index_file import IndexSettings
@@ -330,15 +329,15 @@ def make(
     return ExitCode.USAGE if is_empty and (found.skipped or found.without_text) else ExitCode.DONE
 
 
-@index_command.command("update", short_help="Bring indexes up to date with their files.")
+@index_command.command("update", short_help="Update indexes with changed files.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @EMBEDDER_OF_INDEX
 @READER
 @click.pass_obj
 def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice, reader: str | None) -> ExitCode:
-    """Read again what has changed in the files of indexes; all of them without a NAME.
+    """Update indexes with files that have changed; all indexes without a NAME.
 
-    One that cannot be brought up to date does not keep the others from it; the exit code tells of the first such one.
+    If one index fails, the others are still updated; the exit code is that of the first failure.
     """
     from leap_core.errors import LeapError
 
@@ -363,7 +362,7 @@ def _update_named(env: Environment, indexes: Indexes, name: str, embedder: Model
 @FORMAT
 @click.pass_obj
 def list_indexes(env: Environment, /, format: str) -> None:
-    """List the indexes with what is in them."""
+    """List the indexes with their sizes."""
     indexes = _indexes(env)
     output = Output(env, format)
     records = [_index_record(indexes, name) for name in indexes.names()]
@@ -377,7 +376,7 @@ def list_indexes(env: Environment, /, format: str) -> None:
 @FORMAT
 @click.pass_obj
 def info(env: Environment, /, name: str, format: str) -> None:
-    """Show what the index NAME holds and how it was made."""
+    """Show the contents and settings of the index NAME."""
     Output(env, format).record(_index_record(_indexes(env), name), name="name")
 
 
@@ -385,7 +384,7 @@ def info(env: Environment, /, name: str, format: str) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...]) -> None:
-    """Remove indexes. The files that they were made of stay."""
+    """Remove indexes. The indexed files stay."""
     output = Output(env)
     for name in names:
         _indexes(env).remove(name)

@@ -97,34 +97,38 @@ SERVED_MODELS = OptionGroup(
             type=ModelName(),
             multiple=True,
             metavar="MODEL",
-            help="Serve this model, as MODEL does.",
+            help="Model to serve; the same as MODEL.",
         ),
         option(
             "--models",
             "offered",
             metavar="NAMES",
-            help="Offer these too, and load one when it is first asked for: 'NAME,PATTERN', such as 'LFM2.5*'.",
+            help="Also offer these models and load them on first use: 'NAME,PATTERN', such as 'LFM2.5*'.",
         ),
         option(
-            "--pin", type=ModelName(), multiple=True, metavar="MODEL", help="Load this model at the start, and keep it."
+            "--pin",
+            type=ModelName(),
+            multiple=True,
+            metavar="MODEL",
+            help="Load this model at startup and never unload it.",
         ),
         option(
             "--max-models",
             type=click.IntRange(1),
             metavar="N",
-            help="Keep at most N models loaded at once; 2 beside those that stay, when no bound is given.",
+            help="Load at most N models at once; by default 2 besides the pinned ones.",
         ),
         option(
             "--max-memory",
             type=Size(),
             metavar="SIZE",
-            help="Keep models loaded that take at most this much memory, GPUs' included, together, such as 8GB.",
+            help="Limit the memory of loaded models, GPU memory included, such as 8GB.",
         ),
         option(
             "--keep-alive",
             type=Duration(),
             metavar="TIME",
-            help="Let go of a model that was loaded on demand after this time without use (10m); 0 is never.",
+            help="Unload a model loaded on demand after this idle time (10m); 0 is never.",
         ),
     ),
     _served_models,
@@ -191,21 +195,21 @@ def _page(arguments: Arguments) -> ServedPage:
 
 PAGE = OptionGroup(
     "page",
-    "The page",
+    "Web UI",
     (
         option("--web-ui", "page", is_flag=True, help="Serve a web UI at /: conversations, models, speed, jobs."),
-        option("--open", "opens", is_flag=True, help="Open the page in the default web browser."),
+        option("--open", "opens", is_flag=True, help="Open the page in the web browser."),
         option(
-            "--sessions", is_flag=True, help="Keep the page's conversations as sessions, which leap chat -c continues."
+            "--sessions", is_flag=True, help="Save the web UI's conversations as sessions; leap chat -c continues them."
         ),
         option(
             "--tool",
             "page_tools",
             multiple=True,
             metavar="NAME",
-            help="Let models call this tool on the page, whose user allows or refuses calls (see leap tools list).",
+            help="Offer this tool in the web UI, whose user approves each call (see leap tools list).",
         ),
-        option("--index", "page_indexes", multiple=True, metavar="NAME", help="Let the page search this index."),
+        option("--index", "page_indexes", multiple=True, metavar="NAME", help="Offer this search index in the web UI."),
     ),
     _page,
 )
@@ -243,24 +247,24 @@ SERVER = OptionGroup(
             type=click.IntRange(0, 65535),
             default=8080,
             show_default=True,
-            help="Listen on this port; 0 takes any that is free.",
+            help="Port to listen on; 0 takes any free one.",
         ),
         option(
             "--address",
             default="127.0.0.1",
             show_default=True,
-            help="Listen on this address; any but this machine's own needs --api-key.",
+            help="Address to listen on; other than loopback needs --api-key.",
         ),
         option(
             "--allow-host",
             multiple=True,
             metavar="NAME",
-            help="Answer requests for this name of this machine too; localhost and host.docker.internal always are.",
+            help="Accept this Host name too; localhost and host.docker.internal are always accepted.",
         ),
         option(
             "--api-key",
             metavar="KEY",
-            help="Demand this key of clients; $LEAP_API_KEY by default. Other users see it in ps.",
+            help="API key that clients must send; $LEAP_API_KEY by default. Other users see it in ps.",
         ),
         option("--api-key-file", metavar="FILE", help="Read the key from the first line of this file."),
         option(
@@ -268,7 +272,7 @@ SERVER = OptionGroup(
             type=click.Choice(["data", "files", "web"]),
             default="data",
             show_default=True,
-            help="Take pictures from data: URLs alone, from files of this machine too, or from the web and no files.",
+            help="Sources of images: data: URLs only, also local files, or also the web (no files).",
         ),
         option(
             "--max-connections",
@@ -276,7 +280,7 @@ SERVER = OptionGroup(
             metavar="N",
             help="Keep at most this many connections open; 1000 by default.",
         ),
-        option("--log-requests", is_flag=True, help="Write a line to stderr for every request, without its content."),
+        option("--log-requests", is_flag=True, help="Log each request to stderr, without its content."),
     ),
     _settings,
 )
@@ -291,10 +295,10 @@ SERVER = OptionGroup(
 def command(
     env: Environment, /, models: ServedModels, settings: ServerSettings, page: ServedPage, loading: HostLoading
 ) -> None:
-    """Serve models to other programs over OpenAI's, Anthropic's and Ollama's protocols.
+    """Serve models to other programs over OpenAI-, Anthropic- and Ollama-compatible APIs.
 
-    MODELs are loaded at the start and stay. Without any, every installed model is offered: one is loaded when it is
-    first asked for, and those that were used longest ago make room.
+    MODELs are loaded at startup and stay loaded. Without any, every installed model is offered: each is loaded on first
+    use, and the least recently used are unloaded.
 
     Prints the base URL when it listens; /health answers 200 when the models are loaded. It runs until Ctrl-C.
     """

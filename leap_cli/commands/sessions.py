@@ -21,18 +21,18 @@ COLUMNS = ["id", "name", "messages", "age", "title"]
 
 @leap_group("sessions")
 def command() -> None:
-    """Conversations that were kept: those of leap chat, and with -c, --session or --save of leap generate.
+    """Saved conversations: those of leap chat, and of leap generate with -c, --session or --save.
 
-    A session is called by its name, or by the beginning of its id.
+    A session is identified by its name, or by a prefix of its id.
     """
 
 
-@command.command("list", short_help="List sessions, the last one first.")
+@command.command("list", short_help="List sessions, most recent first.")
 @option("--limit", type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
 @format_flag
 @click.pass_obj
 def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
-    """List sessions, the one that was written to last first."""
+    """List sessions, most recently used first."""
     output = Output(env, format)
     with _store(env) as store:
         sessions = store.list(limit)
@@ -47,12 +47,12 @@ def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
         output.note("there are no sessions; leap chat keeps what is said")
 
 
-@command.command(short_help="Print what was said.")
+@command.command(short_help="Print the messages of a session.")
 @click.argument("session", metavar="SESSION")
 @format_flag
 @click.pass_obj
 def show(env: Environment, /, session: str, format: str) -> None:
-    """Print what was said in a session: text without pictures and sound, json whole, jsonl a message a line."""
+    """Print a session: text without images and audio, json complete, jsonl one message per line."""
     from leap_core.conversation.transcripts import to_markdown
 
     output = Output(env, format)
@@ -70,14 +70,14 @@ def show(env: Environment, /, session: str, format: str) -> None:
         output.record({**row.to_json(), "messages": messages}, name="id")
 
 
-@command.command(short_help="Find messages by their words.")
+@command.command(short_help="Search messages.")
 @click.argument("text", nargs=-1, required=True)
 @format_flag
 @click.pass_obj
 def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
-    """Find messages with all words of TEXT, or beginnings of words, best first; case and accents do not matter.
+    """Find messages with all words of TEXT (or their prefixes), best first; case and accents do not matter.
 
-    Where no message has them, those are found that contain TEXT, also inside of words.
+    If no message matches, messages that contain TEXT as a substring are listed.
     """
     output = Output(env, format)
     query = " ".join(text)
@@ -98,7 +98,7 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
 @format_flag
 @click.pass_obj
 def rename(env: Environment, /, session: str, name: str, format: str) -> None:
-    """Give a session a NAME, which --session then continues; an empty one takes its name away."""
+    """Give a session a NAME, which --session then continues; an empty one removes its name."""
     with _store(env) as store:
         id = store.find(session).id
         store.rename(id, name or None)
@@ -106,13 +106,13 @@ def rename(env: Environment, /, session: str, name: str, format: str) -> None:
     Output(env, format).records([renamed.to_json()], ["id", "name", "title"], name="id")
 
 
-@command.command(short_help="Forget sessions.")
+@command.command(short_help="Delete sessions.")
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
 @YES
 @format_flag
 @click.pass_obj
 def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: str) -> None:
-    """Forget sessions and all that was said in them. When one of them is not known, none is forgotten."""
+    """Delete sessions and all their messages. If one is unknown, none is deleted."""
     with _store(env) as store:
         damaged = store.damaged()
         found = {each: None if each in damaged else store.find(each) for each in sessions}
@@ -128,20 +128,20 @@ def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: st
     Output(env, format).records([{"id": id} for id in removed], ["id"], name="id")
 
 
-@command.command(short_help="Forget old sessions.")
+@command.command(short_help="Delete old sessions.")
 @click.option(
     "--older-than",
     type=Duration(),
     required=True,
     metavar="TIME",
-    help="Forget sessions that nothing was written to for this time, such as 30d.",
+    help="Delete sessions unchanged for this time, such as 30d.",
 )
-@click.option("--named", is_flag=True, help="Forget sessions with a name too.")
+@click.option("--named", is_flag=True, help="Also delete sessions with a name.")
 @removal_flags
 @format_flag
 @click.pass_obj
 def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_run: bool, format: str) -> None:
-    """Forget the sessions that nothing was written to for some time; those with a name stay unless --named is given."""
+    """Delete sessions unchanged for some time; named ones are kept unless --named is given."""
     with _store(env) as store:
         sessions = store.untouched(older_than, named=named)
         what = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"

@@ -47,28 +47,28 @@ class TimeOrNone(click.ParamType[str]):
     "--model",
     type=ModelName(),
     metavar="MODEL|none",
-    help="Fetch this model where it is not here, and have it answer where none is named.",
+    help="Default model; it is downloaded if needed.",
 )
 @click.option(
     "--completion",
     type=click.Choice([*SHELLS, NONE], case_sensitive=False),
-    help="Have this shell complete leap with TAB.",
+    help="Install TAB completion for this shell.",
 )
 @option(
     "--keep-alive",
     type=TimeOrNone(),
     metavar="TIME|none",
-    help="Load the model now, and keep loaded models for this time without use; 0 is for ever.",
+    help="Load the model now and unload idle models after this time; 0 is never.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Take what is suggested for all that is not given, and do not ask.")
-@click.option("--dry-run", is_flag=True, help="Show this machine, what is set and what is suggested, and do nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Accept all suggestions without asking.")
+@click.option("--dry-run", is_flag=True, help="Show this machine, its settings and suggestions; change nothing.")
 @format_option("the model's name")
 @click.pass_obj
 def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given: str | None) -> ExitCode:
-    """Set leap up: a model that fits this machine, completion in this shell, and whether the model stays in memory.
+    """Set up leap: a default model that fits this machine, shell completion, and whether the model stays in memory.
 
-    At a terminal three questions are asked, and nothing is done before all are answered; options answer them in a
-    script. Ctrl-C leaves nothing half done, and a download goes on where it stopped. Again, it shows what is set.
+    A terminal asks three questions and changes nothing before all are answered; options answer them in a script. Ctrl-C
+    leaves nothing half done, and a download resumes where it stopped. Run it again to see the settings.
     """
     from ..setup.machine import offers, suggestion, this_machine
     from ..setup.questions import ask, describe, set_up_already, shell_in_use

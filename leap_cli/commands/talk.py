@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def command(
     env: Environment, /, talking: TalkOptions, sampling: Sampling, session: SessionChoice, model: ModelChoice
 ) -> ExitCode:
-    """Talk with a model that hears and speaks, through microphone and loudspeaker. Needs leap-edge[play].
+    """Voice chat through microphone and loudspeaker. Needs a model with audio input and output, and leap-edge[play].
 
-    Speak, and it answers when you pause; speak again, and it stops. At a terminal messages and the commands of leap
-    chat can be typed too; Ctrl-C stops an answer, Ctrl-D leaves.
+    Speak, and the model answers when you pause; speak again to interrupt it. In a terminal you can also type messages
+    and the commands of leap chat; Ctrl-C stops an answer, Ctrl-D exits.
     """
     from ..talk.holding import HeldTalk, check_model, list_devices
 

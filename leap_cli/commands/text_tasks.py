@@ -31,12 +31,10 @@ from ..options.tasks import (
 
 @leap_command("classify")
 @TASK
-@click.option(
-    "--labels", required=True, metavar="A,B,C", help="Give each text one of these labels (or of a JSON list)."
-)
+@click.option("--labels", required=True, metavar="A,B,C", help="Labels to choose from, or a JSON list of them.")
 @ASKING
 @format_choice(
-    "Print the answer alone (text), or with the probabilities: a line of json for each text, or a table.",
+    "Output format: the answer (text), or answers with probabilities as JSON Lines or a table.",
     ["text", "json", "jsonl", "csv"],
     show_default=True,
 )
@@ -44,8 +42,8 @@ from ..options.tasks import (
 def classify_command(
     env: Environment, /, labels: str, format: str, asking: TaskAsking, settings: TaskSettings
 ) -> ExitCode:
-    """Give each text one of several labels: the one that the model finds likeliest. All are scored; the probabilities
-    (--format json) compare them with each other and are not calibrated."""
+    """Zero-shot classification: assign each text the most probable of several labels. The probabilities (--format json)
+    are relative to each other and not calibrated."""
     from ..answers.task_answers import do_task, submit_task
 
     fields = {"task": "classify", "labels": read_choices([labels], "--labels"), **asking.fields}
@@ -66,12 +64,12 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
     type=click.Choice(KINDS),
     default=KINDS[0],
     show_default=True,
-    help="Write this kind of summary.",
+    help="Kind of summary to write.",
 )
 @click.pass_obj
 def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
-    """Summarize FILEs, a text, or standard input. A text beyond the context is cut, and the summaries of its pieces are
-    summarized, until one is left; --verbose shows how."""
+    """Summarize FILEs, a text, or standard input. A long text is split, and the summaries of its chunks are summarized
+    until one is left; --verbose shows how."""
     from ..answers.task_answers import do_task, submit_task
 
     task = read_task_of({"task": "summarize", "kind": kind}, env)
@@ -94,11 +92,11 @@ def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) ->
     "--from",
     "source",
     metavar="LANGUAGE",
-    help="Take the texts to be in this language; by default the model finds out.",
+    help="Source language; detected by the model by default.",
 )
 @click.pass_obj
 def translate_command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
-    """Translate FILEs, a text, or standard input, piece by piece where a text is too long for the model."""
+    """Translate FILEs, a text, or standard input; long texts are split into chunks."""
     from ..answers.task_answers import do_task, submit_task
 
     task = read_task_of({"task": "translate", "to": language, "from": source}, env)
@@ -116,16 +114,18 @@ CATEGORIES = "address, company_name, email_address, human_name, phone_number, ib
 @click.option(
     "--categories",
     metavar="A,B",
-    help=f"Mask these kinds of data; by default {CATEGORIES}.",
+    help=f"Redact these kinds of data; by default {CATEGORIES}.",
 )
 @click.option(
     "--patterns/--no-patterns",
     default=True,
-    help="Find mail addresses, telephone numbers, IBANs, cards and URLs by expressions, too (default), or by the model "
-    "alone.",
+    help="Also find emails, phone numbers, IBANs, cards and URLs by regular expressions (default), or use the "
+    "model alone.",
 )
-@click.option("--map", "map_file", metavar="FILE", help="Write what each mask stands for to this JSON file.")
-@click.option("--restore", metavar="FILE", help="Take off the masks that this file of --map explains; needs no model.")
+@click.option(
+    "--map", "map_file", metavar="FILE", help="Save the original value of each placeholder to this JSON file."
+)
+@click.option("--restore", metavar="FILE", help="Restore the values saved in this file of --map; needs no model.")
 @click.pass_obj
 def redact_command(
     env: Environment,
@@ -136,8 +136,8 @@ def redact_command(
     restore: str | None,
     settings: TaskSettings,
 ) -> ExitCode:
-    """Mask personal data in FILEs, a text, or standard input: the model and expressions list it, and every occurrence
-    is masked and counted. What neither lists stays. Several FILEs are one text."""
+    """PII redaction: replace personal data in FILEs, a text, or standard input by placeholders. The model and regular
+    expressions list the data, and every occurrence is replaced. Several FILEs are treated as one text."""
     from leap_core.conversation.messages import ChatMessage
 
     from ..answers.task_answers import do_task, submit_task

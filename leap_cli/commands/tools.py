@@ -29,16 +29,16 @@ tools_file = click.option(
     multiple=True,
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Take the tools of this Python file, or of declarations as JSON, too.",
+    help="Load tools from this Python file or JSON declarations.",
 )
 
 
 @leap_group("tools")
 def command() -> None:
-    """Tools that a model may call: of a Python file, registered commands, and leap's own.
+    """Tools for tool calling: functions of a Python file, registered commands, and leap's own.
 
-    The policy of each is in the configuration file: [tools.NAME] with policy = "allow", "ask", "decide" or "deny",
-    timeout (seconds) and output_limit (bytes).
+    Policies are set in the configuration file: [tools.NAME] with policy = "allow", "ask", "decide" or "deny", timeout
+    (seconds) and output_limit (bytes).
     """
 
 
@@ -47,7 +47,7 @@ def command() -> None:
 @format_option("names")
 @click.pass_obj
 def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
-    """List the tools there are."""
+    """List the available tools."""
     functions = _offered(env, tools_file)
     policy = read_policy(env, functions)
     records = [
@@ -68,14 +68,16 @@ def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) ->
 @tools_file
 @click.pass_obj
 def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCode:
-    """Print the declaration of a tool, as the model gets it."""
+    """Print the declaration of a tool as the model sees it."""
     Output(env).document(_find(env, name, tools_file).to_json_object())
     return ExitCode.DONE
 
 
 @command.command("add")
 @click.argument("name")
-@click.option("--command", "line", metavar="COMMAND", help="Run this command with its arguments, without a shell.")
+@click.option(
+    "--command", "line", metavar="COMMAND", help="Command of the tool with its arguments, run without a shell."
+)
 @click.option(
     "--mcp", metavar="COMMAND|URL", help="Register all tools of an MCP server, as NAME_TOOL; needs leap-edge[mcp]."
 )
@@ -84,15 +86,15 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
     "--schema",
     "schema",
     metavar="SCHEMA",
-    help="Take arguments of this schema (a file, JSON text or the shorthand), or of a tool's declaration.",
+    help="Schema of the arguments (a file, JSON, or the shorthand), or a tool declaration.",
 )
-@click.option("--description", default="", metavar="TEXT", help="Tell the model what the tool does.")
+@click.option("--description", default="", metavar="TEXT", help="Description of the tool for the model.")
 @click.option(
     "--env",
     "passes",
     multiple=True,
     metavar="NAME",
-    help="Pass this variable on to it; its value is read when it runs.",
+    help="Pass this environment variable to the tool; its value is read when it runs.",
 )
 @click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
 @click.pass_obj
@@ -107,9 +109,9 @@ def add(
     passes: tuple[str, ...],
     replace: bool,
 ) -> ExitCode:
-    """Register a command as a tool: arguments as JSON on its standard input, the result on its standard output.
+    """Register a command as a tool: arguments arrive as JSON on its standard input, the result is its standard output.
 
-    With --mcp every tool of an MCP server is registered; remove NAME forgets them all.
+    With --mcp every tool of an MCP server is registered; remove NAME removes them all.
     """
     if (line is None) == (mcp is None):
         raise click.UsageError("give --command or --mcp")
@@ -134,7 +136,7 @@ def add(
 @click.argument("name")
 @click.pass_obj
 def remove(env: Environment, /, name: str) -> ExitCode:
-    """Forget a registered command."""
+    """Remove a registered command."""
     configured_tools(env).registry.remove(name)
     return ExitCode.DONE
 
@@ -145,7 +147,7 @@ def remove(env: Environment, /, name: str) -> ExitCode:
 @format_option("names")
 @click.pass_obj
 def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
-    """Check tools (all, or those named): the command exists, and calls can be held to the declaration."""
+    """Check tools (all, or those named): the command exists, and the declaration can be enforced."""
     from leap_core.tools.sources import choose
 
     output = Output(env, format)
@@ -167,7 +169,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @tools_file
-@option("-y", "--yes", "allow", is_flag=True, help="Run it without asking.")
+@option("-y", "--yes", "allow", is_flag=True, help="Run the tool without confirmation.")
 @click.pass_obj
 def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""

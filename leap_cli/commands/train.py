@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 @leap_command("train")
 @LORA_TRAINING
-@format_choice("Print the adapter's file (text and quiet), or a record: json or jsonl.")
+@format_choice("Output format: the adapter's path (text and quiet), or a JSON record.")
 @BACKGROUND
 @click.pass_obj
 def command(env: Environment, /, training: LoraTraining, format: str, background: Background) -> ExitCode:
-    """Train a LoRA adapter with DATA, over a checkpoint, and write it as GGUF for `--lora`.
+    """Fine-tuning: train a LoRA adapter on DATA for a checkpoint, and write it as GGUF for `--lora`.
 
-    DATA are lines of leap export --for-training, or of {"messages": [...]}. Training ends where a held-back tenth gets
-    no better; Ctrl-C and kill -9 keep what was done, and the same command goes on. It needs leap-edge[train].
+    DATA is the output of leap export --for-training, or lines of {"messages": [...]}. Training stops when the loss on a
+    held-out tenth no longer improves. Ctrl-C and kill -9 lose nothing that was saved; the same command resumes. Needs
+    leap-edge[train].
     """
     from leap_core.evaluation.improvement.lora import check, train
 

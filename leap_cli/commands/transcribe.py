@@ -28,16 +28,14 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 
 @leap_command("transcribe")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
-@format_choice(
-    "Write text, json with the times of each piece, or subtitles as srt or vtt.", list(SUFFIXES), show_default=True
-)
+@format_choice("Output format: text, json with timestamps, or subtitles (srt, vtt).", list(SUFFIXES), show_default=True)
 @click.option(
     "-o",
     "--output",
     "target",
     type=FileName(),
     metavar="PATH",
-    help="Write the text to this file; that of several FILEs to this directory, each under its name.",
+    help="Write the text to this file; for several FILEs, to this directory.",
 )
 @option(
     "-s",
@@ -54,7 +52,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     default="30s",
     show_default=True,
     metavar="TIME",
-    help="Cut longer sound, at silences, into pieces of at most this length, 1s to 60s.",
+    help="Split long audio at silences into chunks of at most this length, 1s to 60s.",
 )
 @click.option(
     "--max-tokens",
@@ -62,7 +60,7 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
     default=512,
     show_default=True,
     metavar="N",
-    help="End the text of a piece after this many tokens.",
+    help="Stop the text of a chunk after this many tokens.",
 )
 @MODEL
 @BACKGROUND
@@ -79,10 +77,10 @@ def command(
     max_tokens: int,
     background: Background,
 ) -> ExitCode:
-    """Write down what is said in sound FILEs (WAV, FLAC, OGG, MP3, ...), or with - on standard input.
+    """Speech-to-text: transcribe audio FILEs (WAV, FLAC, OGG, MP3, ...), or standard input with -.
 
-    Needs a model that hears, such as LFM2.5-Audio-1.5B. Text is printed piece by piece as it is ready; what was done
-    to a file so that the model can hear it is said on stderr.
+    Needs a model with audio input, such as LFM2.5-Audio-1.5B. Text is printed chunk by chunk; conversions of the input
+    are reported on stderr.
     """
     if files.count(STDIN) > 1:
         raise click.UsageError("'-' stands for standard input and can be given only once")

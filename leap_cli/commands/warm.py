@@ -17,7 +17,7 @@ from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming
 @leap_command("load")
 @click.argument("model", required=False, type=ModelName())
 @click.option(
-    "--keep-alive", type=Duration(), metavar="TIME", help="Unload the model after this time without use; 0 is never."
+    "--keep-alive", type=Duration(), metavar="TIME", help="Unload the model after this idle time; 0 is never."
 )
 @HOST_LOADING
 @format_choice("Print the model as leap ps does: text, one json document, jsonl, or quiet: its name only.")
@@ -25,11 +25,11 @@ from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming
 def load_command(
     env: Environment, /, model: str | None, keep_alive: float | None, format: str, loading: HostLoading
 ) -> None:
-    """Keep MODEL warm in a background process, which generate, chat, search and jobs then use by themselves.
+    """Keep MODEL loaded in a background process, which generate, chat, search and jobs then use.
 
-    It returns when the model is ready. Loading a loaded model restarts its keep-alive timer. Without MODEL the default
-    model is loaded. The model goes after --keep-alive without use (10m by default, or keep_alive in config.toml), or
-    with leap unload; with the last model the process ends.
+    It returns when the model is ready. Loading a loaded model restarts its keep-alive timer. Without MODEL, the default
+    model is loaded. The model is unloaded after --keep-alive without use (10m by default, or keep_alive in config.toml)
+    or by leap unload; the process exits with its last model.
     """
     from leap_core.protocols.host.lookup import keep_warm
 
@@ -71,10 +71,9 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 @format_option("names")
 @click.pass_obj
 def ps_command(env: Environment, /, format: str) -> None:
-    """Show the models that are kept warm: size on disk, memory, layers and memory on GPUs, slots in use, speed lately,
-    and when they go.
+    """List loaded models: size on disk, memory, GPU layers and memory, slots in use, recent speed, and expiry.
 
-    Those of `leap serve` are shown with the port of their server.
+    Models of `leap serve` are shown with the port of their server.
     """
     from leap_core.protocols.host.connection import ModelHost
     from leap_core.protocols.host.served_models import served_models
@@ -121,12 +120,12 @@ def _shown(model: dict[str, Any]) -> dict[str, Any]:
 
 @leap_command("unload")
 @click.argument("model", required=False, type=WarmModel())
-@click.option("--all", "everything", is_flag=True, help="Unload every model and end the background process.")
+@click.option("--all", "everything", is_flag=True, help="Unload all models and stop the background process.")
 @click.pass_obj
 def unload_command(env: Environment, /, model: str | None, everything: bool) -> None:
-    """Unload the warm MODEL and wait until its memory is free. With the last one the background process ends.
+    """Unload MODEL and wait until its memory is free. The background process exits with its last model.
 
-    Answers that it is giving end with an error. Without MODEL the only warm one is meant.
+    Answers in progress end with an error. Without MODEL, the only loaded one is unloaded.
     """
     from leap_core.errors import LeapModelNotFoundError
     from leap_core.protocols.host.connection import ModelHost

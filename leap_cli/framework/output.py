@@ -224,7 +224,7 @@ def _json(value: object, *, indent: int | None = None, separators: tuple[str, st
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-YES = click.option("-y", "--yes", is_flag=True, help="Remove without asking, as scripts do.")
+YES = click.option("-y", "--yes", is_flag=True, help="Remove without confirmation, for scripts.")
 
 
 def removal_flags(function: Decorated) -> Decorated:

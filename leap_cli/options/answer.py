@@ -87,7 +87,7 @@ SPEECH_OPTIONS = (
         metavar="FILE",
         help="Write the spoken answer to this WAV file; - is standard output, a .pcm file gets raw samples.",
     ),
-    option("--play", is_flag=True, help="Let the model answer aloud and play it. Needs leap-edge[play]."),
+    option("--play", is_flag=True, help="Play the spoken answer. Needs leap-edge[play]."),
 )
 THINKING_OPTIONS = (
     option(
@@ -97,9 +97,7 @@ THINKING_OPTIONS = (
         help="Enable reasoning: show it on stderr, hide it, or print only it.",
     ),
 )
-STREAM_OPTION = option(
-    "--stream/--no-stream", default=True, help="Print the answer as it comes (default), or at its end."
-)
+STREAM_OPTION = option("--stream/--no-stream", default=True, help="Stream the answer (default) or print it at its end.")
 EVENT_FORMAT_OPTION = format_choice(
     "Output format: text, one JSON document, or one JSON event per line.",
     [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
@@ -186,7 +184,7 @@ CHAT_ANSWERS = OptionGroup(
     "Answer",
     (
         *SPEECH_OPTIONS,
-        option("--stream/--no-stream", default=True, help="Print answers as they come (default), or at their end."),
+        option("--stream/--no-stream", default=True, help="Stream answers (default) or print each at its end."),
         option("--stats", is_flag=True, help="Show token counts and speed after each answer."),
         *THINKING_OPTIONS,
     ),

@@ -112,7 +112,7 @@ _OPTIONS = (
         type=click.IntRange(-1000, 1000),
         default=0,
         metavar="N",
-        help="Do the job before those of lower priority.",
+        help="Job priority; higher numbers run first.",
     ),
     option(
         "--at",
@@ -120,7 +120,7 @@ _OPTIONS = (
         implies="background",
         type=Moment(),
         metavar="TIME",
-        help="Let a job begin then, not before: +90m, 22:00 or 2026-12-01T06:00.",
+        help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00.",
     ),
     option(
         "--every",
@@ -134,7 +134,7 @@ _OPTIONS = (
         saved=None,
         type=click.Choice(["run", "skip"]),
         default="run",
-        help="Run once what was due while nothing ran (default), or skip it.",
+        help="Run missed schedules once (default), or skip them.",
     ),
     option(
         "--on-overlap",
@@ -142,7 +142,7 @@ _OPTIONS = (
         saved=None,
         type=click.Choice(["skip", "queue"]),
         default="skip",
-        help="Skip a run while the one before goes on (default), or queue it.",
+        help="If the previous run is still running, skip a run (default) or queue it.",
     ),
     option(
         "--after",
@@ -151,7 +151,7 @@ _OPTIONS = (
         multiple=True,
         type=JobId(),
         metavar="JOB",
-        help="Let a job begin when this one has ended well.",
+        help="Start after this job has succeeded.",
     ),
     option(
         "--after-any",
@@ -160,30 +160,30 @@ _OPTIONS = (
         multiple=True,
         type=JobId(),
         metavar="JOB",
-        help="Let a job begin when this one has ended, well or not.",
+        help="Start after this job has ended, successful or not.",
     ),
     option(
         "--then",
         saved=None,
         implies="background",
         metavar="COMMAND",
-        help="Run this when a job has ended; LEAP_JOB_STATE says how.",
+        help="Run this command when the job has ended; LEAP_JOB_STATE holds its state.",
     ),
     option(
         "--notify",
         is_flag=True,
         saved=None,
         implies="background",
-        help="Show a note on the desktop when a job has ended.",
+        help="Show a desktop notification when the job has ended.",
     ),
     option(
         "--webhook",
         saved=None,
         implies="background",
         metavar="URL",
-        help="Send a message to this address when a job has ended.",
+        help="Webhook: POST to this URL when the job has ended.",
     ),
-    option("--webhook-data", is_flag=True, saved=None, help="Send the job's label and result with the message."),
+    option("--webhook-data", is_flag=True, saved=None, help="Include the job's label and result in the webhook."),
 )
 OF_A_JOB = ("priority", "job_retries", "missed", "overlap", "webhook_data")
 """Options that say more about a job, and make none."""
@@ -193,7 +193,7 @@ _RETRIES = option(
     type=click.IntRange(0, 1000),
     default=2,
     metavar="N",
-    help="Try a failed job again this many times.",
+    help="Retry a failed job up to this many times.",
 )
 
 

@@ -43,7 +43,7 @@ def concurrency_option(what: str) -> Callable[[Any], Any]:
         default=16,
         show_default=True,
         metavar="N",
-        help=f"Answer this many {what} at once.",
+        help=f"Process this many {what} in parallel.",
     )
 
 
@@ -78,13 +78,13 @@ _OPTIONS = (
         "--requests-per-minute",
         type=click.IntRange(1),
         metavar="N",
-        help="Send at most this many requests in any minute.",
+        help="Send at most this many requests per minute.",
     ),
     option(
         "--tokens-per-minute",
         type=click.IntRange(1),
         metavar="N",
-        help="Send nothing while prompts and answers of the last minute have this many tokens.",
+        help="Send at most this many tokens per minute, prompts and answers together.",
     ),
     option(
         "--escalate-to",
@@ -96,12 +96,12 @@ _OPTIONS = (
         "--escalate-when",
         "when",
         metavar="REASONS",
-        help="Call an answer bad that is invalid (default), refused, uncertain<0.8 or check<0.5; several with commas.",
+        help="When to escalate: invalid (default), refused, uncertain<P, check<P; several with commas.",
     ),
     option(
         "--check",
         metavar="QUESTION",
-        help="Let the first model decide on each answer by this question (with --escalate-when check<0.5).",
+        help="Yes/no question that rates each answer for --escalate-when check<P.",
     ),
     option(
         "--input-format",
@@ -121,21 +121,21 @@ _OPTIONS = (
     option(
         "--keep-fields/--no-keep-fields",
         default=None,
-        help="Carry a line's own fields over to its plain result; default for tables.",
+        help="Copy the fields of each line to its plain result; default for tables.",
     ),
     option(
         "--speak",
         "speech",
         metavar="DIR",
         heading="Answer",
-        help="Let the model answer aloud: a WAV file for each line in this directory.",
+        help="Write a spoken answer for each line as WAV to this directory.",
     ),
     option(
         "--ordered/--unordered",
         default=True,
-        help="Write results in the order of the input (default), or as they are ready.",
+        help="Write results in input order (default), or as they finish.",
     ),
-    option("--skip-invalid", is_flag=True, help="Leave out lines that cannot be used, instead of refusing all."),
+    option("--skip-invalid", is_flag=True, help="Skip invalid lines instead of refusing the file."),
     option(
         "--replace",
         "overwrite",
@@ -143,14 +143,17 @@ _OPTIONS = (
         help="Start over and replace the output.",
     ),
     option(
-        "--journal", type=FileName(), metavar="FILE", help="Keep progress in this file; beside the output by default."
+        "--journal",
+        type=FileName(),
+        metavar="FILE",
+        help="Record progress in this file; by default next to the output.",
     ),
     option("-q", "--quiet", is_flag=True, wish=True, help="Print no summary at the end."),
     option(
         "--max-workers",
         type=click.IntRange(1),
         metavar="N",
-        help="Let at most this many workers answer at once; needs jobs_url.",
+        help="Use at most this many workers at once; needs jobs_url.",
     ),
     option(
         "--tools-file",
@@ -166,7 +169,7 @@ _OPTIONS = (
         "show_thinking",
         is_flag=True,
         heading="Reasoning",
-        help="Let the model reason, and keep that in the results.",
+        help="Enable reasoning and keep it in the results.",
     ),
 )
 PLAIN = (
@@ -258,7 +261,7 @@ _MACHINE_OPTIONS = (
     option(
         "--workers",
         metavar="N|MIN..MAX",
-        help="Load the model this many times on the cluster; by default where there is room.",
+        help="Number of model copies on the cluster; by default as many as fit.",
     ),
     option(
         "--shard",
@@ -269,7 +272,7 @@ _MACHINE_OPTIONS = (
         "--merge",
         type=click.IntRange(1, 100_000),
         metavar="N",
-        help="Put the outputs of N parts together, in the order of the input.",
+        help="Merge the outputs of N parts in input order.",
     ),
 )
 
@@ -297,4 +300,4 @@ def _build_machines(arguments: Arguments) -> Machines:
 
 
 EXCLUDED = {"shard": ("merge", "background"), "merge": ("background", "on"), "on": ("host", "verbose")}
-MACHINES = OptionGroup("machines", "Machines", _MACHINE_OPTIONS, _build_machines, EXCLUDED)
+MACHINES = OptionGroup("machines", "Cluster", _MACHINE_OPTIONS, _build_machines, EXCLUDED)

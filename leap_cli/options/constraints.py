@@ -70,19 +70,20 @@ def _schema_text(value: str, env: Environment) -> str:
 OPEN_OBJECTS = option(
     "--additional-properties",
     is_flag=True,
-    help="Let the model add keys that the schema allows and does not name; by default it writes named ones only.",
+    help="Allow keys that the schema permits but does not name; by default only named keys are generated.",
 )
 FINISH_SHAPE = option(
     "--complete-json/--no-complete-json",
     default=None,
-    help="End JSON the shortest way before its tokens are used up; default for batches and tasks.",
+    help="Close JSON before the token limit cuts it off; default for batches and tasks.",
 )
 REPAIR = option(
     "--repair",
     "repairs",
     type=click.IntRange(0, 10),
     metavar="N",
-    help="Ask again at most N times where an answer does not fit its shape; 1 by default at an endpoint, 2 here.",
+    help="Retry up to N times if an answer does not match its schema; 1 by default for remote models, 2 for local "
+    "ones.",
 )
 _OPTIONS = (
     option(
@@ -96,7 +97,7 @@ _OPTIONS = (
         "--json-schema-multi",
         metavar="SCHEMA",
         saved=_schema_text,
-        help="Answer with a JSON list of what SCHEMA describes.",
+        help="Return a JSON list whose items match SCHEMA.",
     ),
     option(
         "--choices",
@@ -104,24 +105,24 @@ _OPTIONS = (
         metavar="A,B,C",
         help="Return one of these texts, or one of a JSON list.",
     ),
-    option("--regex", metavar="PATTERN", help="Answer with a text that the whole regular expression matches."),
+    option("--regex", metavar="PATTERN", help="Return text that fully matches this regular expression."),
     option(
         "--grammar",
         metavar="FILE",
         saved=read_grammar_argument,
-        help="Answer with a text of this Lark grammar (a file, or the text).",
+        help="Return text that follows this Lark grammar (a file or its text).",
     ),
     option(
         "--schema-in-prompt/--no-schema-in-prompt",
         "schema_in_prompt",
         default=True,
-        help="Show the schema to the model (default), or only enforce it.",
+        help="Add the schema to the prompt (default), or only enforce it.",
     ),
     OPEN_OBJECTS,
     option(
         "--any-whitespace",
         is_flag=True,
-        help="Let the model lay JSON out over several lines; by default it writes one line.",
+        help="Allow whitespace and line breaks in generated JSON; by default it is one line.",
     ),
     FINISH_SHAPE,
     REPAIR,
@@ -151,7 +152,7 @@ def _build(arguments: Arguments) -> Constraint:
     return Constraint(fields)
 
 
-SHAPE = OptionGroup("shape", "Shape", _OPTIONS, _build)
+SHAPE = OptionGroup("shape", "Structured output", _OPTIONS, _build)
 
 
 def shape_from_text(name: str, text: str, env: Environment) -> dict[str, Any]:

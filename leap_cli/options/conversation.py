@@ -85,7 +85,7 @@ def session_group(*, saves: bool) -> OptionGroup[SessionChoice]:
                 "--session", metavar="SESSION", saved=None, help="Continue or start the session of this name or id."
             ),
             option(
-                "--save/--no-save", default=None, wish=True, saved=None, help=f"Keep the conversation as a {keeps}."
+                "--save/--no-save", default=None, wish=True, saved=None, help=f"Save the conversation as a {keeps}."
             ),
         ),
         partial(_build, saves=saves),
@@ -171,12 +171,12 @@ TALK = OptionGroup(
             "--push-to-talk",
             "push",
             is_flag=True,
-            help="Record only what is said between two presses of the space bar.",
+            help="Record only between two presses of the space bar.",
         ),
         option(
             "--interrupt/--no-interrupt",
             default=True,
-            help="Let speaking stop an answer (default), or hear nothing while one sounds.",
+            help="Let speech interrupt an answer (default), or ignore the microphone during one.",
         ),
         option(
             "--silence-duration",
@@ -185,7 +185,7 @@ TALK = OptionGroup(
             default=0.7,
             show_default=True,
             metavar="SECONDS",
-            help="Take so much quiet for the end of what is said.",
+            help="End of speech: this much silence.",
         ),
         option(
             "--voice",
@@ -197,16 +197,16 @@ TALK = OptionGroup(
             "--device",
             multiple=True,
             metavar="DEVICE",
-            help="Use this device, by number or a part of its name; given twice, the microphone and the loudspeaker.",
+            help="Audio device by number or part of its name; given twice, the microphone and the loudspeaker.",
         ),
-        option("--devices", is_flag=True, help="List microphones and loudspeakers, and end."),
+        option("--devices", is_flag=True, help="List microphones and loudspeakers and exit."),
         option(
             "--input",
             "sound",
             type=FileName(),
             metavar="FILE",
             heading="Files",
-            help="Hear this sound (WAV, FLAC, OGG, MP3, ...) instead of a microphone; - reads standard input.",
+            help="Read this audio (WAV, FLAC, OGG, MP3, ...) instead of the microphone; - reads standard input.",
         ),
         option(
             "-o",
@@ -215,16 +215,16 @@ TALK = OptionGroup(
             type=FileName(),
             metavar="FILE",
             heading="Files",
-            help="Write the answers to this WAV file, each at its moment; - is standard output.",
+            help="Write the answers to this WAV file, each at its time; - is standard output.",
         ),
-        option("--fast", is_flag=True, heading="Files", help="Hear the input as fast as answers are made."),
+        option("--fast", is_flag=True, heading="Files", help="Process the input faster than real time."),
         option(
             "--record",
             "recording",
             type=FileName(),
             metavar="FILE",
             heading="Files",
-            help="Keep both sides in this WAV file: the user on the left, the model on the right.",
+            help="Record both sides to this WAV file: the user on the left channel, the model on the right.",
         ),
         option("--stats", is_flag=True, help="Show token counts and speed after each answer."),
     ),
@@ -296,7 +296,7 @@ GUARD = OptionGroup(
             "--guard-model",
             type=ModelName(),
             metavar="MODEL",
-            help="Ask this model, such as d1-3B, in the place of the one that answers.",
+            help="Use this model for the guard, such as d1-3B, instead of the one that answers.",
         ),
     ),
     _build_guard,

@@ -165,7 +165,7 @@ def _asking(arguments: Arguments) -> Asking:
 
 COLUMNS = OptionGroup(
     "wish",
-    "Columns",
+    "Variants",
     (
         option(
             "-m",
@@ -174,17 +174,18 @@ COLUMNS = OptionGroup(
             type=ModelName(),
             multiple=True,
             metavar="MODEL",
-            help="Put the cases to this model; repeat it to compare several, such as A and A:Q8_0.",
+            help="Evaluate this model; repeat the option to compare several, such as A and A:Q8_0.",
         ),
         option(
             "--vary",
             multiple=True,
             metavar="NAME=A,B",
-            help="Make a column for each value of lora, temperature, top-p, ...; system and pattern take one value "
-            "each time.",
+            help="Compare values of lora, temperature, top-p, ...; one value per option for system and pattern.",
         ),
-        option("-s", "--system", metavar="TEXT", help="Ask with this system prompt; @FILE reads it from a file."),
-        option("--pattern", metavar="TEXT", help="Make the prompts of cases' variables: 'Translate: {text}'."),
+        option("-s", "--system", metavar="TEXT", help="System prompt to use; @FILE reads it from a file."),
+        option(
+            "--pattern", metavar="TEXT", help="Prompt template over the variables of each case: 'Translate: {text}'."
+        ),
         option(
             "--repeat",
             "repeats",
@@ -192,7 +193,7 @@ COLUMNS = OptionGroup(
             default=1,
             show_default=True,
             metavar="N",
-            help="Ask each case N times, with seeds that follow each other; then the model's own temperature counts.",
+            help="Run each case N times with consecutive seeds; the model's own temperature then applies.",
         ),
         option("--temperature", type=float, metavar="N", help="Randomness of sampling; 0 by default without --repeat."),
         option(
@@ -200,25 +201,25 @@ COLUMNS = OptionGroup(
             "rng_seed",
             type=int,
             metavar="N",
-            help="Sample with this seed, --repeat with those that follow; 1 by default.",
+            help="Random seed, the first of --repeat; 1 by default.",
         ),
-        option("--max-tokens", type=int, metavar="N", help="End each answer after this many tokens."),
+        option("--max-tokens", type=int, metavar="N", help="Stop each answer after this many tokens."),
     ),
     _columns,
 )
 ASKING = OptionGroup(
     "asking",
-    "Asking",
+    "Sampling and judging",
     (
         option(
             "-o",
             "--output",
             "directory",
             metavar="DIR",
-            help="Write answers and results here; by default beside the cases: CASES.eval.",
+            help="Write answers and results to this directory; CASES.eval by default.",
         ),
         concurrency_option("cases"),
-        option("--judge", type=ModelName(), metavar="MODEL", help="Let this model answer the questions of `judge`."),
+        option("--judge", type=ModelName(), metavar="MODEL", help="Judge model for `judge` expectations."),
         option(
             "--embedding-model",
             "embedder",
@@ -226,11 +227,11 @@ ASKING = OptionGroup(
             metavar="MODEL",
             default="builtin-embed",
             show_default=True,
-            help="Compare texts for `similar` with this embedding model.",
+            help="Embedding model for `similar` expectations.",
         ),
-        option("--allow-python", is_flag=True, help="Let cases run the Python files that they name."),
-        option("--replace", "overwrite", is_flag=True, help="Replace what was answered: ask all cases anew."),
-        option("-q", "--quiet", is_flag=True, help="Print no summary and no notes on standard error."),
+        option("--allow-python", is_flag=True, help="Allow cases to run the Python files they name."),
+        option("--replace", "overwrite", is_flag=True, help="Replace earlier answers and run all cases again."),
+        option("-q", "--quiet", is_flag=True, help="Print no summary and no notes on stderr."),
     ),
     _asking,
 )
@@ -239,19 +240,19 @@ JUDGEMENT = OptionGroup(
     "Results",
     (
         format_choice(
-            "Print a table, one json document, a line of json for each answer, or markdown.",
+            "Output format: a table, JSON, one JSON line per answer, or Markdown.",
             ["text", "json", "jsonl", "markdown"],
         ),
         option(
-            "--html", type=FileName(), metavar="FILE", help="Write one page with the table and every case that failed."
+            "--html", type=FileName(), metavar="FILE", help="Write an HTML report with the table and all failed cases."
         ),
-        option("--junit", type=FileName(), metavar="FILE", help="Write the results as JUnit XML, for CI."),
+        option("--junit", type=FileName(), metavar="FILE", help="Write a JUnit XML report for CI."),
         option(
             "--baseline",
             "against",
             type=FileName(),
             metavar="RESULTS",
-            help="Exit with 8 where a column is worse, with significance, than in these earlier results.",
+            help="Exit with 8 if a variant is significantly worse than in these earlier results.",
         ),
         option(
             "--alpha",
@@ -259,14 +260,14 @@ JUDGEMENT = OptionGroup(
             default=0.05,
             show_default=True,
             metavar="P",
-            help="Call a difference real when chance alone would do as much less often than this.",
+            help="Significance level of comparisons.",
         ),
         option(
             "--min",
             "least",
             type=click.FloatRange(0, 1),
             metavar="RATE",
-            help="Exit with 8 where a column's pass rate is below this, such as 0.9.",
+            help="Exit with 8 if a variant's pass rate is below this, such as 0.9.",
         ),
     ),
     _judgement,

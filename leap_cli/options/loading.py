@@ -80,12 +80,13 @@ MODEL_OPTION = option(
     saved=absolute_if_file,
     help="Use this model: a GGUF file, a name, or 'builtin'.",
 )
-THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Compute with this many CPU threads.")
+THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Number of CPU threads to use.")
 HOST_OPTION = option(
     "--host/--no-host",
     default=None,
     wish=True,
-    help="Demand the model that `leap load` keeps warm, or load it here; by default it is used where there is one.",
+    help="Require the model that `leap load` keeps loaded, or load it in this process; by default a loaded one is "
+    "used.",
 )
 _SIZES = (
     option("--context-size", type=int, metavar="N", help="Context window in tokens, prompt and answer together."),
@@ -104,7 +105,7 @@ GPU_DEVICES = option(
     "gpu_devices",
     type=CommaList(str),
     metavar="NAME[,NAME...]",
-    help="Use these GPUs, by their names in `leap doctor`; none for none.",
+    help="Use these GPUs (names of `leap doctor`); none uses the CPU.",
 )
 _PLACEMENT = (
     GPU_DEVICES,
@@ -112,10 +113,15 @@ _PLACEMENT = (
         "--tensor-split",
         type=CommaList(float),
         metavar="N[,N...]",
-        help="Split the model over the GPUs in this proportion, such as 3,1.",
+        help="Split the model across GPUs in these proportions, such as 3,1.",
     ),
-    option("--cpu-moe", is_flag=True, default=None, help="Keep the experts of all layers (MoE) on the CPU."),
-    option("--n-cpu-moe", type=click.IntRange(0), metavar="N", help="Keep the experts of the first N layers there."),
+    option("--cpu-moe", is_flag=True, default=None, help="Keep the MoE experts of all layers on the CPU."),
+    option(
+        "--n-cpu-moe",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Keep the MoE experts of the first N layers on the CPU.",
+    ),
 )
 _DETAILS = (
     *_PLACEMENT,
@@ -135,13 +141,13 @@ _DETAILS = (
     option(
         "--kv-type-k",
         type=KV_TYPES,
-        help="Keep keys of the context as this type; bf16 by default, f16 with layers on a GPU.",
+        help="KV cache type of the keys; bf16 by default, f16 with GPU layers.",
     ),
-    option("--kv-type-v", type=KV_TYPES, help="Keep values as this type; f16 by default."),
-    option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default), or not."),
-    option("--mmap/--no-mmap", "use_mmap", default=None, help="Map the model's file (default), or read it."),
+    option("--kv-type-v", type=KV_TYPES, help="KV cache type of the values; f16 by default."),
+    option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default) or not."),
+    option("--mmap/--no-mmap", "use_mmap", default=None, help="Memory-map the model file (default), or read it."),
     option(
-        "--batch-size", type=int, metavar="N", help="Read at most this many prompt tokens in one step; 512 by default."
+        "--batch-size", type=int, metavar="N", help="Process at most this many prompt tokens per step; 512 by default."
     ),
     option(
         "--prompt-lookup/--no-prompt-lookup",
@@ -151,32 +157,33 @@ _DETAILS = (
     option(
         "--deterministic/--no-deterministic",
         default=None,
-        help="On a CPU, give the same request the same answer with weights of any type; prompts are read more slowly.",
+        help="On a CPU, give the same request the same answer with weights of any type; prompts are processed "
+        "more slowly.",
     ),
     option(
         "--mmproj",
         type=FileName(),
         saved=absolute,
         metavar="FILE",
-        help="See or hear with this projector; by default the one beside the model.",
+        help="Multimodal projector for images or audio; by default the file next to the model.",
     ),
     option(
         "--prompt-cache/--no-prompt-cache",
         default=None,
         wish=True,
-        help="Keep the model's state after long prompts on disk, so that the next command begins there.",
+        help="Cache the state of long prompts on disk, so that later commands skip them.",
     ),
     option(
         "--prompt-cache-size",
         type=Size(bare="MiB"),
         metavar="SIZE",
-        help="Keep at most this much state on disk, such as 500MB; 8GiB by default.",
+        help="Limit the prompt cache on disk, such as 500MB; 8GiB by default.",
     ),
 )
 _OF_SERVERS = ("slots", "queue", "tool_search")
 _SHARES = (
-    option("--slots", type=click.IntRange(1, 256), metavar="N", help="Make this many answers at once; 8 by default."),
-    option("--queue", type=click.IntRange(0), metavar="N", help="Let at most this many requests wait; 256 by default."),
+    option("--slots", type=click.IntRange(1, 256), metavar="N", help="Number of parallel requests; 8 by default."),
+    option("--queue", type=click.IntRange(0), metavar="N", help="Queue at most this many requests; 256 by default."),
     FOLD_TOOLS,
 )
 
@@ -213,7 +220,7 @@ def _host_loading(arguments: Arguments) -> HostLoading:
     return HostLoading(request, engine)
 
 
-ENGINE_OPTION = option("--engine", metavar="ENGINE", help="Run the model with this engine of `leap engine list`.")
+ENGINE_OPTION = option("--engine", metavar="ENGINE", help="Use this engine (llama.cpp build) of `leap engine list`.")
 _OF_EACH = (
     *_SIZES,
     HOST_OPTION,

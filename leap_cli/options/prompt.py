@@ -68,7 +68,7 @@ TEMPLATE_OPTIONS = (
         callback=_take,
         saved=None,
         heading="Prompt",
-        help="Give a variable of the template this value.",
+        help="Set a variable of the template.",
     ),
 )
 """Options whose values come after those on the command line and before all others; they must be a command's first.
@@ -282,13 +282,13 @@ _OPTIONS = (
         saved=absolute,
         help="Add this file's or URL's text before the prompt; documents, images and audio work, too.",
     ),
-    option("--raw", is_flag=True, help="Go on from the prompt as it stands, without the chat template."),
+    option("--raw", is_flag=True, help="Complete the raw prompt without the chat template."),
     option("--dry-run", is_flag=True, saved=None, help="Print the rendered prompt and generate nothing."),
     option(
         "--save-template",
         metavar="NAME",
         saved=None,
-        help="Save prompt, system prompt and options for -t NAME; generate nothing.",
+        help="Save prompt, system prompt and options as -t NAME; generate nothing.",
     ),
 )
 _CHAT_OPTIONS = (
@@ -305,7 +305,7 @@ _CHAT_OPTIONS = (
     ),
     SYSTEM_OPTION,
     option(
-        "--load", "file", type=FileName(), metavar="FILE", help="Go on with the conversation in a file of leap export."
+        "--load", "file", type=FileName(), metavar="FILE", help="Continue the conversation in a file of leap export."
     ),
     option("--jsonl", is_flag=True, help="Read and write one JSON message per line (OpenAI's format)."),
     option(

@@ -43,7 +43,7 @@ EVIDENCE = OptionGroup(
         option(
             "--evidence",
             is_flag=True,
-            help="Say of each value where it is in the text, and how sure the model was.",
+            help="Add each value's source location and confidence.",
         ),
         option(
             "--strict-evidence",
@@ -51,7 +51,7 @@ EVIDENCE = OptionGroup(
             type=click.Choice(["absent", "fail"]),
             is_flag=False,
             flag_value="absent",
-            help="Leave out values that are not in the text, or let the text fail.",
+            help="Values that are not in the text: omit them, or fail.",
         ),
         option(
             "--passes",
@@ -59,10 +59,10 @@ EVIDENCE = OptionGroup(
             default=1,
             show_default=True,
             metavar="N",
-            help="Read each text this many times; further passes add what the first missed.",
+            help="Extraction passes over each text; later passes add what the first missed.",
         ),
         option(
-            "--low-confidence", "doubtful", metavar="FILE", help="Write values to look at to this file, as JSON lines."
+            "--low-confidence", "doubtful", metavar="FILE", help="Write low-confidence values to this file as JSONL."
         ),
         option(
             "--confidence-threshold",
@@ -71,8 +71,8 @@ EVIDENCE = OptionGroup(
             default="0.5",
             show_default=True,
             metavar="P|FILE",
-            help="Doubt values with a token less probable than this, or than the file of --calibrate says, "
-            "and those that are not in the text.",
+            help="Mark values as low-confidence if a token is less probable than this (or than in a file of "
+            "--calibrate), or if they are not in the text.",
         ),
     ),
     _build,
@@ -128,14 +128,14 @@ REVIEW_PAGE = OptionGroup(
             "--review",
             type=FileName(),
             metavar="FILE.html",
-            help="Write a page on which a person accepts, corrects or rejects each value, beside its text.",
+            help="Write an HTML page to accept, correct or reject each value.",
         ),
         option(
             "--review-serve",
             type=FileName(),
             metavar="FILE.jsonl",
-            help="Serve that page to this machine, and keep decisions in this file; without --json-schema go on with "
-            "what it holds.",
+            help="Serve the review page on this machine and save decisions to this file; without --json-schema "
+            "resume that file.",
         ),
     ),
     _build_review_page,
@@ -178,14 +178,14 @@ REVIEWED = OptionGroup(
             "--apply",
             type=FileName(),
             metavar="FILE",
-            help="Print the documents of this file of reviewed ones as they were decided, and ask no model.",
+            help="Print the reviewed documents of this file with their decisions; no model runs.",
         ),
         option(
             "--calibrate",
             "fit",
             type=FileName(),
             metavar="FILE",
-            help="Fit --confidence-threshold to this file of reviewed documents and print the gain; -o writes it.",
+            help="Fit --confidence-threshold to this file of reviewed documents and print the gain; -o saves it.",
         ),
     ),
     _build_reviewed,

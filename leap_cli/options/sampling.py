@@ -24,40 +24,40 @@ CALL_PARSERS = (
 
 _FLAGS: tuple[tuple[str, str, type, str], ...] = (
     ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
-    ("--top-p", "top_p", float, "Keep the likeliest tokens up to this probability, 0 to 1."),
-    ("--min-p", "min_p", float, "Drop tokens below this share of the likeliest, 0 to 1."),
-    ("--top-k", "top_k", int, "Choose among this many of the likeliest tokens; 0 is all."),
+    ("--top-p", "top_p", float, "Sample from the likeliest tokens up to this total probability, 0 to 1."),
+    ("--min-p", "min_p", float, "Drop tokens less likely than this fraction of the likeliest, 0 to 1."),
+    ("--top-k", "top_k", int, "Sample from this many of the likeliest tokens; 0 is all."),
     (
         "--repetition-penalty",
         "repetition_penalty",
         float,
-        "Make tokens that came before less likely: above 1 the more so, 1 not at all.",
+        "Penalize tokens that already occurred; 1 is off, higher values penalize more.",
     ),
     (
         "--frequency-penalty",
         "frequency_penalty",
         float,
-        "Make tokens less likely the more often they came, -2 to 2; 0 changes nothing.",
+        "Penalize tokens by how often they occurred, -2 to 2; 0 is off.",
     ),
     (
         "--presence-penalty",
         "presence_penalty",
         float,
-        "Make tokens less likely once they came, -2 to 2; 0 changes nothing.",
+        "Penalize tokens that occurred at all, -2 to 2; 0 is off.",
     ),
-    ("--repeat-last-n", "repeat_last_n", int, "Let penalties look back on this many tokens; -1 is the whole context."),
+    ("--repeat-last-n", "repeat_last_n", int, "Apply penalties to the last N tokens; -1 is the whole context."),
     ("--seed", "rng_seed", int, "Random seed; the same seed repeats the answer."),
-    ("--audio-temperature", "audio_temperature", float, "Randomness of spoken sound, 0 or more."),
-    ("--audio-top-k", "audio_top_k", int, "Choose among this many codes of spoken sound; 0 is all."),
+    ("--audio-temperature", "audio_temperature", float, "Randomness of spoken audio, 0 or more."),
+    ("--audio-top-k", "audio_top_k", int, "Sample from this many of the likeliest audio codes; 0 is all."),
     (
         "--top-logprobs",
         "top_logprobs",
         int,
-        "Tell in JSON how likely each token and N others were, 0 to 20.",
+        "Return log-probabilities of each token and N alternatives in JSON, 0 to 20.",
     ),
     ("--max-tokens", "max_tokens", int, "Stop after this many tokens."),
-    ("--think-budget", "think_budget", int, "End reasoning after this many tokens; 0 lets the answer begin at once."),
-    ("--image-tokens", "image_tokens", int, "Let a picture cost at most this many tokens, 16 to 1024; 256 by default."),
+    ("--think-budget", "think_budget", int, "Limit reasoning to this many tokens; 0 skips it."),
+    ("--image-tokens", "image_tokens", int, "Encode an image as at most this many tokens, 16 to 1024; 256 by default."),
 )
 
 
@@ -102,13 +102,14 @@ def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
             is_flag=True,
             hidden="--image-tiles" in hidden,
             heading="Prompt",
-            help="Cut large pictures into up to ten tiles of 256 tokens, for fine print; else they are made smaller.",
+            help="Split large images into up to ten tiles of 256 tokens, for small text; otherwise they are "
+            "scaled down.",
         ),
-        option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text."),
+        option("--stop", multiple=True, metavar="TEXT", help="Stop before this text occurs."),
         option(
             "--repetition-detection/--no-repetition-detection",
             default=None,
-            help="Stop an answer that repeats itself (default), or not.",
+            help="Stop an answer that repeats itself (default) or not.",
         ),
     )
 
@@ -118,13 +119,13 @@ _DETAILS = (
         "--think-budget-message",
         metavar="TEXT",
         heading="Reasoning",
-        help="Let the model say this when its reasoning has spent its budget.",
+        help="Insert this text when reasoning reaches its budget.",
     ),
     option(
         "--logit-bias",
         multiple=True,
         metavar="TOKEN=N",
-        help="Add this to a token's logit, by its number in the vocabulary.",
+        help="Add a bias to the logit of a token id.",
     ),
     option(
         "--tool-call-parser",

@@ -92,9 +92,9 @@ TASK = OptionGroup(
     "",
     (
         click.argument("files", type=FileName(), metavar="[FILE|TEXT]...", nargs=-1),
-        option("--lines", is_flag=True, help="Take each line as a text of its own."),
+        option("--lines", is_flag=True, help="Treat each line as one text."),
         option("-o", "--output", "target", type=FileName(), metavar="FILE", help="Write the answers to this file."),
-        option("--errors", metavar="FILE", help="Write the texts that failed, and why, to this file as JSONL."),
+        option("--errors", metavar="FILE", help="Write failed texts and their errors to this file as JSONL."),
         option(
             "--dry-run",
             is_flag=True,
@@ -105,7 +105,7 @@ TASK = OptionGroup(
             type=float,
             metavar="N",
             heading="Sampling",
-            help="Draw tokens with this randomness, in the place of the recipe's.",
+            help="Randomness of sampling, instead of the recipe's.",
         ),
         option(
             "--seed",
@@ -120,7 +120,7 @@ TASK = OptionGroup(
             type=int,
             metavar="N",
             heading="Sampling",
-            help="End each answer of the model after this many tokens.",
+            help="Stop each answer after this many tokens.",
         ),
         FINISH_SHAPE,
         MODEL,
@@ -277,15 +277,15 @@ ASKING = OptionGroup(
         option(
             "--readout",
             type=click.Choice(["text", "labels"]),
-            help="Read the whole text of each answer, or one token that stands for it; by default the text, and with"
-            " models made for decisions the token.",
+            help="Score the whole text of each answer, or one token per answer; by default the text, and the "
+            "token for models made for decisions.",
         ),
         option(
             "--orders",
             type=click.IntRange(1, 24),
             default=1,
             metavar="N",
-            help="Ask with the answers in N orders, and say how many of them agree.",
+            help="Ask with the answers in N orders and report how many agree.",
         ),
     ),
     _build_asking,
@@ -302,16 +302,16 @@ QUESTIONS = OptionGroup(
             type=FileName(),
             multiple=True,
             metavar="FILE",
-            help="Ask about this picture; - reads standard input.",
+            help="Ask about this image; - reads standard input.",
         ),
-        option("--rows", is_flag=True, help="Take each row of CSV tables as a text of its own."),
-        option("--columns", metavar="A,B", help="Take these columns of each row alone, in this order (with --rows)."),
+        option("--rows", is_flag=True, help="Treat each row of CSV tables as one text."),
+        option("--columns", metavar="A,B", help="Use these columns of each row, in this order (with --rows)."),
         option(
             "--calibrate",
             "fit",
             type=FileName(),
             metavar="FILE",
-            help="Fit temperatures to the answered cases of this file, and keep them.",
+            help="Calibrate probabilities on the labeled cases of this file and save the result.",
         ),
     ),
     _build_questions,
@@ -342,7 +342,7 @@ EXAMPLES = option(
     "--examples",
     type=FileName(),
     metavar="FILE",
-    help="Show the model these cases first: JSON lines with a text and its document, both checked.",
+    help="Few-shot examples: JSONL with a text and its document.",
 )
 
 

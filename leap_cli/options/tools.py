@@ -30,8 +30,8 @@ FOLD_TOOLS = option(
     is_flag=False,
     flag_value=2000,
     metavar="[N]",
-    help="Tell the model of tools in a line each where their declarations take more than N tokens (2000), and let it "
-    "find those that it needs.",
+    help="If tool declarations exceed N tokens (2000), list each tool in one line and let the model search for "
+    "those it needs.",
 )
 
 _OPTIONS = (
@@ -50,8 +50,7 @@ _OPTIONS = (
     option(
         "--tool-choice",
         metavar="WHEN",
-        help="Let the model decide whether it calls a tool (auto, default), or make it call one (required, or a tool's "
-        "name), or none.",
+        help="Tool choice: the model decides (auto, default), any tool (required), one tool by name, or none.",
     ),
     option("--allow-tool", multiple=True, metavar="NAME", help="Run this tool without confirmation."),
     option("--show-calls", is_flag=True, help="Show tool calls and results on stderr."),
@@ -59,7 +58,7 @@ _OPTIONS = (
         "--max-tool-iterations",
         type=click.IntRange(1, MOST_ROUNDS),
         metavar="N",
-        help="Allow this many rounds of calls in one answer; 8 by default. Exit code 7 at the limit.",
+        help="Limit the rounds of tool calls in one answer; 8 by default. Exit code 7 at the limit.",
     ),
     FOLD_TOOLS,
 )

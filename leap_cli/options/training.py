@@ -68,20 +68,20 @@ TRAINING = OptionGroup(
     "training",
     "Training data",
     (
-        option("--for-training", is_flag=True, help="Write training data: JSONL, a conversation a line."),
+        option("--for-training", is_flag=True, help="Write training data: JSONL with one conversation per line."),
         option(
             "-m",
             "--model",
             type=ModelName(),
             metavar="MODEL",
-            help="Write messages and calls as this model's chat template wants them.",
+            help="Format messages and tool calls for this model's chat template.",
         ),
-        option("--rendered", is_flag=True, help="Write prompt and completion as text, and the spans the loss counts."),
+        option("--rendered", is_flag=True, help="Write prompt and completion as rendered text with loss spans."),
         option(
             "--log",
             "from_log",
             is_flag=True,
-            help="Export first turns of leap sessions log; sessions where they are named.",
+            help="Export first turns of the prompt log, and any sessions that are named.",
         ),
         option(
             "--batch",
@@ -89,16 +89,14 @@ TRAINING = OptionGroup(
             nargs=2,
             type=click.Path(dir_okay=False),
             metavar="LINES RESULTS",
-            help="Export the answers of a batch: the file of its lines, and that of its results.",
+            help="Export the answers of a batch: its input file and its results file.",
         ),
         option(
             "--rating",
             type=click.Choice(RATINGS),
-            help="Export only answers of this rating; all but bad ones by default.",
+            help="Export only answers with this rating; all but bad ones by default.",
         ),
-        option(
-            "--unedited", is_flag=True, help="Export only answers that a model is known to have written as they are."
-        ),
+        option("--unedited", is_flag=True, help="Export only answers that are known to be unedited model output."),
         option(
             "--tools-file",
             "--tools",
@@ -106,15 +104,15 @@ TRAINING = OptionGroup(
             type=click.Path(dir_okay=False),
             multiple=True,
             metavar="FILE",
-            help="Declare the tools that conversations call: a Python file, or declarations as JSON.",
+            help="Declarations of the tools called: a Python file or JSON.",
         ),
         option(
             "--test-share",
             type=click.FloatRange(0, 1, min_open=True, max_open=True),
             metavar="SHARE",
-            help="Put this share of the conversations, such as 0.1, into NAME.test.jsonl beside -o NAME.jsonl.",
+            help="Write this share of conversations, such as 0.1, to NAME.test.jsonl next to -o NAME.jsonl.",
         ),
-        option("--redact", is_flag=True, help="Mask mail addresses, phone numbers and the like, without a model."),
+        option("--redact", is_flag=True, help="Redact emails, phone numbers and similar PII by regular expressions."),
     ),
     _build,
 )

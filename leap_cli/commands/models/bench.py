@@ -28,22 +28,24 @@ SMALL = ("first_token", "memory")
 """Figures that are better the smaller they are; their bars would mislead."""
 
 
-@leap_command("bench", short_help="Measure how fast models are here.")
+@leap_command("bench", short_help="Benchmark models.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", type=ModelName())
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Take the median of so many runs.")
 @click.option(
-    "--threads", type=click.IntRange(1, 512), metavar="N", help="Compute with this many threads instead of all cores."
+    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Number of runs; the median is reported."
 )
-@click.option("--engine", metavar="ENGINE", help="Run the models with this engine of `leap engine list`.")
 @click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the figures to FILE."
+    "--threads", type=click.IntRange(1, 512), metavar="N", help="Number of CPU threads, instead of all cores."
+)
+@click.option("--engine", metavar="ENGINE", help="Use this engine (llama.cpp build) of `leap engine list`.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the results to FILE."
 )
 @click.option(
     "--baseline",
     "against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Show the ratio to the figures in FILE, which --format json has printed.",
+    help="Compare with earlier results in FILE (of --format json).",
 )
 @format_option("the names")
 @click.pass_obj
@@ -58,13 +60,12 @@ def bench(
     against: Path | None,
     format: str,
 ) -> None:
-    """Measure how fast MODELs are on this machine, the default one without a name, each loaded in this process.
+    """Benchmark MODELs on this machine, each loaded in this process; by default the default model.
 
-    A prompt of 512 tokens, an answer of 64, eight answers of 32 at once, the first token after a short prompt, and the
-    memory that the process took more, llama.cpp's libraries included where the model is the first. Layers go to a GPU
-    as by `--gpu-layers auto`. LOAD is what the
-    machine was busy with beside it, in processes: take figures of a busy machine for ratios at most. Speeds are in
-    tokens a second (t/s).
+    It measures a prompt of 512 tokens, an answer of 64, eight parallel answers of 32, time to first token of a short
+    prompt, and the memory added to the process (llama.cpp's libraries included for the first model). Layers are
+    offloaded as by `--gpu-layers auto`. LOAD is the load of the machine from other processes: on a busy machine, trust
+    ratios only. Speeds are in tokens per second (t/s).
     """
     from ...options.loading import model_reference
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from leap_core.inference.engine.snapshots import SnapshotFile
 
 
-@leap_group("cache", short_help="List and clear prompts that are kept on disk.")
+@leap_group("cache", short_help="Show and clear the prompt cache.")
 def cache() -> None:
-    """Prompts whose state --prompt-cache keeps on disk, so that the next command does not read them again.
+    """The prompt cache: states of long prompts that --prompt-cache keeps on disk, so that later commands skip them.
 
-    Each belongs to one model file and one way of loading it. The ones used longest ago go first where the room that
-    --prompt-cache-size allows is full.
+    Each belongs to one model file and its loading options. When --prompt-cache-size is reached, the least recently used
+    ones are deleted.
     """
 
 
@@ -32,7 +32,7 @@ def cache() -> None:
 @format_option("paths")
 @click.pass_obj
 def list_cache(env: Environment, /, format: str) -> ExitCode:
-    """List the kept prompts, the one used last first."""
+    """List the cached prompts, most recently used first."""
     output = Output(env, format)
     files = _files(env)
     if output.format is Format.TEXT:
@@ -57,7 +57,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
 @format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
 @click.pass_obj
 def info(env: Environment, /, format: str) -> ExitCode:
-    """Show where prompts are kept, how many there are and what they take."""
+    """Show the location, number and size of cached prompts."""
     output = Output(env, format)
     files = _files(env)
     total = sum(each.bytes for each in files)
@@ -80,12 +80,12 @@ def info(env: Environment, /, format: str) -> ExitCode:
     "--older-than",
     type=Duration(),
     metavar="TIME",
-    help="Remove only prompts that were not used for this time, such as 30d.",
+    help="Remove only prompts not used for this time, such as 30d.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:
-    """Remove kept prompts. Nothing but time is lost: they are read again when they come."""
+    """Delete cached prompts. Only time is lost: they are processed again when needed."""
     from leap_core.inference.engine.snapshots import remove_snapshots
 
     output = Output(env)

@@ -51,31 +51,33 @@ class FittingModel:
     takes: Callable[[int, int], tuple[Memory, Offload]]
 
 
-@leap_command("fit", short_help="Tell which models fit this machine.")
+@leap_command("fit", short_help="Show which models fit this machine.")
 @click.argument("names", nargs=-1, metavar="[MODEL]...", type=ModelName())
 @click.option(
     "--context-size",
     type=click.IntRange(8),
     metavar="N",
-    help="Tokens of a context, prompt and answer together; by default the model's, up to 8192.",
+    help="Context window in tokens; by default the model's, up to 8192.",
 )
 @click.option(
-    "--slots", type=click.IntRange(1, 256), default=4, show_default=True, help="Count with this many answers at once."
+    "--slots",
+    type=click.IntRange(1, 256),
+    default=4,
+    show_default=True,
+    help="Number of parallel requests to plan for.",
 )
-@click.option(
-    "--memory", type=Size(), metavar="SIZE", help="Count with this much memory, such as 8GB, not the machine's."
-)
+@click.option("--memory", type=Size(), metavar="SIZE", help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the names of those that fit")
 @click.pass_obj
 def fit(
     env: Environment, /, names: tuple[str, ...], context_size: int | None, slots: int, memory: int | None, format: str
 ) -> None:
-    """Tell which models fit this machine: MODELs, or those that are here and the catalogue's, in each quantization.
+    """Show which models fit this machine: MODELs, or the installed ones and the catalogue's, in each quantization.
 
-    MEMORY is what a model needs once its context is full: of a model that is here from its file, else about. Parts of
-    the file that the system may drop again are not counted. LONGEST is the largest context that fits. A fifth of the
-    machine's memory is left to other programs. Companions of models that see or hear are not counted. Where
-    there is a GPU, the column GPU has what `--gpu-layers auto` puts there, and MEMORY has the rest.
+    MEMORY is what a model needs with a full context: exact for an installed model, else approximate. Parts of the file
+    that the system may drop from memory are not counted. LONGEST is the largest context that fits. A fifth of the
+    machine's memory is reserved for other programs. Projectors of multimodal models are not counted. If there is a GPU,
+    the column GPU has what `--gpu-layers auto` offloads, and MEMORY has the rest.
     """
     output = Output(env, format)
     machine = replace(this_machine(env), gpus=free_on_gpus())
@@ -220,18 +222,16 @@ def _needs_of_entry(
     metavar="N",
     help="Show at most this many models.",
 )
-@click.option(
-    "--memory", type=Size(), metavar="SIZE", help="Count with this much memory, such as 8GB, not the machine's."
-)
+@click.option("--memory", type=Size(), metavar="SIZE", help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the repositories' names")
 @click.pass_obj
 def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int | None, format: str) -> None:
-    """Search the Hugging Face hub for GGUF models by WORDs of their names, the most downloaded first. Those of
-    architectures that do not run here are left out.
+    """Search the Hugging Face hub for GGUF models by WORDs of their names, most downloaded first. Unsupported
+    architectures are omitted.
 
-    `leap download` and -m take the names as they are. SIZE is that of the model's file in the quantization that is
-    fetched when none is named; MEMORY is about what it needs with a context of 8192 tokens for four requests, as
-    `leap models fit` counts. JSON has all quantizations.
+    `leap download` and -m accept the names as shown. SIZE is the size of the model's file in the default quantization;
+    MEMORY is the approximate need with a context of 8192 tokens for four requests, as `leap models fit` computes it.
+    JSON has all quantizations.
     """
     from leap_core.models.catalogue import Catalogue
     from leap_core.models.download.hub_query import search_hub

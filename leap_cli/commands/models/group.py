@@ -34,7 +34,7 @@ FORMAT = format_option("names")
 
 @leap_group("manifest", short_help="Write and check manifests.")
 def manifest() -> None:
-    """Write and check the LEAP SDK's manifests: which files belong to a model, and how to sample."""
+    """Write and check manifests of the LEAP SDK: the files of a model and its sampling parameters."""
 
 
 @manifest.command("check")
@@ -42,7 +42,7 @@ def manifest() -> None:
 @FORMAT
 @click.pass_obj
 def check(env: Environment, /, file: Path, format: str) -> ExitCode:
-    """Tell everything that is wrong with the manifest FILE, with the keys that were probably meant."""
+    """Report every error in the manifest FILE, with suggestions for misspelled keys."""
     from leap_core.models.manifest import problems_of
 
     output = Output(env, format)
@@ -70,18 +70,18 @@ def check(env: Environment, /, file: Path, format: str) -> ExitCode:
     type=click.Path(path_type=Path),
     help="Write the manifest to this file instead of standard output.",
 )
-@click.option("--temperature", type=float, help="Have the manifest recommend this randomness.")
-@click.option("--top-p", type=float, help="Have it recommend the likeliest tokens up to this probability.")
-@click.option("--min-p", type=float, help="Have it recommend to drop tokens below this share of the likeliest.")
-@click.option("--top-k", type=int, help="Have it recommend this many of the likeliest tokens.")
-@click.option("--repetition-penalty", type=float, help="Have it recommend this penalty on tokens that came before.")
+@click.option("--temperature", type=float, help="Recommended temperature in the manifest.")
+@click.option("--top-p", type=float, help="Recommended top-p in the manifest.")
+@click.option("--min-p", type=float, help="Recommended min-p in the manifest.")
+@click.option("--top-k", type=int, help="Recommended top-k in the manifest.")
+@click.option("--repetition-penalty", type=float, help="Recommended repetition penalty in the manifest.")
 @click.option(
     "--chat-template",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Have the manifest name this file of Jinja as the chat template.",
+    help="Jinja file to record as the chat template.",
 )
-@click.option("--threads", type=click.IntRange(1), help="Have the manifest recommend this many threads.")
+@click.option("--threads", type=click.IntRange(1), help="Recommended number of CPU threads.")
 @click.pass_obj
 def create(
     env: Environment,
@@ -92,7 +92,7 @@ def create(
     threads: int | None,
     **sampling: Any,
 ) -> None:
-    """Write a manifest for the GGUF file MODEL and the companions beside it."""
+    """Write a manifest for the GGUF file MODEL and its companion files."""
     from leap_core.conversation.options import SamplingDefaults
     from leap_core.models.upkeep import create_manifest
 
@@ -117,7 +117,7 @@ def _read(env: Environment, file: Path) -> bytes:
 
 @leap_group("models")
 def command() -> None:
-    """The models on this machine: one directory each, with the files under their own names and a manifest."""
+    """The installed models: one directory each, with the files under their own names and a manifest."""
 
 
 @command.command("list", short_help="List the installed models.")
@@ -126,13 +126,13 @@ def command() -> None:
     type=click.Choice(["name", "size", "used"]),
     default="name",
     show_default=True,
-    help="Put first what comes first by name, is largest, or was used last.",
+    help="Sort by name, by size (largest first), or by last use.",
 )
 @FORMAT
 @click.pass_obj
 def list_models(env: Environment, /, sort: str, format: str) -> None:
-    """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the one
-    that answers where none is named; USED is when one was last loaded, or else installed."""
+    """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the
+    default model; USED is when one was last loaded, or else installed."""
     output = Output(env, format)
     models = _store(env).installed()
     if sort != "name":
@@ -149,11 +149,11 @@ def list_models(env: Environment, /, sort: str, format: str) -> None:
         output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
 
 
-@command.command("default", short_help="Show or set the model that answers when none is named.")
+@command.command("default", short_help="Show or set the default model.")
 @click.argument("model", required=False, type=ModelName())
 @click.pass_obj
 def default(env: Environment, /, model: str | None) -> None:
-    """Print the model that answers when a command names none; with MODEL make it that one from now on."""
+    """Print the default model, which answers if a command names none; with MODEL, set it."""
     output = Output(env)
     if model is None:
         from ...options.loading import check_chats, model_reference
@@ -173,14 +173,14 @@ def default(env: Environment, /, model: str | None) -> None:
 
 @command.command("catalogue", short_help="List the models that leap knows by name.")
 @click.argument("words", metavar="[WORD]...", nargs=-1)
-@click.option("--installed", "only_installed", is_flag=True, help="List only those that are on this machine.")
+@click.option("--installed", "only_installed", is_flag=True, help="List only models that are installed.")
 @FORMAT
 @click.pass_obj
 def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool, format: str) -> None:
-    """List the models that leap knows by name, your own from catalogue.json included; with WORDs those that have all
-    of them in their name, kind or description.
+    """List the models that leap knows by name, your own from catalogue.json included; with WORDs, those that contain
+    all of them in name, kind or description.
 
-    SIZE is about that of the file in the quantization that is taken when none is named.
+    SIZE is the approximate size of the file in the default quantization.
     """
     from leap_core.models.catalogue import Catalogue
 
@@ -205,13 +205,13 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
         Output(env).note("no model of the catalogue is like that")
 
 
-@command.command("info", short_help="Tell what a model is, from its file's header.")
+@command.command("info", short_help="Show details of a model.")
 @click.argument("model", type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @FORMAT
 @click.pass_obj
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
-    """Tell what MODEL is, from its file's header: any reference to a model on this machine."""
+    """Show the details of MODEL from its file's header; any reference to an installed model works."""
     from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.models.manifest import SAMPLING_KEYS
     from leap_core.models.resolving import resolve_local
@@ -265,10 +265,10 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
 
 @command.command("path", short_help="Print the path of a model's file.")
 @click.argument("model", type=ModelName())
-@click.option("--quant", metavar="QUANT", help="Take this quantization, such as Q4_K_M; the same as MODEL:QUANT.")
+@click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @click.pass_obj
 def path(env: Environment, /, model: str, quant: str | None) -> None:
-    """Print the path of MODEL's file; exit code 3 when it is not on this machine."""
+    """Print the path of MODEL's file; exit code 3 if it is not installed."""
     from leap_core.models.resolving import resolve_local
 
     local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)

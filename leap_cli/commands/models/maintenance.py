@@ -30,14 +30,14 @@ _HUB_NAME = re.compile(r"(hf:|https?:|(www\.)?huggingface\.co/|hf\.co/|[\w.-]+/[
 """What names no file of this machine, but a model of the hub."""
 
 
-@leap_command("alias", short_help="List, give and take away names of models.")
+@leap_command("alias", short_help="List, add and remove aliases of models.")
 @click.argument("name", required=False)
 @click.argument("model", required=False, type=ModelName())
-@click.option("--remove", is_flag=True, help="Take NAME away; the model stays.")
+@click.option("--remove", is_flag=True, help="Remove the alias NAME; the model stays.")
 @format_flag
 @click.pass_obj
 def alias(env: Environment, /, name: str | None, model: str | None, remove: bool, format: str) -> ExitCode:
-    """Let NAME stand for MODEL wherever a model is named. Without MODEL print what NAME stands for, without NAME list
+    """Make NAME an alias of MODEL wherever a model is named. Without MODEL, print the model of NAME; without NAME, list
     all aliases.
 
     MODEL is any reference: an installed model, one of the catalogue with a quantization, a repository, or a file. An
@@ -136,9 +136,9 @@ FORMAT = format_option("names")
 @FORMAT
 @click.pass_obj
 def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode:
-    """Check the files of installed models against the sizes and SHA-256 that were announced for them.
+    """Check the files of installed models against their published sizes and SHA-256 hashes.
 
-    Without a NAME all are checked. Exit code 4 when a file is not what it should be.
+    Without a NAME, all are checked. Exit code 4 if a file differs.
     """
     from leap_core.models.upkeep import verify as checks_of
 
@@ -159,16 +159,16 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
     return ExitCode.DOWNLOAD if damaged else ExitCode.DONE
 
 
-@leap_command("check", short_help="Try whether llama.cpp runs a model.")
+@leap_command("check", short_help="Check whether llama.cpp runs a model.")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
 @FORMAT
 @click.pass_obj
 def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> ExitCode:
-    """Try in a process of its own whether llama.cpp runs MODEL: load it, read its vocabulary, cut text into tokens,
-    compute two tokens, and render its chat template, all within limits of time and memory.
+    """Check in a separate process whether llama.cpp runs MODEL: load it, tokenize text, compute two tokens and render
+    its chat template, all within limits of time and memory.
 
-    leap does this by itself before it loads a file that is new to it, and remembers what came of it; this command tries
-    the file anew. Without a MODEL all installed ones are tried. Exit code 3 when one cannot be loaded.
+    leap does this once for each new file and remembers the result; this command runs the check again. Without a MODEL,
+    all installed models are checked. Exit code 3 if one cannot be loaded.
     """
     from leap_core.inference.trial.child import Subject
     from leap_core.inference.trial.trying import new_verdict_on
@@ -195,9 +195,9 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 @removal_flags
 @click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Remove installed models with all their files. One that a running job, host or session uses is left alone.
+    """Remove installed models with all their files. A model that a running job, server or session uses is kept.
 
-    A NAME is that of leap models list, whole; the beginning of one is asked about.
+    A NAME is the full name of leap models list; for a prefix, you are asked.
     """
     from leap_core.models.store import freed_by
 
@@ -217,12 +217,12 @@ def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool
             note_default_gone(env, _names_of(model), output)
 
 
-@leap_command("gc", short_help="Remove what unfinished downloads left behind.")
+@leap_command("gc", short_help="Remove files of unfinished downloads.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @FORMAT
 @click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
-    """Remove what unfinished downloads left behind. Finished models, and downloads that run now, are not touched."""
+    """Remove the files of unfinished downloads. Installed models and running downloads are not touched."""
     from leap_core.models.upkeep import collect, rubbish_in
 
     output = Output(env, format)
@@ -233,23 +233,23 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
         output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(sum(item.bytes for item in items))}")
 
 
-@leap_command("import", short_help="Take a model of this machine into the store.")
+@leap_command("import", short_help="Add a local model file to the store.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", help="Give the model this name; the file's without its quantization by default.")
-@click.option("--quant", metavar="QUANT", help="Say that this is its quantization; what the file says by default.")
+@click.option("--name", help="Name of the model; by default the file's without its quantization.")
+@click.option("--quant", metavar="QUANT", help="Quantization of the model; by default as the file says.")
 @click.option(
     "--mode",
     type=click.Choice(["auto", "hard link", "reflink", "copy"]),
     default="auto",
     show_default=True,
-    help="Bring the file into the store this way; auto takes the first of the others that the disk can do.",
+    help="Way to add the file to the store; auto uses the first of the others that the disk supports.",
 )
 @option("--replace", "force", is_flag=True, help="Replace an installed model of that name.")
 @click.pass_obj
 def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
-    """Take a model into the store: a GGUF FILE with the companions beside it, a manifest, or a directory.
+    """Add a model to the store: a GGUF FILE with the companion files next to it, a manifest, or a directory.
 
-    Hard links and reflinks need no space. The file that is imported stays where it is.
+    Hard links and reflinks use no extra space. The imported file stays in place.
     """
     from leap_core.models.upkeep import import_model
 
@@ -316,15 +316,17 @@ def _tried(name: str, path: Path, verdict: TrialVerdict) -> dict[str, Any]:
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
-@leap_command("add-endpoint", short_help="Give a model elsewhere a name.")
+@leap_command("add-endpoint", short_help="Register a remote model.")
 @click.argument("name")
 @click.argument("url")
-@click.option("--model", type=ModelName(), metavar="MODEL", help="Ask for this model; by default the only one there.")
-@click.option("--key-variable", metavar="VARIABLE", help="Take the key from this variable, whenever it is needed.")
-@click.option("--key-file", type=FileName(), metavar="FILE", help="Take the key from this file, whenever it is needed.")
-@click.option("--path", metavar="PATH", help="Ask for chats at this path behind URL instead of /chat/completions.")
+@click.option(
+    "--model", type=ModelName(), metavar="MODEL", help="Model name at the endpoint; by default the only one it has."
+)
+@click.option("--key-variable", metavar="VARIABLE", help="Environment variable that holds the API key.")
+@click.option("--key-file", type=FileName(), metavar="FILE", help="File that holds the API key.")
+@click.option("--path", metavar="PATH", help="Path of chat requests after URL, instead of /chat/completions.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
-@click.option("--body", metavar="JSON", help="Send the fields of this JSON object with every request.")
+@click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request.")
 @click.pass_obj
 def add_endpoint(
     env: Environment,
@@ -338,10 +340,10 @@ def add_endpoint(
     headers: tuple[str, ...],
     body: str | None,
 ) -> ExitCode:
-    """Let NAME stand for a model at URL, the base of OpenAI's protocol such as https://host/v1, wherever a model is
-    named. Nothing is sent now.
+    """Register a remote model: NAME means the model at URL, the base of an OpenAI-compatible API such as
+    https://host/v1. Nothing is sent now.
 
-    The key itself is kept nowhere: config.toml names the variable or the file that has it.
+    The key itself is not stored: config.toml names the variable or the file that holds it.
     """
     from leap_core.models.endpoints import TABLE, Endpoint, base_url, check_endpoint_name
 
@@ -391,13 +393,13 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-@leap_command("endpoints", short_help="List and remove names of models elsewhere.")
+@leap_command("endpoints", short_help="List and remove remote models.")
 @click.argument("name", required=False)
-@click.option("--remove", is_flag=True, help="Take NAME away from the list.")
+@click.option("--remove", is_flag=True, help="Remove NAME from the list.")
 @format_flag
 @click.pass_obj
 def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
-    """List the names that leap models add-endpoint gave, or NAME alone, and where their keys are."""
+    """List the remote models that leap models add-endpoint registered, or NAME alone, and where their keys are."""
     from leap_core.models.endpoints import TABLE, known_endpoints
 
     output, file = Output(env, format), env.directories.config_file

@@ -60,25 +60,27 @@ QUANTIZING = OptionGroup(
             multiple=True,
             required=True,
             metavar="TYPE[,TYPE...]",
-            help="Make these types, such as Q4_K_M,Q8_0: all that llama.cpp makes, F16, BF16 and F32 too.",
+            help="Target types, such as Q4_K_M,Q8_0: all types of llama.cpp, F16, BF16 and F32.",
         ),
-        option("--imatrix", type=click.Path(path_type=Path), help="Weigh columns by this file of llama-imatrix."),
+        option("--imatrix", type=click.Path(path_type=Path), help="Importance matrix: a file of llama-imatrix."),
         option(
             "--tensor-type",
             multiple=True,
             metavar="PATTERN=TYPE",
-            help="Give tensors whose name matches this type; an expression, such as attn_v=Q8_0.",
+            help="Type for tensors whose name matches a regular expression, such as attn_v=Q8_0.",
         ),
-        option("--output-tensor-type", metavar="TYPE", help="Give the output matrix this type."),
-        option("--token-embedding-type", metavar="TYPE", help="Give the token embeddings this type."),
-        option("--pure", is_flag=True, help="Give all matrices one type, without llama.cpp's mixture."),
-        option("--keep-split", is_flag=True, help="Make as many parts as the source has."),
-        option("--allow-requantize", "requantize", is_flag=True, help="Take a quantized model too, which loses more."),
+        option("--output-tensor-type", metavar="TYPE", help="Type of the output matrix."),
+        option("--token-embedding-type", metavar="TYPE", help="Type of the token embeddings."),
+        option("--pure", is_flag=True, help="Use one type for all matrices instead of llama.cpp's mixture."),
+        option("--keep-split", is_flag=True, help="Keep the number of parts of the source."),
+        option(
+            "--allow-requantize", "requantize", is_flag=True, help="Allow a quantized source, which loses more quality."
+        ),
         option(
             "--threads",
             type=click.IntRange(1, 512),
             metavar="N",
-            help="Compute with this many threads; all processors by default.",
+            help="Number of CPU threads; all processors by default.",
         ),
     ),
     _quantizing,
@@ -107,13 +109,13 @@ DESTINATION = OptionGroup(
     "destination",
     "Result",
     (
-        option("--name", help="Call the results NAME:TYPE; the model's own name by default."),
+        option("--name", help="Name of the result, NAME:TYPE; the model's own name by default."),
         option(
             "-o",
             "--output",
             type=click.Path(path_type=Path),
             metavar="FILE.gguf|NAME",
-            help="Write one GGUF file, outside the store; of a word without .gguf, the same as --name.",
+            help="Write one GGUF file outside the store; without .gguf, the same as --name.",
         ),
         option("--replace", is_flag=True, help="Replace an installed model of that name, or the file."),
     ),
@@ -130,7 +132,7 @@ DESTINATION = OptionGroup(
     "text",
     type=click.Path(path_type=Path),
     heading="Result",
-    help="Read this text with source and results, and print perplexity, KL divergence and top-1 agreement.",
+    help="Compare source and results on this text: perplexity, KL divergence and top-1 agreement.",
 )
 @format_option("names")
 @BACKGROUND
@@ -145,10 +147,10 @@ def quantize(
     format: str,
     background: Background,
 ) -> ExitCode:
-    """Make MODEL smaller: quantize it to one or more types, as models of the store with its companions.
+    """Quantize MODEL to one or more types, and install the results with their companion files.
 
-    What cannot be done is refused before any work: a file that is quantized already, a name that is taken, a type that
-    needs an importance matrix; a disk too small, before each type. Ctrl-C leaves nothing behind. A projector
+    Impossible requests are refused before any work: a file that is quantized already, a name in use, a type that needs
+    an importance matrix. Disk space is checked before each type. Ctrl-C leaves no partial files. A projector
     (mmproj-*.gguf) needs -o.
     """
     from leap_core.models.conversion.child import Stopped
@@ -208,19 +210,20 @@ def _note(output: Output, made: Quantized) -> None:
     default="BF16",
     show_default=True,
     metavar="TYPE[,TYPE...]",
-    help="Make these types: F32, F16, BF16 and Q8_0 directly, any other by quantizing afterwards.",
+    help="Types to create: F32, F16, BF16 and Q8_0 directly, others by quantization.",
 )
-@option("--base", metavar="MODEL", help="Convert an adapter for this model of this machine.")
+@option("--base", metavar="MODEL", help="Convert an adapter for this installed model.")
 @DESTINATION
 @click.pass_obj
 def convert(env: Environment, /, directory: Path, to: str, base: str | None, destination: Destination) -> ExitCode:
-    """Make a model of a Hugging Face DIRECTORY (config.json, *.safetensors, tokenizer.json), without torch.
+    """Convert a Hugging Face DIRECTORY (config.json, *.safetensors, tokenizer.json) to GGUF, without torch.
 
-    LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT) and the plain Llama shape are converted. The
-    result is NAME:TYPE in the store, or with -o FILE.gguf a file, a projector beside it. Ctrl-C leaves nothing behind.
+    LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT) and plain Llama architectures are supported.
+    The result is NAME:TYPE in the store, or with -o FILE.gguf a file, with a projector next to it. Ctrl-C leaves no
+    partial files.
 
-    A directory of PEFT's (adapter_config.json) becomes a LoRA adapter for the model that --base names: a file
-    beside it, or the one of -o.
+    A PEFT directory (adapter_config.json) becomes a LoRA adapter for the model of --base: a file next to it, or the one
+    of -o.
     """
     from leap_core.models.conversion.adapters import is_adapter
     from leap_core.models.conversion.child import Stopped
@@ -284,11 +287,11 @@ def _convert_adapter(
 
 @leap_command("merge")
 @click.argument("model", type=ModelName())
-@option("--lora", multiple=True, required=True, metavar="FILE[=SCALE]", help="Fold in this LoRA adapter, so strongly.")
+@option("--lora", multiple=True, required=True, metavar="FILE[=SCALE]", help="LoRA adapter to merge, with its scale.")
 @DESTINATION
 @click.pass_obj
 def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: Destination) -> ExitCode:
-    """Fold LoRA adapters into MODEL: the result, NAME:F16, answers like both and needs no --lora."""
+    """Merge LoRA adapters into MODEL: the result, NAME:F16, needs no --lora."""
     from leap_core.models.conversion import adapters as merging
     from leap_core.models.conversion.child import Stopped
     from leap_core.models.conversion.quantizing import Making, check_target, own_name
