@@ -218,7 +218,7 @@ class FunctionRun:
         doubt: Callable[[], str | None] | None = None
         if function is not None and policy.decision == DECIDE:
             doubt = partial(doubt_of, self._conversation, function, call, policy, self._cancelled.is_set)
-        return refusal(function, call, self._policy, doubt)
+        return refusal(function, call, self._policy, doubt, tuple(self._functions()))
 
 
 def _identity(call: LeapFunctionCall) -> str:
@@ -231,11 +231,13 @@ def refusal(
     call: LeapFunctionCall,
     policies: FunctionPolicy,
     doubt: Callable[[], str | None] | None = None,
+    known: Sequence[str] = (),
 ) -> FunctionResult | None:
     """A result for a call that does not run, as ``function`` is None or the policy is against it; None for one that
-    does. ``doubt``: why the user is asked, None where it need not be."""
+    does. ``doubt``: why the user is asked, None where it need not be. ``known``: names that the model may call."""
     if function is None:
-        return FunctionResult(call, "", f"there is no function {call.name}")
+        listed = f"; call one of {', '.join(known)}, or answer without" if known else ""
+        return FunctionResult(call, "", f"there is no function {call.name}{listed}")
     decision = policies.of(call.name).decision
     if decision == ALLOW:
         return None

@@ -102,7 +102,8 @@ def test_errors_are_told_to_the_model():
     )
     events = list(run_functions(conversation, ALLOWED, "go"))
     errors = [event.error for event in events if isinstance(event, FunctionResult)]
-    assert errors[:2] == ["RuntimeError: out of order", "there is no function nowhere"] and "/n" in str(errors[2])
+    assert errors[0] == "RuntimeError: out of order" and "/n" in str(errors[2])
+    assert errors[1] == "there is no function nowhere; call one of double, fail, or answer without"
     assert conversation.history[2].text == '{"error": "RuntimeError: out of order"}'
     assert conversation.history[-1].text == "sorry"
 

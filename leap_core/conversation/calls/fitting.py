@@ -13,9 +13,22 @@ from .pythonic import UntypedText, WrittenInt, WrittenText
 
 
 def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
-    """The call with numbers of its function's types, where a spelling may mean several."""
-    schema = next((each.arguments_schema for each in functions if each.name == call.name), {})
-    return LeapFunctionCall(call.name, _fitted(dict(call.arguments), schema, schema), call.id)
+    """The call with its function's name and numbers of its types, where a spelling may mean several."""
+    name = declared_name(call.name, functions)
+    schema = next((each.arguments_schema for each in functions if each.name == name), {})
+    return LeapFunctionCall(name, _fitted(dict(call.arguments), schema, schema), call.id)
+
+
+def declared_name(name: str, functions: Sequence[LeapFunction]) -> str:
+    """The name of the one declared function that differs from ``name`` in case and punctuation alone, such as
+    ``read_file`` for ``ReadFile``; else ``name``."""
+    names = {each.name for each in functions}
+    alike = [each for each in names if _letters(each) == _letters(name)]
+    return alike[0] if name not in names and len(alike) == 1 and _letters(name) else name
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.removeprefix("functions."))).casefold()
 
 
 def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leap_core.conversation.calls import LeapFunction, parser_named
+from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_named
 from leap_core.conversation.calls.fitting import fitted
 
 INTEGER, NUMBER, TEXT = ({"type": kind} for kind in ("integer", "number", "string"))
@@ -66,3 +66,27 @@ def test_a_function_that_is_not_declared_gets_plain_values():
     (call,) = parser_named("lfm").parse("[g(a=07, b=+5)]")
     found = fitted(call, []).arguments
     assert found == {"a": "07", "b": 5} and [type(each) for each in found.values()] == [str, int]
+
+
+def named(written: str, *declared: str) -> str:
+    """The name of a call of ``written`` where these functions are declared."""
+    functions = [LeapFunction.from_openai({"name": name}) for name in declared]
+    return fitted(LeapFunctionCall(written, {}), functions).name
+
+
+@pytest.mark.parametrize("written", ["ReadFile", "read-file", "READ_FILE", "readFile", "functions.read_file"])
+def test_a_name_that_differs_in_case_and_punctuation_alone_is_the_declared_one(written: str):
+    assert named(written, "write_file", "read_file") == "read_file"
+
+
+def test_a_name_that_could_be_two_functions_or_none_stays():
+    assert named("Read", "read", "READ") == "Read"
+    assert named("read_files", "read_file") == "read_files"
+    assert named("read-file", "read_file", "read-file") == "read-file"
+    assert named("...", "f") == "..."
+
+
+def test_arguments_of_a_folded_name_have_the_types_of_the_declared_function():
+    function = LeapFunction.from_openai({"name": "set_day", "parameters": {"properties": {"day": INTEGER}}})
+    (call,) = parser_named("lfm").parse("[SetDay(day=07)]")
+    assert fitted(call, [function]) == LeapFunctionCall("set_day", {"day": 7})
