@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -39,21 +39,18 @@ from harness import (
     Row,
     alternate,
     answer,
-    end_tokens,
     leap_serve,
     llama_batched_bench,
     llama_bench,
-    options,
     report,
     runner,
     sized,
     user,
     words,
 )
-from parallel import all_at_once
 from prefill import prefill_speed
 
-from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
 from leap_core.inference.llama import context as context_module
 from leap_core.inference.llama.devices import all_gpus
 from leap_core.inference.llama.library import library
@@ -62,7 +59,8 @@ from leap_core.inference.runner import InProcessRunner
 PROMPT, REPLY, PREFIX = 64, sized(128), 500
 DEPTHS, PROMPTS = ((0,), (512,)) if SHORT else ((0, 512, 4096), (512, 2048))
 ROUNDS = 1 if SHORT else 4
-GREEDY: dict[str, Any] = {"temperature": 0.0, "top_p": 1.0, "min_p": 0.0, "top_k": 0}
+SAMPLED: dict[str, Any] = {"temperature": 0.8, "top_p": 0.95, "min_p": 0.05, "top_k": 40}
+KINDS: dict[str, dict[str, Any]] = {"sampled": SAMPLED, "greedy": {"temperature": 0.0}}
 PARTS = ("decode", "prefill", "wave", "steady", "server", "caches")
 seeds = count(1)
 
@@ -85,7 +83,9 @@ class Side:
     def leap(self, slots: int = 1, context: int = 8192) -> Iterator[InProcessRunner]:
         """The model in this process, warmed up."""
         with runner(self.model, threads=None, slots=slots, context=context, n_gpu_layers=self.layers) as loaded:
-            all_at_once(loaded, [prompt(8) for _ in range(min(slots, 4))], 4)
+            engine: Any = loaded.scheduler
+            engine._eog = frozenset()  # no answer ends early; a bias would keep the device from picking candidates
+            answers(loaded, [8] * min(slots, 4), [4])
             yield loaded
 
     def row(self, claim: str, leap: Callable[[], float], name: str, peer: Callable[[Path], float], goal: str) -> Row:
@@ -97,8 +97,25 @@ class Side:
         return Row(claim, "leap", ours, name, theirs, goal)
 
 
-def prompt(tokens: int) -> list[ChatMessage]:
-    return [user(words(tokens, seed=next(seeds)))]
+def options(max_tokens: int, kind: str = "sampled") -> GenerationOptions:
+    return GenerationOptions(
+        max_tokens=max_tokens, rng_seed=1, repetition_penalty=1.0, repetition_detection=False, **KINDS[kind]
+    )
+
+
+def answers(model: InProcessRunner, prompts: Sequence[int], replies: Sequence[int], prefix: str = "") -> float:
+    """Answer tokens a second of prompts of so many tokens after ``prefix``, all that fit at once. The lengths of the
+    answers are taken in turns."""
+
+    def one(number: int) -> int:
+        message = user(prefix + words(prompts[number], seed=next(seeds)))
+        stats = answer(model, [message], options(replies[number % len(replies)])).complete.stats
+        assert stats is not None
+        return stats.completion_tokens
+
+    with ThreadPoolExecutor(model.scheduler.activity().slots) as pool:
+        begun = time.perf_counter()
+        return sum(pool.map(one, range(len(prompts)))) / (time.perf_counter() - begun)
 
 
 def decode(side: Side) -> Iterator[Row]:
@@ -108,11 +125,12 @@ def decode(side: Side) -> Iterator[Row]:
             flags = ("-p", "0", "-n", str(REPLY), "-d", str(depth), *side.flags)
             return float(llama_bench(directory, side.model, *flags)[0]["avg_ts"])
 
-        for kind, sampling in (("sampled", {}), ("greedy", GREEDY)):
+        for kind in KINDS:
 
-            def leap(depth: int = depth, sampling: dict[str, Any] = sampling) -> float:
+            def leap(depth: int = depth, kind: str = kind) -> float:
+                message = user(words(max(8, depth), seed=next(seeds)))
                 with side.leap() as model:
-                    return answer(model, prompt(max(8, depth)), options(REPLY, **sampling)).decode_speed
+                    return answer(model, [message], options(REPLY, kind)).decode_speed
 
             yield side.row(f"decode at depth {depth}, {kind}, tokens/s", leap, "llama-bench", bench, ">= 0.97")
 
@@ -135,22 +153,13 @@ def prefill(side: Side) -> Iterator[Row]:
 def wave(side: Side, at_once: int, prefix: str = "") -> float:
     """Answer tokens a second of requests that come together; all begin with ``prefix``."""
     with side.leap(at_once, 1024) as model:
-        prompts = [[user(prefix + words(PROMPT, seed=next(seeds)))] for _ in range(at_once)]
-        return at_once * REPLY / all_at_once(model, prompts, REPLY)[0]
+        return answers(model, [PROMPT] * at_once, [REPLY], prefix)
 
 
 def steady(side: Side, at_once: int) -> float:
     """Answer tokens a second where a request comes whenever one ends."""
-    with side.leap(at_once, 1024) as model, ThreadPoolExecutor(at_once) as pool:
-
-        def one(number: int) -> int:
-            stats = answer(model, prompt(PROMPT), options(REPLY * (2 + number % 3) // 3)).complete.stats
-            assert stats is not None
-            return stats.completion_tokens
-
-        begun = time.perf_counter()
-        tokens = sum(pool.map(one, range(at_once * ROUNDS)))
-        return tokens / (time.perf_counter() - begun)
+    with side.leap(at_once, 1024) as model:
+        return answers(model, [PROMPT] * at_once * ROUNDS, [REPLY * part // 3 for part in (2, 3, 4)])
 
 
 def many(side: Side, measure: Callable[[Side, int], float], name: str) -> Iterator[Row]:
@@ -228,9 +237,8 @@ print(sum(tokens) / (time.perf_counter() - begun))
 
 def ask(side: Side, url: str, model: str) -> float:
     """Answer tokens a second that clients in another process get."""
-    bias = {str(token): -100 for token in end_tokens(side.model)}
     body = {"model": model, "stream": True, "stream_options": {"include_usage": True}, "max_tokens": REPLY}
-    asked = json.dumps({**body, "temperature": 0.8, "logit_bias": bias})
+    asked = json.dumps({**body, **SAMPLED})
     command = [sys.executable, "-c", CLIENTS, url, str(side.given.clients), str(ROUNDS), asked]
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
@@ -298,7 +306,6 @@ def main() -> None:
     }
     for model in given.models:
         side = Side(model.resolve(), given)
-        end_tokens(side.model)
         for part in given.parts.split(","):
             report(f"{part}, {model.name}, {cards}", list(measured[part](side)))
 
