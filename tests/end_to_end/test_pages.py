@@ -25,8 +25,6 @@ MOST_WORDS, FIRST_BLOCK = 1500, 15
 ADDRESS = "127.0.0.1:8080"
 """Where a page expects ``leap serve``; the tests give it a server on another port."""
 NOT_YET = {
-    "evaluation",
-    "prompt-optimization",
     "python-api",
     "reliability",
 }
