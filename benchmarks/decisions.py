@@ -15,7 +15,7 @@ from harness import SHORT
 
 from leap_core import Decision, Leap, Question
 from leap_core.conversation.runner import ModelRunner
-from leap_core.tasks.decisions.answers import fit
+from leap_core.tasks.decisions.calibration import fit
 from leap_core.tasks.decisions.deciding import Settings, cases_of
 from leap_core.tasks.decisions.readouts import READOUTS
 

@@ -155,7 +155,7 @@ def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Dire
         )
     if host is HostUse.DEMAND:
         return True
-    from .protocols.host.connection import HostFiles
+    from .protocols.host.host_state import HostFiles
 
     return not unknown and HostFiles.of(directories).state.exists()
 

@@ -37,7 +37,7 @@ from leap_core.conversation.streams import last_of
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.models.resolving import LocalModel, resolve_local
 from leap_core.opening import load_as_made
-from leap_core.protocols.host.connection import HostFiles, HostState
+from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.server.access import AccessCheck
 from leap_core.server.application import Server, build_app, listen
 from leap_core.server.endpoints.generation import GenerationEndpoints

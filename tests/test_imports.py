@@ -33,10 +33,11 @@ LEVELS = {
     """,
     "jobs": """
         client worker
+        scheduling
         submission
         keeper queue service_files
         configuration
-        table
+        table worker_log
     """,
     "leap_core": """
         evaluation server

@@ -19,6 +19,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..configuration import JobsConfiguration
 from ..keeper import WorkerKeeper
+from ..scheduling.schedules import PAUSED, RUN, SKIP, Every, repeated, resume
 from ..submission.new_jobs import (
     BUILTIN,
     AnswerRequest,
@@ -40,7 +41,6 @@ from ..submission.new_jobs import (
 from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
 from ..table.claims import WorkerRow, WorkerRows
 from ..table.job import FINAL, KINDS, SCHEDULE, Job, NewJob, State
-from ..table.schedules import PAUSED, RUN, SKIP, Every, repeated, resume
 from ..table.table import Table
 from .results import NO_WORKER, lines_of, waiting_reason, write_lines
 from .watching import JobWatcher

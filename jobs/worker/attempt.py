@@ -14,7 +14,7 @@ from typing import Any
 
 from ..table.job import Claim, ClaimLostError, Job
 from ..table.table import Table
-from .worker_log import log
+from ..worker_log import log
 
 BEAT_SECONDS = 1.0
 """A lease in a file is renewed this often; on a server every fifth of the lease."""

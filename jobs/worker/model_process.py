@@ -65,7 +65,7 @@ def main(owner: str) -> None:
 
 def _start(owner: str, calls: WorkerCalls | None) -> ModelWork:
     """Ends the process where it cannot work: the worker sees that."""
-    from .worker_log import log_traceback
+    from ..worker_log import log_traceback
 
     try:
         from .model_work import ModelWork

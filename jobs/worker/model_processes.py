@@ -20,7 +20,7 @@ from leap_core.system.processes import child_environment, module_command
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..table.job import BATCH, Job
-from .worker_log import log, log_traceback
+from ..worker_log import log, log_traceback
 
 KEEP_SECONDS = 60.0
 """How long a process stays whose model is not asked for."""

@@ -21,11 +21,11 @@ from ..submission.shared_jobs import confined
 from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, Ending, Job
 from ..table.table import Table
+from ..worker_log import log
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
 from .remote_table import WorkerCalls, remote_tables
 from .tasks import OpenModel, generate
-from .worker_log import log
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner

@@ -13,9 +13,9 @@ from leap_core.schemas.json_values import JsonObject
 from ..table.claims import LONGEST_BACK_OFF_SECONDS
 from ..table.job import Claim, ClaimLostError, Ending, Job, State, error_of
 from ..table.table import Table
+from ..worker_log import log_traceback
 from .attempt import Attempt
 from .model_processes import ProcessEnd
-from .worker_log import log_traceback
 
 FIRST_BACK_OFF_SECONDS = 1.0
 MOST_INTERRUPTIONS = 100

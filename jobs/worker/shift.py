@@ -17,6 +17,8 @@ from leap_core import __version__
 
 from ..configuration import JobsConfiguration
 from ..queue import Bell, WakeUpQueue, ring
+from ..scheduling.folders import Folders
+from ..scheduling.schedules import fire
 from ..table.claims import WorkerReport, WorkerRows
 from ..table.contract import MISSED
 from ..table.job import (
@@ -34,14 +36,12 @@ from ..table.job import (
     State,
     WorkerIdentity,
 )
-from ..table.schedules import fire
 from ..table.table import Table
+from ..worker_log import bound_log, log
 from .attempt import Attempt, Attempts
-from .folders import Folders
 from .model_processes import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
 from .remote_table import TableServer
-from .worker_log import bound_log, log
 
 AFTER_FAILURE_SECONDS = 1.0
 MESSAGES_AT_ONCE = 16

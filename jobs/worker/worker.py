@@ -29,8 +29,8 @@ from ..configuration import DEFAULT_NAME, JobsConfiguration
 from ..keeper import FIELD, FOR_JOBS, WorkerKeeper, is_running
 from ..table.claims import WorkerRows
 from ..table.table import Table
+from ..worker_log import log
 from .shift import Shift
-from .worker_log import log
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
 DRAIN_SECONDS = 10.0

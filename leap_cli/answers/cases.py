@@ -106,7 +106,7 @@ def fit_temperatures(
 ) -> ExitCode:
     """Fit, keep, and say how good the answers to cases held back are, before and after."""
     from leap_core.system.directories import Directories
-    from leap_core.tasks.decisions.answers import fit, keep
+    from leap_core.tasks.decisions.calibration import fit, keep
     from leap_core.tasks.decisions.deciding import cases_of
     from leap_core.tasks.reading import read_case
 

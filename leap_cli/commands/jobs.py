@@ -443,7 +443,7 @@ def schedules(env: Environment, /, paused: str | None, resumed: str | None, now:
 
     leap jobs cancel stops a schedule.
     """
-    from jobs.table.schedules import pause, resume, run_now
+    from jobs.scheduling.schedules import pause, resume, run_now
 
     output = Output(env, format)
     with open_jobs(env) as jobs:

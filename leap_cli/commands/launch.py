@@ -7,8 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapError, LeapOptionsError, LeapUnavailableError
+from leap_core.errors import LeapOptionsError, LeapUnavailableError
 from leap_core.protocols.host.agents import AGENTS, Endpoint
 
 from ..completion.value_types import ModelName
@@ -34,8 +32,6 @@ MOST_CONTEXT = 32768
 """Of a context that is made for an agent, unless it needs more."""
 FOLDED = 1000
 """Tokens of declarations that are proposed where a model cannot hold all."""
-LOOK_SECONDS, STAY_SECONDS = 1.0, 60.0
-"""Between two looks whether the host lives, and between two calls that keep the model warm."""
 
 
 class AgentName(click.Choice[str]):
@@ -77,6 +73,7 @@ def command(
     The agent has a configuration of its own in leap's data directory; yours is not changed. Without AGENT, list the
     known agents, what they need and whether they are installed.
     """
+    from leap_core.protocols.host.lookup import staying_warm
     from leap_core.server.models.loaded_model import DEFAULT_KEEP_ALIVE
 
     output = Output(env, format)
@@ -110,11 +107,9 @@ def command(
         output.note(f"{endpoint.model} stays warm until `leap unload {endpoint.model}`")
         return
     assert program is not None
-    stay_warm = _Warmth(env, reference, {**loading, "context_size": endpoint.context})
-    try:
+    loading["context_size"] = endpoint.context
+    with staying_warm(reference, loading, variables=env.variables, cwd=env.cwd):
         code = _run([program, *arguments], {**env.variables, **variables}, env.cwd)
-    finally:
-        stay_warm.end()
     raise click.exceptions.Exit(code)
 
 
@@ -195,31 +190,6 @@ def _open(
     output.note(f"{model['model']} is warm with {model['context_size']} tokens; {name} needs {needs}")
     directory = env.directories.data / "agents" / name
     return Endpoint(f"http://127.0.0.1:{host.state.port}", host.token, model["model"], model["context_size"], directory)
-
-
-class _Warmth:
-    """Keeps a model warm for as long as an agent runs, as ``loading`` says, also after the end of its host."""
-
-    def __init__(self, env: Environment, reference: str, loading: Mapping[str, Any]) -> None:
-        self._env, self._reference, self._loading = env, reference, loading
-        self._ended = threading.Event()
-        threading.Thread(target=self._stay, name="leap-launch", daemon=True).start()
-
-    def _stay(self) -> None:
-        from leap_core.protocols.host.connection import ModelHost
-        from leap_core.protocols.host.lookup import keep_warm
-
-        every = min(STAY_SECONDS, self._loading["keep_alive"] / 2 or STAY_SECONDS)
-        due = time.monotonic() + every
-        while not self._ended.wait(LOOK_SECONDS):
-            with suppress(LeapError):  # the agent tells what does not answer
-                if time.monotonic() > due or ModelHost.running(self._env.variables) is None:
-                    due = time.monotonic() + every
-                    keep_warm(self._reference, variables=self._env.variables, cwd=self._env.cwd, **self._loading)
-
-    def end(self) -> None:
-        """The timer runs on."""
-        self._ended.set()
 
 
 def _describe(

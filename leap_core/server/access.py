@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import LeapUnavailableError
-from ..protocols.host.connection import INSTANCE_HEADER
+from ..protocols.host.host_state import INSTANCE_HEADER
 from ..protocols.openai.replies import SERVER, error_object
 from .http import Refused, answer
 

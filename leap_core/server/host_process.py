@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from ..errors import LeapError, LeapUnavailableError
 from ..opening import load_as_made, load_local_for_embedding, try_local
-from ..protocols.host.connection import HostFiles, HostState
+from ..protocols.host.host_state import HostFiles, HostState
 from ..protocols.host.http import LOOPBACK
 from ..schemas.json_values import error_to_json
 from ..system.directories import Directories

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from jobs.client import JobsClient
+from jobs.scheduling.schedules import fire
 from jobs.table.job import Claim, Ending, NewJob, State, WorkerIdentity
-from jobs.table.schedules import fire
 
 ME = WorkerIdentity("me", "run-1", "here")
 HOOK = "http://user:hidden@127.0.0.1:1/hook"

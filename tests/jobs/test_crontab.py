@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from jobs.table.schedules import Every
+from jobs.scheduling.schedules import Every
 from leap_core.errors import LeapOptionsError
 
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]

@@ -11,7 +11,7 @@ from jobs.configuration import JobsConfiguration
 from jobs.queue import WakeUpQueue
 from jobs.table.job import Claim, NewJob, WorkerIdentity
 from jobs.table.table import Table
-from jobs.worker.worker_log import log
+from jobs.worker_log import log
 
 
 def test_the_write_ahead_log_leaves_room_on_a_small_disk(leap_home):
@@ -33,7 +33,7 @@ class FullDisk(io.StringIO):
 
 
 def test_a_report_that_a_full_disk_swallowed_is_written_the_next_time(monkeypatch, capfd):
-    monkeypatch.setattr("jobs.worker.worker_log._counts", {})
+    monkeypatch.setattr("jobs.worker_log._counts", {})
     with monkeypatch.context() as full:
         full.setattr("sys.stderr", FullDisk())
         log("no room")

@@ -100,7 +100,7 @@ def test_repeated_reports_are_counted_and_a_long_log_is_cut(tmp_path, capfd, mon
     assert "and 999 times" in capfd.readouterr().err
     path = tmp_path / "worker.log"
     script = (
-        "import os, sys; from pathlib import Path; from jobs.worker.worker_log import bound_log; "
+        "import os, sys; from pathlib import Path; from jobs.worker_log import bound_log; "
         "os.write(2, b'x' * 5_000_000); bound_log(Path(sys.argv[1])); os.write(2, b'after')"
     )
     with path.open("ab") as file:

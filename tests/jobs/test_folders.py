@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from jobs.configuration import JobsConfiguration
+from jobs.scheduling import folders
+from jobs.scheduling.folders import Folders
 from jobs.submission.new_jobs import Submitter, folder_job
 from jobs.table.job import Claim, Ending, Job, State, WorkerIdentity
 from jobs.table.table import Table
-from jobs.worker import folders
-from jobs.worker.folders import Folders
 from leap_core.errors import LeapJobError
 
 ME = WorkerIdentity("me", "run-1", "here")

@@ -11,9 +11,9 @@ from datetime import datetime, timezone
 
 import pytest
 
+from jobs.scheduling.schedules import Every, fire, pause, repeated, resume, run_now
 from jobs.table.claims import WorkerReport, WorkerRows
 from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
-from jobs.table.schedules import Every, fire, pause, repeated, resume, run_now
 from jobs.table.table import Table
 from leap_core.errors import LeapJobError, LeapOptionsError
 

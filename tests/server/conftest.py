@@ -16,7 +16,8 @@ import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
 from leap_core.models.resolving import LocalModel
-from leap_core.protocols.host.connection import HostFiles, HostState, ModelHost
+from leap_core.protocols.host.connection import ModelHost
+from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.protocols.host.lookup import runner_of
 from leap_core.protocols.host.runner import RemoteModelRunner
 from leap_core.server.access import AccessCheck, for_local_pages

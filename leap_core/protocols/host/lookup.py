@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """Hosts that may end just when they are asked, before that is an error."""
+LIFE_SECONDS, STAY_SECONDS = 1.0, 60.0
+"""Between two looks whether the host lives, and between two calls that keep a model warm."""
 
 
 def warm_runner(
@@ -149,6 +153,30 @@ def keep_warm(
                 host.end_if_empty()
             raise
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def staying_warm(
+    reference: str, loading: Mapping[str, Any], *, variables: Mapping[str, str], cwd: Path
+) -> Iterator[None]:
+    """Keep a model warm, as ``keep_warm`` takes ``loading``, for as long as the block runs; a host that ended meanwhile
+    is started again. Errors are left to the program that asks the model."""
+    every = min(STAY_SECONDS, loading["keep_alive"] / 2 or STAY_SECONDS)
+    ended = threading.Event()
+
+    def stay() -> None:
+        due = time.monotonic() + every
+        while not ended.wait(LIFE_SECONDS):
+            with suppress(LeapError):
+                if time.monotonic() > due or ModelHost.running(variables) is None:
+                    due = time.monotonic() + every
+                    keep_warm(reference, variables=variables, cwd=cwd, **loading)
+
+    threading.Thread(target=stay, name="leap-warm", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 @dataclass(frozen=True)

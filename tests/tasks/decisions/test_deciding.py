@@ -8,17 +8,8 @@ import pytest
 
 from leap_core.errors import LeapError, LeapOptionsError
 from leap_core.system.directories import Directories
-from leap_core.tasks.decisions.answers import (
-    Answer,
-    Case,
-    choice_confidence,
-    ece,
-    fit,
-    keep,
-    kept_temperatures,
-    score_confidence,
-    shares,
-)
+from leap_core.tasks.decisions.answers import Answer, choice_confidence, score_confidence, shares
+from leap_core.tasks.decisions.calibration import Case, ece, fit, keep, kept_temperatures
 from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prompts_of, readout_for
 from leap_core.tasks.decisions.questions import Decision, Option, Question
 from leap_core.testing import ScriptedModelRunner

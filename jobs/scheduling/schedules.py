@@ -14,11 +14,11 @@ from leap_core.errors import LeapError, LeapJobError, LeapOptionsError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
+from ..table.job import LATER, MALFORMED, SCHEDULE, Job, NewJob, State
 from .crontab import NICKNAMES, read_crontab
-from .job import LATER, MALFORMED, SCHEDULE, Job, NewJob, State
 
 if TYPE_CHECKING:
-    from .table import Table
+    from ..table.table import Table
 
 PAUSED = 2 * LATER
 """``run_after`` of a schedule that is paused."""
@@ -158,7 +158,7 @@ def _fire(table: Table, schedule: Job, now: float) -> str | None:
     missed = parameters["missed"] == SKIP and now - due > LATE_SECONDS
     values = {"id": schedule.id, "due": due, "next": every.next_after(max(now, due), parameters["begun"])}
 
-    from .table import dumps
+    from ..table.table import dumps
 
     def move() -> str | None:
         run = None

@@ -25,7 +25,7 @@ from ..submission.new_jobs import PLACE
 from ..table.contract import Row
 from ..table.job import COMMAND, FOLDER, MALFORMED, Job, NewJob
 from ..table.table import Table, dumps, new_id
-from .worker_log import log
+from ..worker_log import log
 
 QUIET_SECONDS = 1.0
 """A file that looked the same for so long has stopped growing. Its own times may be wrong."""
