@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leap_core.server.models.loaded_models import Bounds
     from leap_core.server.page.sessions import PageServices
 
+SHORTEST_PING, LONGEST_PING = 0.1, 3600.0
 FOR_ONE = {"adapters": "--lora", "mm_proj_path": "--mmproj"}
 """Options of loading that fit a single model."""
 
@@ -215,6 +216,16 @@ PAGE = OptionGroup(
 )
 
 
+class PingInterval(click.FloatRange):
+    """Seconds without data until a stream gives a sign of life; 0 for never."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not (seconds == 0 or seconds >= SHORTEST_PING):  # nan is neither
+            self.fail(f"{value} is neither 0 nor at least {SHORTEST_PING}", param, ctx)
+        return seconds
+
+
 def _settings(arguments: Arguments) -> ServerSettings:
     from jobs.client.served import ServedJobs
     from leap_core.conversation.media.fetching import UrlAccess
@@ -235,6 +246,7 @@ def _settings(arguments: Arguments) -> ServerSettings:
         log_requests=arguments["log_requests"],
         run=env.directories.run,
         host_names=arguments["allow_host"],
+        ping_interval=arguments["sse_ping_interval"],
     )
 
 
@@ -279,6 +291,14 @@ SERVER = OptionGroup(
             type=click.IntRange(1),
             metavar="N",
             help="Keep at most this many connections open; 1000 by default.",
+        ),
+        option(
+            "--sse-ping-interval",
+            type=PingInterval(0, LONGEST_PING),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Send a keep-alive comment after this time without data in a stream, from 0.1 to 3600; 0 is never.",
         ),
         option("--log-requests", is_flag=True, help="Log each request to stderr, without its content."),
     ),

@@ -35,7 +35,18 @@ from .openai.replies import (
 from .openai.requests import GenerationRequest, read_chat
 from .openai.responses_reply import typed_event
 
-SAME_NAME = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens", "leap", "keep_alive", "priority")
+SAME_NAME = (
+    "model",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stream",
+    "max_tokens",
+    "leap",
+    "keep_alive",
+    "priority",
+    "sse_ping_interval",
+)
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
@@ -349,7 +360,7 @@ class MessagesReply:
         """What a stream opens with."""
         opened = self._body([], None)
         opened["usage"]["input_tokens"] = self._prompt_tokens or 0
-        return _event("message_start", message=opened) + _event("ping")
+        return _event("message_start", message=opened) + self.ping()
 
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The events that one response becomes."""
@@ -399,6 +410,10 @@ class MessagesReply:
     def end(self) -> bytes:
         """What a stream closes with."""
         return b""
+
+    def ping(self) -> bytes:
+        """A sign of life in a stream: an event, because clients do not count comments."""
+        return _event("ping")
 
     def failed(self, error: LeapError) -> bytes:
         """The event that ends a stream whose generation failed."""

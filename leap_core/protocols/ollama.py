@@ -139,7 +139,7 @@ def _common(fields: BodyFields) -> tuple[str, JsonObject]:
         chat["enable_thinking"] = bool(think)
         if think in EFFORTS:
             chat["reasoning_effort"] = think
-    for name in ("logprobs", "top_logprobs"):
+    for name in ("logprobs", "top_logprobs", "sse_ping_interval"):
         if (value := fields.take(name)) is not None:
             chat[name] = value
     return model, chat
@@ -247,6 +247,10 @@ class OllamaReply:
     def end(self) -> bytes:
         """What a stream closes with."""
         return b""
+
+    def ping(self) -> bytes:
+        """A sign of life in a stream: a piece without text, because lines of JSON have no comments."""
+        return _line({**self._body(""), "done": False})
 
     def failed(self, error: LeapError) -> bytes:
         """The line that ends a stream whose generation failed."""

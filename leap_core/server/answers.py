@@ -7,11 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, Protocol, TypeAlias, cast
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..conversation.generator import Generation, PromptProgress, given_up_when
@@ -31,6 +30,7 @@ from .http import AsciiJSON, client_watch, unacceptable
 from .measures import Metrics, answers_of_request
 from .models.loaded_model import LoadedModel
 from .models.loaded_models import LoadedModels
+from .pings import AcceptedAnswer, Pinging
 
 Item: TypeAlias = MessageResponse | LeapError
 
@@ -212,6 +212,10 @@ class ReplyWriter(Protocol):
         """What a stream closes with."""
         ...
 
+    def ping(self) -> bytes:
+        """A sign of life in a stream, which means nothing."""
+        ...
+
     def failed(self, error: LeapError) -> bytes:
         """What a stream closes with when the generation failed."""
         ...
@@ -349,16 +353,25 @@ MOST_UNSENT = 64
 """Pieces that wait for a slow reader; then the answers are read on more slowly."""
 
 
-class Answers(Response):
+class Answers(AcceptedAnswer):
     """The answers to one request, from their start to the last byte: whole, or as they come. ``using`` holds the model
     until then. When the reader leaves, all end.
 
     ``begin_next`` starts those after ``first``: ``prompts`` times the choices of each. Several have one head, and each
-    of their chunks its index.
+    of their chunks its index. ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never.
     """
 
-    def __init__(self, first: ServedAnswer, using: ExitStack, begin_next: BeginNext, *, prompts: int = 1) -> None:
+    def __init__(
+        self,
+        first: ServedAnswer,
+        using: ExitStack,
+        begin_next: BeginNext,
+        *,
+        prompts: int = 1,
+        ping_interval: float = 0.0,
+    ) -> None:
         super().__init__()
+        self._ping_interval = ping_interval
         self._reply, self._answers, self._begin_next, self._using = first.reply, [first], begin_next, using
         self._several = cast(OpenAIReply, first.reply)  # no other protocol asks for more than one
         self._share_prompt = prompts == 1
@@ -373,15 +386,32 @@ class Answers(Response):
             answer.bridge.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        async with self._held():
             with client_watch(receive, self.stop):
                 if self._streams:
-                    await self._stream(send)
+                    headers = event_stream_headers(self._reply.id, self._reply.media_type)
+                    async with Pinging(send, self._ping_interval, self._reply.ping) as pinging:
+                        await pinging.send({"type": "http.response.start", "status": 200, "headers": headers})
+                        await self._stream(pinging.send)
                 else:
-                    headers = {GENERATION_HEADER: self._reply.id}
-                    await AsciiJSON(await self._whole(), headers=headers)(scope, receive, send)
-        except (OSError, asyncio.TimeoutError):
-            pass  # the reader left, or reads no more
+                    whole = AsciiJSON(await self._whole(), headers={GENERATION_HEADER: self._reply.id})
+                    await whole(scope, receive, send)
+
+    async def send_rest(self, receive: Receive, send: Send) -> None:
+        async with self._held():
+            with client_watch(receive, self.stop):
+                await self._stream(send)
+
+    async def discard(self) -> None:
+        async with self._held():
+            self.stop()
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """End all answers with the block. A reader that left, or reads no more, is no error."""
+        try:
+            with suppress(OSError, asyncio.TimeoutError):
+                yield
         finally:
             for answer in self._answers:
                 answer.bridge.abandon()
@@ -395,8 +425,6 @@ class Answers(Response):
         return self._several.several(await self._each(lambda answer, _: answer.complete()))
 
     async def _stream(self, send: Send) -> None:
-        headers = event_stream_headers(self._reply.id, self._reply.media_type)
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
         if self._count == 1:
             first = self._answers[0]
             await _send(send, self._reply.begin())
@@ -432,6 +460,9 @@ class Answers(Response):
     async def _pass_on(self, answer: ServedAnswer, n: int, unsent: asyncio.Queue[bytes | None]) -> Complete:
         reply = self._several.of_choice(n)
         await unsent.put(reply.begin())
+        if n == 0 and answer.request.return_progress:
+            async for progress in answer.bridge.reading():
+                await unsent.put(reply.progress(progress))
         async for batch in answer.bridge.batches():
             for item in batch:
                 complete = answer.taken(item)

@@ -35,6 +35,7 @@ from .models.loaded_model import LoadRequest
 from .models.loaded_models import Bounds, LoadedModels
 from .page.routes import PAGE_PATHS, page_routes
 from .page.sessions import PageServices
+from .pings import PING_SECONDS
 from .records import owner_of
 
 OPEN_PATHS = frozenset({"/health", STATUS_PATH})
@@ -51,6 +52,7 @@ class ServerSettings:
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
     people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
     that the server has made. ``host_names``: names that clients of this machine call it by, besides its own.
+    ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never.
     """
 
     address: str = LOOPBACK
@@ -68,6 +70,7 @@ class ServerSettings:
     page: PageServices | None = None
     all_jobs: bool = False
     host_names: tuple[str, ...] = ()
+    ping_interval: float = PING_SECONDS
 
     @property
     def is_local(self) -> bool:
@@ -115,7 +118,13 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     """The whole application: who may ask, what is answered, and what is measured and logged. ``state``: how ``leap ps``
     asks."""
     counts = None if settings.jobs is None else settings.jobs.counts
-    generation = GenerationEndpoints(models, Metrics(models, counts), settings.responses, urls=settings.urls)
+    generation = GenerationEndpoints(
+        models,
+        Metrics(models, counts),
+        settings.responses,
+        urls=settings.urls,
+        ping_interval=settings.ping_interval,
+    )
     routes: list[Route] = [] if state is None else [status_route(models, state.token)]
     if settings.jobs is not None and settings.files is not None:
         made = [] if settings.responses is None or settings.responses.records is None else [settings.responses.records]
@@ -127,7 +136,7 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
             made.append(batches.records)
         routes += JobEndpoints(settings.jobs, None if settings.all_jobs else made).routes()
     if settings.jobs is not None and settings.responses is not None:
-        generation.stored = StoredResponses(models, settings.responses, settings.jobs)
+        generation.stored = StoredResponses(models, settings.responses, settings.jobs, settings.ping_interval)
         generation.conversations.settle = generation.stored.settle
         routes += generation.stored.routes() + generation.conversations.routes()
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()

@@ -37,3 +37,9 @@ def test_what_is_private_has_a_key(leap):
 def test_a_model_may_be_named_as_elsewhere(leap):
     done = leap("serve", "-m", "no-such-model", "--port", "0")
     assert done.code != 0 and "no-such-model" in done.stderr and "No such option" not in done.stderr
+
+
+@pytest.mark.parametrize("interval", ["nan", "-1", "0.05", "3601", "soon"])
+def test_an_interval_of_signs_of_life_out_of_range_is_refused(leap, interval):
+    done = leap("serve", "builtin", "--port", "0", f"--sse-ping-interval={interval}")
+    assert done.code == 2 and "--sse-ping-interval" in done.stderr and not done.stdout

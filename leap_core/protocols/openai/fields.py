@@ -131,6 +131,20 @@ def read_keep_alive(value: object) -> float | None:
     return 0.0 if seconds < 0 else max(seconds, AT_ONCE)
 
 
+SHORTEST_PING, LONGEST_PING = 0.1, 3600.0
+
+
+def read_ping_interval(value: object, path: str = "sse_ping_interval") -> float | None:
+    """Seconds without data until a stream gives a sign of life; 0, or -1 as llama-server has it, for never. Raises
+    LeapSerializationError."""
+    if value is None or (value in (0, -1) and not isinstance(value, bool)):
+        return None if value is None else 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not SHORTEST_PING <= value <= LONGEST_PING:
+        reason = f"{value!r:.30} is not a number of seconds from {SHORTEST_PING} to {LONGEST_PING:.0f}, or 0 for none"
+        raise LeapSerializationError(reason, path=path)
+    return float(value)
+
+
 def _seconds(value: object) -> float | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value) if abs(value) < 1e300 else math.inf

@@ -144,6 +144,8 @@ def _text(token: bytes) -> str:
 
 
 DONE = b"data: [DONE]\n\n"
+COMMENT = b":\n\n"
+"""A line that readers of server-sent events leave out, as llama-server sends it."""
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 FINISH_REASONS = {
     GenerationFinishReason.MAX_TOKENS: "length",
@@ -336,6 +338,10 @@ class OpenAIReply:
     def end(self) -> bytes:
         """What a stream closes with."""
         return DONE
+
+    def ping(self) -> bytes:
+        """A sign of life in a stream."""
+        return COMMENT
 
     def failed(self, error: LeapError) -> bytes:
         """What a stream closes with when the generation failed."""

@@ -38,6 +38,7 @@ from .fields import (
     functions_of,
     read_keep_alive,
     read_parameters,
+    read_ping_interval,
 )
 from .speech import AudioAnswer, asked_to_speak, read_audio
 
@@ -92,6 +93,8 @@ class GenerationRequest:
     document_notes: tuple[str, ...] = ()
     keep_alive: float | None = None
     """Seconds without use after which the model may go; 0 never."""
+    ping_interval: float | None = None
+    """Seconds without data until a stream gives a sign of life; 0 never, None as the server does."""
     audio: AudioAnswer | None = None
     search: str | None = None
     """The protocol's own tool that finds tools, where the client has put some off and wants to see the searches."""
@@ -234,6 +237,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
     return_progress = body_fields.boolean("return_progress", False)
     include_usage = body_fields.object("stream_options").boolean("include_usage", False)
     keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
+    ping_interval = read_ping_interval(body_fields.take("sse_ping_interval"))
     choices = body_fields.take("n")
     if choices is None:
         choices = 1
@@ -247,6 +251,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
         "include_usage": include_usage,
         "choices": choices,
         "keep_alive": keep_alive,
+        "ping_interval": ping_interval,
         "notes": notes,
     }
 

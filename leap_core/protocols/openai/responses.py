@@ -28,6 +28,7 @@ SAME_NAME = (
     "keep_alive",
     "priority",
     "service_tier",
+    "sse_ping_interval",
 )
 HARMLESS = (
     "safety_identifier",

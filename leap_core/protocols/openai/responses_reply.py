@@ -25,7 +25,16 @@ from ...conversation.responses import (
 )
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
-from .replies import EVENT_STREAM, document_fields, error_object, finish_reason, leap_fields, status_of, with_one_call
+from .replies import (
+    COMMENT,
+    EVENT_STREAM,
+    document_fields,
+    error_object,
+    finish_reason,
+    leap_fields,
+    status_of,
+    with_one_call,
+)
 from .responses import (
     CALLS,
     CUSTOM,
@@ -143,6 +152,10 @@ class ResponsesReply:
     def end(self) -> bytes:
         """What a stream closes with."""
         return b""
+
+    def ping(self) -> bytes:
+        """A sign of life in a stream."""
+        return COMMENT
 
     def failed(self, error: LeapError) -> bytes:
         """The event that ends a stream whose generation failed."""

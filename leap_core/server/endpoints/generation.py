@@ -40,13 +40,16 @@ from ..http import AsciiJSON, Read, check_countable, finish, read_body, unaccept
 from ..measures import Metrics
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
+from ..pings import PING_SECONDS, answer_or_stream
 from .conversations import Conversations
 from .responses import KeptResponses, StoredResponses
 
 
 class GenerationEndpoints:
     """Chat, completions, responses and messages. ``running`` are the generations by the id in their header; ``urls``:
-    what the URLs of pictures may reach; ``own_clients``: they may name files of this machine as adapters."""
+    what the URLs of pictures may reach; ``own_clients``: they may name files of this machine as adapters;
+    ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never, where a request does not
+    say."""
 
     def __init__(
         self,
@@ -56,8 +59,10 @@ class GenerationEndpoints:
         *,
         urls: UrlAccess = UrlAccess.DATA,
         own_clients: bool = False,
+        ping_interval: float = PING_SECONDS,
     ) -> None:
         self._models = models
+        self.ping_interval = ping_interval
         self.urls = urls
         self._own_clients = own_clients
         self._spoken = SpokenAnswers()
@@ -179,7 +184,23 @@ class GenerationEndpoints:
         write: Callable[[str, Sequence[GenerationRequest], int | None], ReplyWriter],
     ) -> Response:
         """Answer prompts, which differ in nothing but what is said, with what ``write`` makes of the model's name, the
-        prompts and the tokens of the first, where they are known."""
+        prompts and the tokens of the first, where they are known. A stream begins with signs of life where its request
+        is not accepted promptly."""
+        first = prompts[0]
+        interval = self.ping_interval if first.ping_interval is None else first.ping_interval
+        if not first.stream or first.events or not interval:  # leap's own client sees what the engine does
+            return await self._accepted(request, prompts, write)
+        preparing = asyncio.create_task(self._accepted(request, prompts, write, interval))
+        return await answer_or_stream(preparing, lambda: write(first.model or "", prompts, None), interval)
+
+    async def _accepted(
+        self,
+        request: Request,
+        prompts: Sequence[GenerationRequest],
+        write: Callable[[str, Sequence[GenerationRequest], int | None], ReplyWriter],
+        ping_interval: float = 0.0,
+    ) -> Response:
+        """The answers to prompts. Raises where they are refused."""
         with ExitStack() as using:
             model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
             prompts = [self._with_adapters(prompt, model) for prompt in prompts]
@@ -198,7 +219,7 @@ class GenerationEndpoints:
             using.callback(self.running.pop, reply.id, None)
             answer = ServedAnswer(first, reply, bridge, model, self.metrics)
             begin_next = self._next(request, answer, prompts, model, runner)
-            answers = Answers(answer, using.pop_all(), begin_next, prompts=len(prompts))
+            answers = Answers(answer, using.pop_all(), begin_next, prompts=len(prompts), ping_interval=ping_interval)
             self.running[reply.id] = answers
             return answers
 

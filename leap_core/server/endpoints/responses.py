@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ...conversation.loading_options import refuse_adapters
 from ...conversation.options import GenerationOptions
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapError, LeapSerializationError
-from ...protocols.openai.replies import EVENT_STREAM
+from ...protocols.openai.replies import COMMENT, EVENT_STREAM
 from ...protocols.openai.requests import GenerationRequest
 from ...protocols.openai.responses import ResponsesRequest
 from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
@@ -30,6 +30,7 @@ from ...schemas.json_values import JsonObject
 from ..http import STORE, AsciiJSON, Refused
 from ..jobs import JobQueue, QueuedAnswer, loading_of
 from ..models.loaded_models import LoadedModels
+from ..pings import PING_SECONDS, PingedStream
 from ..records import Records, not_found, owner_of, page_of
 
 MOST_KEPT = 1000
@@ -114,8 +115,11 @@ SEQUENCE = re.compile(rb'"sequence_number":(\d+)')
 class StoredResponses:
     """Responses in ``kept``; those of the background are answered by ``queue``."""
 
-    def __init__(self, models: LoadedModels, kept: KeptResponses, queue: JobQueue) -> None:
+    def __init__(
+        self, models: LoadedModels, kept: KeptResponses, queue: JobQueue, ping_interval: float = PING_SECONDS
+    ) -> None:
         self._models, self._kept, self._queue = models, kept, queue
+        self._ping_interval = ping_interval
 
     def routes(self) -> list[Route]:
         return [
@@ -167,7 +171,7 @@ class StoredResponses:
         await STORE.run(self._kept.keep, record, durable=True)
         await STORE.run(on_begun, record["id"])
         if chat.stream:
-            return StreamingResponse(self._follow(record, -1), media_type=EVENT_STREAM)
+            return self._stream(record, -1, chat.ping_interval)
         return AsciiJSON(await STORE.run(self.settled, record))
 
     async def response(self, request: Request) -> Response:
@@ -180,7 +184,7 @@ class StoredResponses:
             raise LeapSerializationError("expected the number of an event", path="starting_after")
         if "job" not in record:
             raise LeapSerializationError("only a response of the background is streamed again", path="stream")
-        return StreamingResponse(self._follow(record, int(after)), media_type=EVENT_STREAM)
+        return self._stream(record, int(after))
 
     async def cancel(self, request: Request) -> Response:
         """End a response of the background; one that has ended stays as it is."""
@@ -240,6 +244,10 @@ class StoredResponses:
         """Note the end of a response of the background, so that another can go on from it."""
         with suppress(Exception):
             self.settled(self._kept.get(id))
+
+    def _stream(self, record: JsonObject, after: int, ping_interval: float | None = None) -> Response:
+        interval = self._ping_interval if ping_interval is None else ping_interval
+        return PingedStream(self._follow(record, after), EVENT_STREAM, interval, lambda: COMMENT)
 
     async def _follow(self, record: JsonObject, after: int) -> AsyncIterator[bytes]:
         """The events beyond the one with this number, as they come."""
