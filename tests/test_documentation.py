@@ -37,6 +37,20 @@ def test_links_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_within_pages_lead_to_headings():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)]+)\)", page.read_text("utf-8")):
+            file = page.parent / target if target else page
+            assert anchor in anchors_of(file), f"{page.name} links to {target}#{anchor}"
+
+
 def test_the_version_is_one():
     assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")
 
