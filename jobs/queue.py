@@ -179,7 +179,7 @@ class WakeUpQueue:
         try:
             self._huey = self._open_file(check=check)
         except sqlite3.OperationalError as error:
-            hint = "make room" if cause_of(error) is Cause.FULL else None
+            hint = "free disk space" if cause_of(error) is Cause.FULL else None
             raise LeapUnavailableError(f"the queue {self.file} cannot be opened: {error}", hint=hint) from None
         except sqlite3.DatabaseError:
             _remove(self.file)

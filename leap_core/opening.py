@@ -139,7 +139,7 @@ def _check_endpoint(
     )
     without_effect = ", ".join(names)
     if without_effect and on_warning is not None:
-        on_warning(f"{endpoint.label} is loaded elsewhere: {without_effect} has no effect")
+        on_warning(f"{endpoint.label} is already loaded by another process: {without_effect} has no effect")
 
 
 def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Directories) -> bool:

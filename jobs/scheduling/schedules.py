@@ -233,4 +233,4 @@ def _set(table: Table, schedule: Job, moment: float) -> None:
 
 def _check(schedule: Job) -> None:
     if schedule.kind != SCHEDULE or schedule.state.is_final:
-        raise LeapJobError(f"the job {schedule.id} is no schedule that goes on", hint="leap jobs schedules lists those")
+        raise LeapJobError(f"the job {schedule.id} is not an active schedule", hint="leap jobs schedules lists those")

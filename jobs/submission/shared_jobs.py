@@ -107,7 +107,7 @@ def _check_model(reference: str, configuration: JobsConfiguration) -> None:
 
 def _forbidden(what: str, name: object) -> LeapJobError:
     return LeapJobError(
-        f"the row of the job names {what} {str(name)!r}, which is none of this worker's",
+        f"the row of the job names {what} {str(name)!r}, which is not one of this worker's",
         hint="somebody else may have written to the table",
     )
 

@@ -181,11 +181,7 @@ class PostgresDatabase:
         except self._psycopg.Error as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             return f"listening at listen_host fails: {without_secrets_of(self._url, reason)}"
-        return (
-            "a pooler stands before it, which passes no announcements on in transaction mode"
-            if through_pooler
-            else None
-        )
+        return "a pooler in front of it passes no announcements on in transaction mode" if through_pooler else None
 
     def close(self) -> None:
         self._link.close()

@@ -75,7 +75,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
         return Ending(State.CANCELLED)
     except OSError as error:
         message = f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}"
-        raise LeapError(message, hint=f"make room, then: leap jobs retry {attempt.job.id}") from None
+        raise LeapError(message, hint=f"free disk space, then run: leap jobs retry {attempt.job.id}") from None
     finally:
         if journal is not None:
             journal.close()

@@ -100,7 +100,7 @@ def history_of_job(job: Job) -> Sequence[ChatMessage]:
         raise LeapSessionError(f"the job {job.id} is a {job.kind}, and only leap generate's are conversations")
     if answer is None:
         raise LeapJobError(
-            f"the job {job.id} is {job.state.value} and has no answer", hint=f"leap jobs status {job.id} tells more"
+            f"the job {job.id} is {job.state.value} and has no answer", hint=f"leap jobs status {job.id} shows more"
         )
     return [*messages_from_json(job.parameters["messages"]), ChatMessage.from_json(answer)]
 

@@ -32,7 +32,7 @@ class Reviewing:
         self._check_places()
         if self._wish.served is not None and (self._env.cwd / self._wish.served).exists():
             raise click.UsageError(
-                f"--review-serve {self._wish.served} is there already: leave out --json-schema and texts to go on with "
+                f"--review-serve {self._wish.served} already exists: omit --json-schema and texts to continue with "
                 "it, or choose another name"
             )
 

@@ -256,7 +256,7 @@ def run_command(talk: TypedConversation, text: str) -> bool:
         raise click.UsageError(f"there is no command /{name}; {advice} (a message may begin with //)")
     rest = (shape[2] or "").strip()
     if rest and not command.takes:
-        raise click.UsageError(f"/{name} stands alone; a message may begin with //")
+        raise click.UsageError(f"/{name} takes no text after it; start a message that begins with / with //")
     command.run(talk, rest)
     return True
 
@@ -433,7 +433,7 @@ def _shortened(text: str, most: int = 60) -> str:
 COMMANDS = (
     SlashCommand("help", "[COMMAND]", "List the commands, or explain one.", show_help),
     SlashCommand("system", "[TEXT|@FILE|none]", "Show or change the system prompt.", change_system, files),
-    SlashCommand("model", "[MODEL]", "Show the model, or go on with another one.", change_model, models),
+    SlashCommand("model", "[MODEL]", "Show the model, or switch to another one.", change_model, models),
     SlashCommand("attach", "[FILE|none]", "Send a text, picture or sound with the next message.", attach_file, files),
     SlashCommand("tools", "[NAME…|none]", "Show the model's tools, or choose them.", change_tools, tools),
     SlashCommand("set", "[NAME VALUE|none]", "Set an option, such as temperature 0.3.", set_option, setting_names),
@@ -444,10 +444,10 @@ COMMANDS = (
     SlashCommand("good", "", "Rate the last answer good: see leap help fine-tuning.", partial(rate, "good")),
     SlashCommand("bad", "", "Rate the last answer bad: it is not trained on.", partial(rate, "bad")),
     SlashCommand("save", "[NAME]", "Show where this is saved, or give it a name.", save),
-    SlashCommand("load", "SESSION|FILE", "Go on with a saved conversation, or one from a file.", load, conversations),
+    SlashCommand("load", "SESSION|FILE", "Resume a saved conversation, or one from a file.", load, conversations),
     SlashCommand("export", "FILE", "Write the conversation as .json, .jsonl or .md.", export, files),
     SlashCommand("stats", "", "Show how full the context is, and the last speed.", show_statistics),
-    SlashCommand("compact", "", "Make room: go on with a summary of what was said.", compact),
+    SlashCommand("compact", "", "Replace the conversation by a summary.", compact),
     SlashCommand("clear", "", "Begin anew with the same system prompt.", clear),
     SlashCommand("quit", "", "Leave, like Ctrl-D.", leave),
 )

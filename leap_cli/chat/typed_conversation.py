@@ -224,7 +224,9 @@ class TypedConversation:
                 self.editing = None
             except LeapGenerationPromptExceedContextLengthError as error:
                 refuses = self.dialogue.full.policy is Overflow.ERROR
-                self.output.error(error.message, "/compact, /undo or /clear makes room" if refuses else error.hint)
+                self.output.error(
+                    error.message, "/compact, /undo or /clear frees the context" if refuses else error.hint
+                )
             except LeapUnsupportedMediaError as error:
                 self.output.error(error.message, "/attach none takes it back, /model NAME changes the model")
             except UnicodeDecodeError:

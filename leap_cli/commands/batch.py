@@ -180,7 +180,7 @@ def _run(
             output.note(each.summary(str(settings.escalate_to)))
     if progress.stopped:
         if not quiet and journal is not None:
-            output.note("stopped; the same command goes on from here")
+            output.note("stopped; the same command resumes from here")
         return ExitCode.INTERRUPTED
     return ExitCode.JOB if progress.failed else ExitCode.DONE
 
@@ -214,5 +214,5 @@ def _not_written(error: OSError, settings: BatchSettings) -> Exception:
 
     return LeapError(
         f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}",
-        hint="make room; what was answered is kept, and the same command goes on from there",
+        hint="free disk space; the answers so far are kept, and the same command resumes",
     )

@@ -123,7 +123,7 @@ def command(
             outcome = outcome_of(partial(download.run, model, quant, revision))
             if isinstance(outcome, DownloadStopped):
                 report.end()
-                output.note("stopped; the same command goes on from here")
+                output.note("stopped; the same command resumes from here")
                 return ExitCode.INTERRUPTED
             report.take(model, outcome, usable=show.usable)
     return report.end()

@@ -137,7 +137,7 @@ def _added(output: Output, engine: Engine | Exception) -> ExitCode:
     from leap_core.models.http import DownloadStopped
 
     if isinstance(engine, DownloadStopped):
-        output.note("stopped; the same command goes on from here")
+        output.note("stopped; the same command resumes from here")
         return ExitCode.INTERRUPTED
     if isinstance(engine, Exception):
         raise engine

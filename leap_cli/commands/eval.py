@@ -109,7 +109,7 @@ def run(
         note_builtin(env, None, output)
     shown = _ask(env, output, evaluation, asking)
     if shown is None:
-        output.note("stopped; the same command goes on from here")
+        output.note("stopped; the same command resumes from here")
         return ExitCode.INTERRUPTED
     if machines.part is not None:
         output.note(f"that is one part; --merge {machines.part.count} shows the table of all")

@@ -53,7 +53,7 @@ def command(
     example, and without any SESSION all are exported; see leap help fine-tuning.
     """
     if sources.count(STANDARD) > 1:
-        raise click.UsageError("'-' stands for standard input and can be given only once")
+        raise click.UsageError("'-' means standard input and can be given only once")
     if training is not None:
         from ..answers.conversations import write_training_data
 

@@ -110,7 +110,7 @@ def command(
         if isinstance(improved, LeapError):
             if not stop.is_set():
                 raise improved
-            output.note("stopped; the same command goes on from here")
+            output.note("stopped; the same command resumes from here")
             return ExitCode.INTERRUPTED
     _write(directory, improved, report(improved))
     _tell(env, output, improved, wanted, directory)

@@ -145,7 +145,7 @@ def _local(env: Environment, reference: str) -> LocalModel:
 
     found = Registry(env.variables, env.cwd).find(reference)
     if not isinstance(found, LocalModel):
-        raise LeapOptionsError("model", f"{reference} answers elsewhere; an agent can be pointed there itself")
+        raise LeapOptionsError("model", f"{reference} is a remote model: configure the agent with its URL")
     return found
 
 

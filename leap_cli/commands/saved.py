@@ -121,7 +121,7 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
     def remove(env: Environment, /, name: str) -> ExitCode:
         path = verbs.find(env, name)
         if path != files.path(env, name):
-            raise click.UsageError(f"the {kind} {name} is leap's own; there is none of yours to remove")
+            raise click.UsageError(f"the {kind} {name} is leap's own; you have none to remove")
         path.unlink()
         return ExitCode.DONE
 

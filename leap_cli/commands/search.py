@@ -165,7 +165,7 @@ def ask_command(
             strict=strict,
         )
         if hits and not sources:
-            output.warning(f"no passage has room in the {runner.context_size} tokens of the context")
+            output.warning(f"no passage fits the context window of {runner.context_size} tokens")
         if strict and not sources:
             _answer_nothing(output)
             return ExitCode.DONE

@@ -149,7 +149,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
         try:
             return download.run(reference, None, None).model_id
         except DownloadStopped:
-            output.note("stopped, and nothing was set; leap setup goes on with the download from here")
+            output.note("stopped, and nothing was set; leap setup resumes the download from here")
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 

@@ -117,7 +117,7 @@ def add(
         raise click.UsageError("give --command or --mcp")
     if mcp is not None:
         if schema is not None or description:
-            raise click.UsageError("--mcp tells the schema and the description itself")
+            raise click.UsageError("--mcp takes the schema and the description from the server")
         added = configured_tools(env).registry.add_server(name, mcp, replace=replace, passes=passes)
         Output(env).note(f"added {', '.join(added)}")
         return ExitCode.DONE

@@ -57,7 +57,7 @@ def command(env: Environment, /, training: LoraTraining, format: str, background
     except OSError as error:
         raise LeapError(f"cannot write {error.filename or settings.directory}: {error.strerror or error}") from None
     if trained is None:
-        output.note("stopped; the same command goes on from here")
+        output.note("stopped; the same command resumes from here")
         return ExitCode.INTERRUPTED
     _show(output, training.target, trained)
     return ExitCode.DONE

@@ -83,7 +83,7 @@ def command(
     are reported on stderr.
     """
     if files.count(STDIN) > 1:
-        raise click.UsageError("'-' stands for standard input and can be given only once")
+        raise click.UsageError("'-' means standard input and can be given only once")
     output = Output(env)
     places = _places(env, files, target, format)
     request = {"prompt": read_system(system, env), "longest": piece_length, "max_tokens": max_tokens, "format": format}

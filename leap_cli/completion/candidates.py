@@ -28,9 +28,9 @@ Source = Callable[[click.Context, str], Iterable[Item]]
 
 BUILTINS = {
     "builtin": "the demo model that leap brings along",
-    "builtin-vl": "one that sees simple figures",
-    "builtin-audio": "one that hears notes and beeps",
-    "builtin-embed": "one that makes vectors of texts",
+    "builtin-vl": "one that recognizes simple figures",
+    "builtin-audio": "one that recognizes notes and beeps",
+    "builtin-embed": "one that embeds texts",
 }
 OWN_TOOLS = ("current_time", "calculate", "read_file")
 
@@ -66,7 +66,7 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
     names = list(_installed(env))
     yield from (CompletionItem(name, help="on this machine") for name in names)
     yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
-    yield from (CompletionItem(name, help=f"elsewhere: {url}") for name, url in _endpoints(env).items())
+    yield from (CompletionItem(name, help=f"remote: {url}") for name, url in _endpoints(env).items())
     yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
     catalogue = {name: entry for name, entry in _catalogue(env).items() if not {"needs", "obstacle"} & entry.keys()}
     yield from (CompletionItem(name, help=str(entry.get("about", ""))) for name, entry in catalogue.items())

@@ -278,7 +278,7 @@ def find(key: str) -> KnownSetting:
                 return KnownSetting(key, setting.meaning, setting.type)
     canonical = key.replace("-", "_")
     if parts[0] == "aliases" and len(parts) > 1:
-        return KnownSetting(key, "The model that this name stands for.", TextType())
+        return KnownSetting(key, "The model of this alias.", TextType())
     options = list(option_settings()) if parts[0] == TABLE or len(parts) > 1 else []
     for setting in options:
         if setting.key.replace("-", "_") == canonical:

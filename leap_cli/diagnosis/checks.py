@@ -315,7 +315,7 @@ def disk(env: Environment) -> Check:
     facts = {"path": str(path), "free": free}
     detail = f"{in_bytes(free)} free for models"
     if free < NO_SPACE:
-        return Check("disk", PROBLEM, detail, "make room", facts)
+        return Check("disk", PROBLEM, detail, "free disk space", facts)
     return Check("disk", WARNING if free < LITTLE_SPACE else OK, detail, None, facts)
 
 

@@ -137,7 +137,7 @@ class Moment(click.ParamType[float]):
                 return (at if at.timestamp() > now.timestamp() else at + timedelta(days=1)).timestamp()
             moment = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
         except (ValueError, OverflowError, OSError) as error:
-            form = error if text.startswith("+") else f"{text!r} is none of +90m, 22:00 and 2026-12-01T06:00"
+            form = error if text.startswith("+") else f"{text!r} is not one of +90m, 22:00 and 2026-12-01T06:00"
             self.fail(str(form), param, ctx)
         if moment < now.timestamp():
             self.fail(f"{text} is in the past", param, ctx)

@@ -141,7 +141,7 @@ class Output:
         lines, hidden = table_lines(records, columns, self.columns, whole=whole)
         self.text("".join(f"{line}\n" for line in lines))
         if hidden:
-            self.note(f"not shown for lack of room: {', '.join(hidden)} (--format json has all)")
+            self.note(f"not shown for lack of space: {', '.join(hidden)} (--format json has all)")
 
     def _write_data(self, text: str) -> None:
         with self._last_line.guard:

@@ -94,7 +94,7 @@ def read_prompt(
     ``stdin_is_taken``: standard input is not text but a picture or a sound.
     """
     if words.count("-") > 1 or ("-" in words and stdin_is_taken):
-        raise click.UsageError("'-' stands for standard input and can be given only once")
+        raise click.UsageError("'-' means standard input and can be given only once")
     if "-" in words:
         at = words.index("-")
         parts = [" ".join(words[:at]), read_text(env, output), " ".join(words[at + 1 :])]

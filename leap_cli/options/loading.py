@@ -504,7 +504,7 @@ def _obstacle(path: Path, chat_template: str | None) -> str:
     if header.pooling is not None:
         return "it makes vectors, and no answers"
     if not (chat_template or header.chat_template):
-        return "it has no chat template; leap generate --raw goes on from a text with it"
+        return "it has no chat template; leap generate --raw completes text with it"
     return ""
 
 

@@ -141,7 +141,7 @@ def _names(command: click.Command) -> set[str]:
 def _check_saved(options: dict[str, Any], command: click.Command, file: str) -> None:
     for each in options_of(command):
         if isinstance(each, LeapOption) and each.saved is None and option_name(each) in options:
-            raise click.UsageError(f"{file}: the option {option_name(each)} cannot stand in a template")
+            raise click.UsageError(f"{file}: the option {option_name(each)} cannot be part of a template")
 
 
 def check_options(template: PromptTemplate, file: str) -> None:
@@ -184,7 +184,9 @@ def save_template(env: Environment, template: PromptTemplate, defaults: dict[str
     variables = names_in(template.system, template.prompt)
     for name in defaults:
         if name not in variables:
-            raise click.UsageError(f"-p gives {name} a default, and {{{name}}} stands neither in prompt nor in system")
+            raise click.UsageError(
+                f"-p gives {name} a default, but {{{name}}} is neither in the prompt nor in the system prompt"
+            )
     whole = PromptTemplate(
         template.name,
         about=template.about,
@@ -209,7 +211,7 @@ class Media:
 
     def __post_init__(self) -> None:
         if (*self.images, *self.sounds).count(STDIN) > 1:
-            raise click.UsageError("'-' stands for standard input and can be given only once")
+            raise click.UsageError("'-' means standard input and can be given only once")
 
     def __bool__(self) -> bool:
         return bool(self.images or self.sounds)
@@ -341,7 +343,7 @@ _MEDIA_OPTIONS = (
 def _prompt(arguments: Arguments) -> Prompt:
     save_as, files = arguments["save_template"], _texts(arguments)
     if arguments["raw"] and files != arguments["files"]:
-        raise click.UsageError("--raw goes on from a text: it cannot be combined with pictures and sounds")
+        raise click.UsageError("--raw completes plain text and cannot be combined with images or audio")
     return Prompt(
         arguments["prompt"],
         read_system_option(arguments),

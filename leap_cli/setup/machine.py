@@ -171,7 +171,7 @@ def offers(env: Environment, machine: Machine, installed: Sequence[str] = ()) ->
 
 
 def _installed(model: InstalledModel, machine: Machine) -> ModelOffer:
-    """A model of this machine that is none of those that are offered to everybody."""
+    """A model of this machine that is not one of those that are offered to everybody."""
     size = model.size_bytes
     return ModelOffer(model.name, size, size, "installed", True, obstacle_to(size, size, machine, installed=True))
 

@@ -126,7 +126,7 @@ class SoundDevices:
         recording: DeviceRecording | None,
         on_lost: Callable[[], object],
     ) -> None:
-        self._library = sound_library("there is nothing to hear and to speak with", INSTEAD)
+        self._library = sound_library("there is neither a microphone nor a loudspeaker", INSTEAD)
         self._talk, self._recording, self._on_lost = talk, recording, on_lost
         named = {INPUT: microphone, OUTPUT: loudspeaker}
         self._devices = {kind: self._find(kind, name) for kind, name in named.items()}
@@ -165,7 +165,7 @@ class SoundDevices:
             if name is None:
                 raise LeapError(f"there is no {NAMES[kind]}", hint=f"connect one, or {INSTEAD}") from None
             if str(error).startswith("Multiple"):
-                raise LeapNotFoundError(f"--device {name} stands for several {NAMES[kind]}s", hint=LISTED) from None
+                raise LeapNotFoundError(f"--device {name} matches several {NAMES[kind]}s", hint=LISTED) from None
             near = self._near(kind, str(name))
             hint = LISTED if near is None else f"did you mean {near}? {LISTED}"
             raise LeapNotFoundError(f"--device {name}: there is no such {NAMES[kind]}", hint=hint) from None
@@ -270,7 +270,9 @@ class SoundDevices:
             self._last = {kind: max(last, now) for kind, last in self._last.items()}
         for kind, stream in self._streams.items():
             if now - self._last[kind] > SILENT_SECONDS or not stream.active:
-                self._lose(LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c goes on with another one"), kind)
+                self._lose(
+                    LeapError(f"the {NAMES[kind]} is gone", hint="leap talk -c continues with another one"), kind
+                )
 
     def _lose(self, failure: Exception, kind: str) -> None:
         is_first = self.failure is None

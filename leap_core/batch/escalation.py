@@ -59,7 +59,7 @@ class When:
             elif name == CHECK and is_share:
                 when = replace(when, check=float(number))
             else:
-                raise LeapOptionsError("when", f"{word!r} is none of {FORMS}")
+                raise LeapOptionsError("when", f"{word!r} is not one of {FORMS}")
         if when == When(question=when.question):
             raise LeapOptionsError("when", f"say when: {FORMS}")
         if question is not None and when.check is None:

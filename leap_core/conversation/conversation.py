@@ -206,7 +206,7 @@ class Conversation:
             self._overflow = Overflow(value)
         except ValueError:
             kinds = ", ".join(kind.value for kind in Overflow)
-            raise LeapOptionsError("on_overflow", f"{value!r} is none of {kinds}") from None
+            raise LeapOptionsError("on_overflow", f"{value!r} is not one of {kinds}") from None
 
     def overflows(self, message: ChatMessage | None, options: GenerationOptions | None = None) -> bool:
         """Whether the prompt that asks ``message`` leaves too little room for an answer."""

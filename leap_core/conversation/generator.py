@@ -299,17 +299,17 @@ class Generator(ABC):
     def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
         """The tokens of a text; with ``parse_special`` special tokens where it spells them. Raises
         LeapGenerationError where the runner does not know."""
-        raise LeapGenerationError(f"{self.model_id} cannot tell the tokens of a text")
+        raise LeapGenerationError(f"{self.model_id} cannot tokenize a text")
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of tokens. Raises LeapGenerationError where the runner does not know, LeapOptionsError for a number
         that is no token of the model."""
-        raise LeapGenerationError(f"{self.model_id} cannot tell the text of tokens")
+        raise LeapGenerationError(f"{self.model_id} cannot detokenize tokens")
 
     def tokenizer_info(self) -> TokenizerInfo:
         """The tokenizer's special tokens and chat template. Raises LeapGenerationError where the runner does not know
         them."""
-        raise LeapGenerationError(f"{self.model_id} cannot tell its special tokens")
+        raise LeapGenerationError(f"{self.model_id} cannot list its special tokens")
 
     def infill_prompt(self, before: str, after: str) -> str:
         """The text from which ``start_text`` fills in what is between two texts. Raises LeapOptionsError for a

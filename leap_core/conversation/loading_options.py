@@ -94,7 +94,7 @@ Kind = TypeVar("Kind")
 
 
 def refusing_unknown(kind: type[Kind]) -> type[Kind]:
-    """A dataclass of options whose constructor raises LeapOptionsError for a name that is none of them."""
+    """A dataclass of options whose constructor raises LeapOptionsError for a name that is not one of them."""
     fill: Callable[..., None] = kind.__init__
     names = kind.__dataclass_fields__  # type: ignore[attr-defined]
 

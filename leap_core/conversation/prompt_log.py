@@ -365,7 +365,9 @@ MAKERS = {"weights": "another file of the model", "leap": "another version of le
 def request_of(entry: Entry) -> tuple[list[ChatMessage], GenerationOptions]:
     """The messages and options of an entry. Raises LeapOptionsError where the log does not hold all of them."""
     if entry.turns:
-        raise LeapOptionsError("entry", f"{entry.id} goes on from {entry.turns} messages, which the log does not hold")
+        raise LeapOptionsError(
+            "entry", f"{entry.id} continues {entry.turns} earlier messages, which the log does not contain"
+        )
     if NOT_KEPT.search(entry.prompt):
         raise LeapOptionsError("entry", f"{entry.id} has a picture or a sound, which the log does not hold")
     if entry.calls:

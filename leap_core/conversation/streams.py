@@ -364,7 +364,7 @@ class CheckedGeneration(PassingGeneration):
             f"the answer does not fit its constraint{tries}: {'; '.join(problems[:3])}",
             text=text,
             problems=problems,
-            hint="describe the wanted shape in the prompt, or use a larger model",
+            hint="describe the wanted JSON in the prompt, or use a larger model",
             stats=stats,
         )
 

@@ -64,7 +64,7 @@ def check_count(parts: Sequence[ChatMessageContent]) -> None:
     """Refuse a prompt with more media than any sensible one has."""
     if len(parts) > MOST_MEDIA:
         raise LeapSerializationError(
-            f"the messages hold {len(parts)} pictures and sounds; at most {MOST_MEDIA} are taken"
+            f"the messages contain {len(parts)} images and audio clips; at most {MOST_MEDIA} are allowed"
         )
 
 
@@ -120,11 +120,13 @@ class MediaReader:
         name = self._model.path.name
         if isinstance(part, Image):
             if not self._info.sees:
-                raise LeapUnsupportedMediaError(f"{name} cannot see pictures, it hears only", hint="send sound or text")
+                raise LeapUnsupportedMediaError(f"{name} does not accept images, only audio", hint="send audio or text")
             return self._picture(part, options)
         if isinstance(part, (Audio, AudioPcmF32)):
             if not self._info.hears:
-                raise LeapUnsupportedMediaError(f"{name} cannot hear sound, it sees only", hint="send pictures or text")
+                raise LeapUnsupportedMediaError(
+                    f"{name} does not accept audio, only images", hint="send images or text"
+                )
             return self._sound(part)
         raise LeapUnsupportedMediaError(f"{name} cannot take {type(part).__name__}")
 

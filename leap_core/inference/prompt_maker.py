@@ -94,7 +94,7 @@ class PromptMaker:
             return self._made(self._decisions.pieces(options.decision, messages), options, within)
         if self._template is None:
             raise LeapGenerationError(
-                f"{self._model.path.name} has no chat template, so it can only go on from raw text",
+                f"{self._model.path.name} has no chat template, so it can only complete raw text",
                 hint="give a template with --chat-template (the chat_template option), or the prompt as raw text",
             )
         if within is not None:  # what the model said a template may leave out

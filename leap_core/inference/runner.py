@@ -151,7 +151,7 @@ class InProcessGeneration(Generation):
             self._reply.warn(f"the answer repeats {watch.period} tokens and was stopped (--no-repetition-detection)")
         if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
             return event.reason
-        self._reply.warn(f"the shape was ended the shortest way, within {constraint.room} tokens")
+        self._reply.warn(f"the JSON was completed early to fit the last {constraint.room} tokens")
         by_option = self._sequence.max_tokens == constraint.room
         return GenerationFinishReason.MAX_TOKENS if by_option else GenerationFinishReason.EXCEED_CONTEXT
 

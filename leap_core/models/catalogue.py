@@ -171,9 +171,9 @@ def _entry(value: Any, at: str) -> CatalogueEntry:
     if not REPOSITORY.fullmatch(value.get("repo", "")):
         raise LeapSerializationError("must be owner/name", path=f"{at}.repo")
     if value.get("kind", "text") not in KINDS:
-        raise LeapSerializationError(f"is none of {', '.join(KINDS)}", path=f"{at}.kind")
+        raise LeapSerializationError(f"is not one of {', '.join(KINDS)}", path=f"{at}.kind")
     if value.get("parser", AUTO) not in PARSERS:
-        raise LeapSerializationError(f"is none of {', '.join(PARSERS)}", path=f"{at}.parser")
+        raise LeapSerializationError(f"is not one of {', '.join(PARSERS)}", path=f"{at}.parser")
     sampling = value.get("sampling", {})
     try:
         defaults = SamplingDefaults(**sampling)

@@ -51,7 +51,7 @@ def check_alias(name: str, model: str) -> None:
     if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() in BUILTINS:
         raise LeapOptionsError("alias", f"{name!r} cannot be a model's name: letters, digits and .+-_ only")
     if not model.strip():
-        raise LeapOptionsError("alias", f"{name!r} must stand for a model")
+        raise LeapOptionsError("alias", f"{name!r} must name a model")
 
 
 def expand(reference: str, quantization: str | None, aliases: Mapping[str, str]) -> tuple[str, str | None]:
@@ -168,7 +168,7 @@ def base_url(url: str) -> str:
         raise LeapOptionsError("url", "an endpoint is http(s)://host/v1")
     if parts.username or parts.password or parts.query:
         raise LeapOptionsError(
-            "url", "a key stands in a variable or a file, not in the address (--key-variable, --key-file)"
+            "url", "put the key into a variable or a file, not into the URL (--key-variable, --key-file)"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/chat/completions")
 
@@ -192,7 +192,7 @@ def refuse_offline(variables: Mapping[str, str] | None = None) -> None:
     variables = os.environ if variables is None else variables
     where = offline(Directories.from_environment(variables).config_file, variables)
     if where is not None:
-        raise LeapEndpointError(f"{where} refuses models elsewhere", hint="a model on this machine answers: -m builtin")
+        raise LeapEndpointError(f"{where} refuses remote models", hint="use a local model, such as -m builtin")
 
 
 def _known(file: Path) -> dict[str, Endpoint]:

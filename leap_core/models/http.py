@@ -48,7 +48,7 @@ class DownloadStopped(LeapModelDownloadError):
     """The download was stopped on request. What has arrived is kept, and the next one goes on from there."""
 
     def __init__(self) -> None:
-        super().__init__("the download was stopped", hint="the same command goes on from where it stopped")
+        super().__init__("the download was stopped", hint="the same command resumes where it stopped")
 
 
 class RetryPolicy:

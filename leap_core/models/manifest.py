@@ -161,7 +161,7 @@ def _check_files(load: JsonObject, inference_type: object) -> list[Problem]:
     if inference_type in (IMAGE, AUDIO) and not load.get(PROJECTOR):
         problems.append(Problem(f"load_time_parameters.{PROJECTOR}", f"is missing, and {inference_type} needs it"))
     if inference_type == AUDIO and not load.get(AUDIO_DECODER):
-        message = "is missing: without it the model hears but cannot speak"
+        message = "is missing: without it the model takes audio but cannot speak"
         problems.append(Problem(f"load_time_parameters.{AUDIO_DECODER}", message, is_error=False))
     return problems
 

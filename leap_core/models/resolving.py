@@ -392,7 +392,7 @@ def _read(path: Path) -> Manifest:
         return read_manifest(path)
     except LeapSerializationError as error:
         raise LeapModelLoadingError(
-            error.message, hint=f"leap models manifest check {path} tells all of its problems"
+            error.message, hint=f"leap models manifest check {path} lists all of its problems"
         ) from None
     except OSError as error:
         raise LeapModelLoadingError(f"cannot read {path}: {error.strerror}") from None

@@ -56,7 +56,7 @@ def main() -> int:
         return _failed(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        hint = "make room there, or set LEAP_HOME to another place"
+        hint = "free disk space, or set LEAP_HOME to another disk"
         message = f"the model host cannot start: {where}{error.strerror or error}"
         return _failed(LeapUnavailableError(message, hint=hint))
     return 0

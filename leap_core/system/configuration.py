@@ -84,7 +84,7 @@ SETTINGS = (
         "LEAP_ENGINE",
     ),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
-    Setting("offline", bool, "Refuse models elsewhere: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
+    Setting("offline", bool, "Refuse remote models: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap sessions log`.", False, "LEAP_LOG"),
     Setting(
         "jobs_url",

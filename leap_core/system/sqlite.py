@@ -147,7 +147,7 @@ WORDINGS = {
 }
 """Python 3.10 does not give the code, so the text has to do there."""
 HINTS = {
-    Cause.FULL: "make room; nothing that was written before is lost",
+    Cause.FULL: "free disk space; nothing that was written before is lost",
     Cause.READ_ONLY: "the disk is full or read-only: what is there can be read, and nothing written",
     Cause.DAMAGED: "move the file away to begin with an empty one",
 }

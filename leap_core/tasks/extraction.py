@@ -215,7 +215,9 @@ class Extract(Task):
         if pictures:
             raise LeapOptionsError("examples", "they are texts, and a picture takes none")
         if "text" not in model.wording.user_places:
-            raise LeapOptionsError("examples", "the recipe has the text in its system prompt, before which none stands")
+            raise LeapOptionsError(
+                "examples", "the recipe puts the text into its system prompt, so examples cannot precede it"
+            )
         size, context = model.runner.get_prompt_tokens_size(self._messages(model, "")), model.runner.context_size
         if size > context * MOST_OF_CONTEXT:
             raise LeapOptionsError(

@@ -61,7 +61,7 @@ class Parameters:
         """One of some texts. Raises LeapSerializationError."""
         value = self._fields.pop(name, default)
         if value not in values:
-            raise LeapSerializationError(f"{value!r} is none of {', '.join(values)}", path=name)
+            raise LeapSerializationError(f"{value!r} is not one of {', '.join(values)}", path=name)
         return str(value)
 
     def flag(self, name: str) -> bool:
@@ -139,7 +139,7 @@ def _asking(fields: Parameters) -> tuple[str | None, int]:
     """Readout and number of orders."""
     readout, orders = fields.take("readout"), fields.take("orders", 1)
     if readout is not None and readout not in READOUTS:
-        raise LeapSerializationError(f"{readout!r} is none of {', '.join(READOUTS)}", path="readout")
+        raise LeapSerializationError(f"{readout!r} is not one of {', '.join(READOUTS)}", path="readout")
     if type(orders) is not int or not 1 <= orders <= MOST_ORDERS:
         raise LeapSerializationError(f"{orders!r} is no number from 1 to {MOST_ORDERS}", path="orders")
     return readout, orders
@@ -177,7 +177,7 @@ def read_task(fields: Mapping[str, Any], recipes: Mapping[str, str] | None = Non
     parameters = Parameters(fields)
     name = parameters.take("task")
     if not isinstance(name, str) or name not in TASKS:
-        raise LeapSerializationError(f"{name!r} is none of {', '.join(TASKS)}", path="task")
+        raise LeapSerializationError(f"{name!r} is not one of {', '.join(TASKS)}", path="task")
     own = (recipes or {}).get(name)
     recipe = read_recipe(name) if own is None else parse_recipe(name, own)
     return RecipeTask(TASKS[name](parameters, recipe), recipe), parameters.names
@@ -193,7 +193,7 @@ def check_places(recipe: Recipe) -> None:
         unknown = sorted(wording.places - places)
         if unknown:
             listed = ", ".join(f"{{{name}}}" for name in sorted(places))
-            raise LeapOptionsError("recipe", f"wording {number}: {{{unknown[0]}}} is none of {listed}")
+            raise LeapOptionsError("recipe", f"wording {number}: {{{unknown[0]}}} is not one of {listed}")
         if "text" not in wording.places and wording.input != "picture":
             raise LeapOptionsError("recipe", f"wording {number} has no {{text}}, so the model would not see its input")
 
@@ -287,7 +287,7 @@ def _number(question: Question, answer: object, path: str) -> int:
             return n
         if question.kind != PREDICATE and type(answer) is int and str(answer) == text:
             return n
-    raise LeapSerializationError(f"{answer!r} is none of {', '.join(question.texts)}", path=path)
+    raise LeapSerializationError(f"{answer!r} is not one of {', '.join(question.texts)}", path=path)
 
 
 def _never(*_: object) -> Any:

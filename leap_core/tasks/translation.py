@@ -89,8 +89,8 @@ REGION = re.compile(r"-([a-z]{2}|[0-9]{3})$")
 
 
 def language_of(text: str, option: str = "to") -> str:
-    """The language's name as prompts have it; of a known code with a region that is none of these, that of the code
-    alone. Raises LeapOptionsError for a code that is none of these, and for what can be no name."""
+    """The language's name as prompts have it; of a known code with a region that is not one of these, that of the code
+    alone. Raises LeapOptionsError for a code that is not one of these, and for what can be no name."""
     name = " ".join(text.split())
     code = name.lower().replace("_", "-")
     known = LANGUAGES.get(code) or LANGUAGES.get(REGION.sub("", code))
@@ -179,7 +179,7 @@ class Summarize(Task):
 
     def __post_init__(self) -> None:
         if self.kind not in self.instructions:
-            raise LeapOptionsError("kind", f"{self.kind!r} is none of {', '.join(self.instructions)}")
+            raise LeapOptionsError("kind", f"{self.kind!r} is not one of {', '.join(self.instructions)}")
 
     def to_json(self) -> JsonObject:
         return {"task": self.name, "kind": self.kind}
@@ -206,7 +206,7 @@ class Summarize(Task):
         head = head_of(text)[0]
         joined = head + "\n\n".join(summary for summary in summaries if summary)
         if level == DEEPEST or len(joined) >= len(text):
-            model.tell(f"{'  ' * level}the summaries together are not shorter: they stand side by side")
+            model.tell(f"{'  ' * level}the summaries together are not shorter: they are listed one after another")
             joined = joined[len(head) :]
             model.put(joined)
             return joined

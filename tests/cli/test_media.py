@@ -73,8 +73,8 @@ def test_a_picture_from_standard_input_and_no_prompt(leap, directory) -> None:
         (("--audio", "cut.wav", "a"), "cut.wav: the WAV is truncated"),
         (("--image", "empty", "a"), "empty: the picture is empty"),
         (("--audio", "empty", "a"), "empty: the sound is empty"),
-        (("--image", "-", "--audio", "-", "a"), "'-' stands for standard input"),
-        (("--image", "-", "-"), "'-' stands for standard input"),
+        (("--image", "-", "--audio", "-", "a"), "'-' means standard input"),
+        (("--image", "-", "-"), "'-' means standard input"),
         (("--raw", "--image", "red.png", "a"), "--raw cannot be combined with --image"),
         (("--image-tokens", "4", "--image", "red.png", "a"), "--image-tokens: 4 must be 16 or more"),
         (("--image-tokens", "4000", "--image", "red.png", "a"), "must be 1024 or less"),
@@ -152,7 +152,7 @@ def test_several_files_go_into_a_directory(leap, directory) -> None:
         (("red.png",), "red.png: not a sound"),
         (("short.wav",), "short.wav: the sound is too short: 0.050 s"),
         (("hum.wav", "-o", "none/out.txt"), "there is no directory"),
-        (("-", "-"), "'-' stands for standard input"),
+        (("-", "-"), "'-' means standard input"),
     ],
 )
 def test_transcribe_names_each_mistake(leap, directory, arguments, says) -> None:

@@ -20,7 +20,7 @@ def mine(leap, tmp_path):
 def test_an_alias_is_made_listed_used_and_removed(leap, mine):
     assert "there are no aliases" in leap("models", "alias").stderr
     made = leap("models", "alias", "lfm-2.5", mine)
-    assert (made.code, made.stdout) == (0, "") and "lfm-2.5 stands for Mine-Q8_0" in made.stderr
+    assert (made.code, made.stdout) == (0, "") and "lfm-2.5 now means Mine-Q8_0" in made.stderr
     assert leap("models", "alias", "LFM-2.5").stdout.split() == ["model", mine, "name", "lfm-2.5"]
     assert leap("models", "alias", "lfm-2.5", "--format", "quiet").stdout == f"{mine}\n"
     assert leap("models", "path", "lfm-2.5").stdout == leap("models", "path", mine).stdout
@@ -50,7 +50,7 @@ def test_what_an_alias_leads_to_is_said(leap, mine, tmp_path):
         (["a/b", "builtin"], "cannot be a model's name"),
         (["builtin", "LFM2.5-350M"], "cannot be a model's name"),
         (["b", "nosuchmodel"], "nosuchmodel"),
-        (["b", "a"], "'a' is an alias itself"),
+        (["b", "a"], "'a' is itself an alias"),
         (["b"], "there is no alias 'b'"),
         (["b", "--remove"], "there is no alias 'b'"),
         (["--remove"], "--remove needs the NAME"),
@@ -98,4 +98,4 @@ def test_an_alias_is_not_its_model(leap, mine, leap_home):
         assert f"fav is an alias of {mine}" in refused.stderr and "--remove fav" in refused.stderr
     assert list((leap_home / "models" / mine).glob("*.gguf"))
     removed = leap("models", "remove", mine)
-    assert removed.code == 0 and "the alias fav stands for" in removed.stderr
+    assert removed.code == 0 and "the alias fav still means" in removed.stderr

@@ -54,7 +54,7 @@ def test_an_unknown_command_is_told_and_never_sent(leap, talk):
     assert errors(done) == [
         "there is no command /hlep; did you mean /help? (a message may begin with //)",
         "there is no command /frobnicate; /help lists them (a message may begin with //)",
-        "/retry stands alone; a message may begin with //",
+        "/retry takes no text after it; start a message that begins with / with //",
     ]
     assert runner.requests == []
 
@@ -225,7 +225,7 @@ def test_a_name_that_is_too_long_leaves_the_conversation_open(leap, talk, comman
 def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
     leap.script("a", context_size=10)
     done = talk("one", "word " * 20, arguments=("--on-overflow", "error"))
-    hint = "/compact, /undo or /clear makes room"
+    hint = "/compact, /undo or /clear frees the context"
     assert errors(done) == [f"the prompt has 27 tokens and the context holds 10 (hint: {hint})"]
 
 

@@ -114,7 +114,7 @@ def test_missing_variables_are_named_and_unknown_ones_too(leap):
             ["generate", "-t", "tr", "-p", "a=1", "--save-template", "b", "x"],
             "--save-template cannot be combined with --template",
         ),
-        (["saved", "templates", "add", "b", "To {a}", "-p", "c=1"], "{c} stands neither in prompt nor in system"),
+        (["saved", "templates", "add", "b", "To {a}", "-p", "c=1"], "{c} is neither in the prompt nor"),
         (["batch", "-", "-t", "tr", "--pattern", "{x}"], "--pattern cannot be combined with --template"),
         (["saved", "templates", "edit", "trr"], "did you mean tr?"),
     ],

@@ -200,7 +200,7 @@ def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
         ("[options]\ntemprature = 1", "there is no option options.generate.temprature; did you mean temperature?"),
         ("[options]\ntemperature = 'hot'", "mine.toml: temperature: 'hot' is not a valid float"),
         ("[options]\nstats = 1", "mine.toml: stats must be true or false"),
-        ("[options]\nsession = 'x'", "mine.toml: the option session cannot stand in a template"),
+        ("[options]\nsession = 'x'", "mine.toml: the option session cannot be part of a template"),
     ],
 )
 def test_a_file_that_is_wrong_is_named(leap, directory, text, says):

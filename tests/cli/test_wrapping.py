@@ -74,7 +74,7 @@ def test_a_table_in_a_narrow_terminal_says_what_it_left_out(leap, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     done = leap("models", "catalogue", terminal=True)
     assert done.code == 0 and max(map(columns, done.stdout.splitlines())) <= 40
-    assert "not shown for lack of room: " in " ".join(done.stderr.split())
+    assert "not shown for lack of space: " in " ".join(done.stderr.split())
 
 
 def test_answers_notes_and_errors_are_wrapped_at_a_terminal_only(leap, monkeypatch):

@@ -110,7 +110,7 @@ def test_nothing_is_rendered_or_begun_after_unload(subject, runner):
 
 def test_the_tokens_of_a_text_spell_it(subject, runner):
     if isinstance(subject, Scripted):
-        with pytest.raises(LeapGenerationError, match="cannot tell"):
+        with pytest.raises(LeapGenerationError, match="cannot tokenize"):
             runner.tokenize("Hi")
         return
     tokens = runner.tokenize("not sure, 10 日本")

@@ -69,7 +69,7 @@ def test_ctrl_c_keeps_what_was_answered(program, start, lines, tmp_path):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 130 and b"the same command goes on from here" in said
+    assert process.returncode == 130 and b"the same command resumes from here" in said
     assert b"Traceback" not in said
     done = program("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS)
     assert done.returncode == 0 and "of them before)" in done.stderr
@@ -86,7 +86,7 @@ def test_without_room_it_stops_with_one_line_and_goes_on_later(program, lines, t
 
     done = program("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS, preexec_fn=little_room)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "cannot write" in done.stderr and "make room" in done.stderr
+    assert "cannot write" in done.stderr and "free disk space" in done.stderr
     assert (tmp_path / "out.jsonl").read_bytes().endswith(b"}\n")
     done = program("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS)
     assert done.returncode == 0 and "of them before)" in done.stderr

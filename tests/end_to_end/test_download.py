@@ -157,11 +157,11 @@ def test_ctrl_c_keeps_what_has_arrived(start, program: Program, hub, content, ta
     wait_for(lambda: hub.bytes_served() > 1_000_000)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (130, b"") and b"goes on from here" in err
+    assert (process.returncode, out) == (130, b"") and b"resumes from here" in err
     hub.bytes_per_second = None
     served = hub.bytes_served()
     done = program("download", NAME)
-    assert "goes on from" in done.stderr and target.read_bytes() == content
+    assert "resumes at" in done.stderr and target.read_bytes() == content
     assert hub.bytes_served() - served < len(content) - 500_000
 
 

@@ -82,7 +82,7 @@ def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> Non
     assert (deaf.returncode, deaf.stdout) == (3, "") and "reads text only" in deaf.stderr
     (tmp_path / "dot.ppm").write_bytes(b"P6 1 1 255\n\0\0\0")
     blind = program("generate", "-m", "builtin-audio", "--image", "dot.ppm", "What is it?")
-    assert (blind.returncode, blind.stdout) == (3, "") and "cannot see" in blind.stderr
+    assert (blind.returncode, blind.stdout) == (3, "") and "does not accept images" in blind.stderr
     assert "Traceback" not in deaf.stderr + blind.stderr
 
 

@@ -86,7 +86,7 @@ def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
     done = shell(f"trap '' XFSZ; ulimit -f 40; printf '{QUESTION}\\n' | leap chat -m builtin --session x")
     assert "Paris" in done.stdout
     assert done.returncode == 1 and "leap: warning: this conversation is not saved: " in done.stderr
-    assert "make room" in done.stderr.splitlines()[-1]
+    assert "free disk space" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 

@@ -436,7 +436,7 @@ def test_a_number_of_layers_without_room_is_refused_in_one_line(tight, load):
     with pytest.raises(LeapModelLoadingError) as caught:
         load(name, ModelLoadingOptions(n_gpu_layers=99))
     assert re.fullmatch(
-        r"99 layers of .*\.gguf have no room on the GPU \(8590 MB free on CUDA0\): a trial ended with code -6 "
+        r"99 layers of .*\.gguf do not fit on the GPU \(8590 MB free on CUDA0\): a trial ended with code -6 "
         r"\(CUDA error: out of memory\)",
         caught.value.message,
     )

@@ -287,7 +287,7 @@ def test_on_a_full_disk_jobs_are_listed_and_a_session_s_answer_is_shown(leap_hom
     answered = run(*answering)
     assert answered.stdout.strip() and "not saved" in answered.stderr
     refused = run("generate", "Hi", "-m", "builtin", "--background")
-    assert refused.returncode != 0 and "make room" in refused.stderr
+    assert refused.returncode != 0 and "free disk space" in refused.stderr
 
 
 def test_pruning_gives_the_room_back(leap_home):

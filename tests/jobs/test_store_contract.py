@@ -418,7 +418,7 @@ def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
     assert [job.id for job in table.jobs(schedule=id)] == [run] and table.jobs(schedule=run) == []
     table.request_cancel(id)
     assert fire(table, time.time() + 1e6) == []
-    with pytest.raises(LeapJobError, match="is no schedule that goes on"):
+    with pytest.raises(LeapJobError, match="is not an active schedule"):
         resume(table, table.get(id))
 
 

@@ -236,6 +236,6 @@ def test_a_damaged_or_full_table_is_told_in_one_sentence(tmp_path):
         table.database.connection.execute(f"PRAGMA max_page_count={pages}").close()
         with pytest.raises(LeapError, match="full") as told:
             table.add([NewJob("generate", {"label": "x" * 200_000})])
-        assert "make room" in (told.value.hint or "")
+        assert "free disk space" in (told.value.hint or "")
         table.database.connection.execute("PRAGMA max_page_count=100000").close()
         assert [job.id for job in table.jobs()] == [id] and add(table)

@@ -255,7 +255,7 @@ def test_without_a_validator_nothing_is_resumed(hub, download, content):
     hub.faults.clear()
     hub.add_plain("Tiny-Q8_0.gguf", content[::-1], etag=None)
     assert download(url).path.read_bytes() == content[::-1]
-    assert "gives no ETag" in download.notices
+    assert "sends no ETag" in download.notices
 
 
 def test_a_login_page_is_not_a_model(hub, download, leap_home):
@@ -358,4 +358,4 @@ def test_two_versions_are_never_mixed_where_nothing_tells_them_apart(hub, downlo
 
     hub.take_fault = change_after_the_fault
     assert download(url).path.read_bytes() == content[::-1]
-    assert "no ETag to go on with; starting over" in download.notices
+    assert "no ETag to resume with; starting over" in download.notices

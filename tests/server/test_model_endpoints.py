@@ -101,6 +101,6 @@ def test_requests_have_ids_and_a_line_of_the_log_without_content(serve, caplog):
 
 def test_tokens_of_a_runner_that_cannot_tell(serve):
     answer = post(serve("Yes."), "/tokenize", {"content": "Hi"})
-    assert answer.status_code == 500 and "cannot tell" in answer.json()["error"]["message"]
+    assert answer.status_code == 500 and "cannot tokenize" in answer.json()["error"]["message"]
     assert post(serve("Yes."), "/tokenize", {"content": 5}).json()["error"]["param"] == "content"
     assert post(serve("Yes."), "/detokenize", {"tokens": ["a"]}).json()["error"]["param"] == "tokens[0]"

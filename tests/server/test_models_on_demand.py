@@ -249,7 +249,7 @@ def test_pinned_models_stay_and_leave_no_room_for_more(loading: Loading) -> None
             await use(models, name)
         assert {model.name for model in models.served} == {"First-F16"} and loading.most == 2
         await models.load(LoadRequest("Second", keep_alive=0))
-        with pytest.raises(LeapModelLoadingError, match="no room beside First-F16, Second-F16"):
+        with pytest.raises(LeapModelLoadingError, match="does not fit beside First-F16, Second-F16"):
             await use(models, "third")
 
     run(loading, main, models=2)

@@ -89,8 +89,8 @@ def test_the_texts_alone_can_be_written_and_failures_stay_apart(leap, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"task": "sing", "text": "a"}, "task: 'sing' is none of extract"),
-        ({"task": ["extract"], "text": "a"}, "is none of"),
+        ({"task": "sing", "text": "a"}, "task: 'sing' is not one of extract"),
+        ({"task": ["extract"], "text": "a"}, "is not one of"),
         ({"task": "extract", "text": "a"}, "schema: missing"),
         ({"task": "extract", "schema": {"type": 5}, "text": "a"}, "schema is invalid"),
         ({"task": "extract", "schema": "a", "image": "nosuch.png"}, "image: cannot read"),

@@ -279,7 +279,7 @@ def test_recipes_are_added_edited_and_removed(leap, leap_home, tmp_path):
     }
     leap.variables |= {"EDITOR": "sed -i s/language/tongue/"}
     done = leap("saved", "recipes", "edit", "translate")
-    assert done.code == 2 and "{tongue} is none of {from}, {language}, {text}" in done.stderr
+    assert done.code == 2 and "{tongue} is not one of {from}, {language}, {text}" in done.stderr
     assert "what you wrote is kept there" in done.stderr and "tongue" not in own.read_text()
     assert leap("saved", "recipes", "list").code == 0, "a draft that was kept is no recipe"
     assert leap("saved", "recipes", "remove", "translate").code == 0 and not own.exists()

@@ -153,7 +153,7 @@ def test_translations_keep_the_space_between_pieces():
     [
         ({"task": "translate", "to": "xx"}, "no language that leap knows"),
         ({"task": "translate", "to": "de", "from": "German"}, "German is the language"),
-        ({"task": "summarize", "kind": "haiku"}, "is none of executive"),
+        ({"task": "summarize", "kind": "haiku"}, "is not one of executive"),
     ],
 )
 def test_what_no_task_can_do_is_refused(fields, message):

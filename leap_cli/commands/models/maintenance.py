@@ -63,14 +63,14 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
             raise click.UsageError(f"there is no alias {name!r}; leap models alias lists those there are")
         if remove:
             unset_value(env.directories.config_file, f"{TABLE}.{written}")
-            output.note(f"{written} stands for nothing from now on")
+            output.note(f"{written} is removed")
             note_default_gone(env, [written], output)
         else:
             output.record({"model": names[written], "name": written}, name="model")
         return ExitCode.DONE
     check_alias(name, model)
     if any(each.lower() == model.lower() for each in names):
-        raise click.UsageError(f"{model!r} is an alias itself: name the model that it stands for")
+        raise click.UsageError(f"{model!r} is itself an alias: name its model")
     target = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
     _tell(env, output, name, target, None if written is None else names[written])
     set_value(env.directories.config_file, f"{TABLE}.{written or name}", target)
@@ -111,7 +111,7 @@ def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> 
     names = _names_of(model)
     for alias, target in sorted(_written(env).items()):
         if target.lower() in names or target in names:
-            output.note(f"the alias {alias} stands for {target}; `leap models alias --remove {alias}` takes it away")
+            output.note(f"the alias {alias} still means {target}; `leap models alias --remove {alias}` removes it")
 
 
 def _tell(env: Environment, output: Output, name: str, model: str, before: str | None) -> None:
@@ -125,7 +125,7 @@ def _tell(env: Environment, output: Output, name: str, model: str, before: str |
     here = Registry(env.variables, env.cwd).can_answer(model)
     what = "" if here else f", which is not on this machine: leap download {name} fetches it"
     instead = "" if before in (None, model) else f", no longer for {before}"
-    output.note(f"{name} stands for {model} from now on{instead}{what}")
+    output.note(f"{name} now means {model}{instead}{what}")
 
 
 FORMAT = format_option("names")
@@ -372,7 +372,7 @@ def add_endpoint(
             set_value(file, f"{TABLE}.{name}.{field}", value)
     if base.startswith("http://") and (key_variable or key_file):
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
-    output.note(f"{name} stands for {fields['model'] or 'the model'} at {base} from now on: -m {name}")
+    output.note(f"{name} now means {fields['model'] or 'the model'} at {base}: -m {name}")
     return ExitCode.DONE
 
 
@@ -410,7 +410,7 @@ def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) 
         raise click.UsageError(f"there is no endpoint {name!r}; leap models endpoints lists those there are")
     if remove:
         unset_value(file, f"{TABLE}.{name}")
-        output.note(f"{name} stands for nothing from now on")
+        output.note(f"{name} is removed")
         return ExitCode.DONE
     rows = [
         {

@@ -119,7 +119,7 @@ def read_again(reader: RequestReader, lines: LineIndex, n: int) -> tuple[str, Li
         pass
     raise InputChangedError(
         f"line {number} of the input changed while the batch ran",
-        hint="what was answered is kept; the same command goes on with the new lines",
+        hint="the results so far are kept; run the same command again to continue with the new lines",
     )
 
 

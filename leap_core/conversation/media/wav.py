@@ -92,7 +92,7 @@ def read_riff(data: bytes) -> Riff:
     (size,) = struct.unpack_from("<I", data, 4)
     end = 8 + size
     if not _is_unknown(size):
-        chunks = _chunks(data[:end])  # what follows the RIFF is none of its chunks
+        chunks = _chunks(data[:end])  # what follows the RIFF is not one of its chunks
         if chunks.get(b"data") != b"" or len(data) <= end:
             return Riff(chunks, is_streamed=False)
     return Riff(_chunks(data, to_the_end=True), is_streamed=True)

@@ -283,7 +283,7 @@ def train(settings: TrainingSettings, on_step: OnStep, stop: threading.Event) ->
         except RuntimeError as error:
             if WRITER not in str(error):
                 raise
-            hint = "make room there: the same command goes on from the checkpoint before"
+            hint = "free disk space: the same command resumes from the checkpoint before"
             raise LeapError(f"cannot write {directory}: the disk is full", hint=hint) from None
         if stop.is_set():
             return None

@@ -247,7 +247,7 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
         raise LeapSchemaError(f"the choices cannot be used: {error}") from None
 
     def validate(text: str) -> list[str]:
-        return [] if text in choices else [f"{text!r} is none of the choices"]
+        return [] if text in choices else [f"{text!r} is not one of the choices"]
 
     return CompiledConstraint(GrammarConstraint(matcher, tokenizer), validate=validate, whole=True)
 

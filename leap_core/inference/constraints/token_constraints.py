@@ -347,7 +347,7 @@ class GrammarConstraint:
         if self._matcher.is_error():
             self._tokenizer.forget()
             reason = " ".join(self._matcher.get_error().partition("<state>")[0].split())[:300]
-            raise LeapGenerationError(f"the constraint cannot go on: {reason}")
+            raise LeapGenerationError(f"the constraint cannot continue: {reason}")
 
 
 class AfterReasoning:

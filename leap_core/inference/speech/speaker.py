@@ -124,7 +124,8 @@ class Speaker:
                 models = _stack_models(repacked_files(self._vocoder, Path(directory)))
         except OSError as error:
             raise LeapModelLoadingError(
-                f"{reason}, nor a temporary file: {error.strerror or error}", hint="make room, or set LEAP_HOME"
+                f"{reason}, nor a temporary file: {error.strerror or error}",
+                hint="free disk space, or set LEAP_HOME to another disk",
             ) from None
         self.warning = f"a voice takes longer to load than it could: {reason}"
         return models

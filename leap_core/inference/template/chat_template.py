@@ -172,7 +172,7 @@ class ChatTemplate:
         text, _ = self._text(template_messages, values, _most_characters(messages))
         if continues:
             if text.count(cut) != 1:
-                raise LeapGenerationError("the chat template cannot show an answer that is to go on")
+                raise LeapGenerationError("the chat template cannot render an unfinished answer")
             text = text.partition(cut)[0]
         return [part for piece in text.split(seam) for part in _with_media(piece, media_mark, media, text) if part]
 
@@ -183,7 +183,7 @@ class ChatTemplate:
         other programs that render it. Raises what ``render`` raises; pictures and sound have no such form."""
 
         def no_place(part: ChatMessageContent) -> str:
-            raise LeapGenerationError("pictures and sound cannot be given to a chat template as text")
+            raise LeapGenerationError("images and audio cannot be passed to a chat template as text")
 
         shaped = [self._message(message, parser, str, no_place) for message in messages]
         values = self._values(functions, str, False) | {"add_generation_prompt": False}
@@ -193,7 +193,7 @@ class ChatTemplate:
     def render_values(
         self, values: JsonObject, pictures: Sequence[ChatMessageContent]
     ) -> list[str | ChatMessageContent]:
-        """What a template that is none of messages makes of its variables, in pieces like those of ``render``. The
+        """What a template that is not one of messages makes of its variables, in pieces like those of ``render``. The
         variable ``images`` has a mark for each picture. Raises what ``render`` raises."""
         everything = json.dumps(values, ensure_ascii=False)
         seam, mark, _ = _unused_in(everything)

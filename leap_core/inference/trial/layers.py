@@ -73,6 +73,6 @@ def _try(path: Path, options: ModelLoadingOptions, placement: Placement) -> None
     free = ", ".join(f"{each.free / 1e6:.0f} MB free on {each.name}" for each in placement.devices)
     layers = "all layers" if placement.n_gpu_layers < 0 else f"{placement.n_gpu_layers} layers"
     raise LeapModelLoadingError(
-        f"{layers} of {path.name} have no room on the GPU ({free}): {why}",
+        f"{layers} of {path.name} do not fit on the GPU ({free}): {why}",
         hint="--gpu-layers auto takes as many as fit, 0 none; a smaller context takes less",
     )

@@ -65,7 +65,7 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     tokens = short_prompt(model)
     model.tokenize("".join(model.special_tokens)[:10_000], parse_special=True)
     options = ModelLoadingOptions()
-    stage("making room for a conversation")
+    stage("allocating the context")
     context = LlamaContext(
         model, cells=CELLS, slots=1, batch_size=options.batch_size, threads=THREADS, flash_attention=True
     )

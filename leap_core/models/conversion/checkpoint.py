@@ -276,5 +276,5 @@ def read_family(directory: Path) -> Family:
     if kind not in (None, "default"):
         raise family.refused(f"{directory} stretches its positions by {str(kind)[:20]!r}, which leap does not convert")
     if family.architecture == LLAMA and family.settings.get("num_local_experts"):
-        raise family.refused(f"{directory} is a mixture of experts of the Llama shape")
+        raise family.refused(f"{directory} is a mixture-of-experts model of the Llama architecture")
     return family

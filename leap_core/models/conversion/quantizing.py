@@ -354,7 +354,7 @@ class QuantizeWork:
             raise LeapError(f"cannot read {self.text}: {error.strerror}") from None
 
     def _model(self, variables: Mapping[str, str]) -> LocalModel | None:
-        """The model, or None for a file that is none of its own, such as a projector."""
+        """The model, or None for a file that is not one of its own, such as a projector."""
         if self.output is not None and (self.cwd / self.model).is_file():
             return None
         return resolve_local(self.model, variables=variables, cwd=self.cwd)

@@ -430,7 +430,7 @@ class Download:
         if part.started_over:
             self._tell(Notice(f"{part.started_over}; {file.name} starts over"))
         elif part.resumed and not part.is_complete:
-            self._tell(Notice(f"{file.name} goes on from {part.resumed} of {part.size} bytes"))
+            self._tell(Notice(f"{file.name} resumes at {part.resumed} of {part.size} bytes"))
         transfer = Transfer(
             web,
             part,
@@ -461,7 +461,7 @@ class Download:
         if missing and needed + SPARE_BYTES > free:
             raise LeapModelDownloadError(
                 f"{plan.name} needs {needed / 1e6:,.1f} MB more; {plan.directory.parent} has {free / 1e6:,.1f} MB free",
-                hint="make room, or set LEAP_HOME to a place on another disk",
+                hint="free disk space, or set LEAP_HOME to a directory on another disk",
             )
 
     def _write_manifest(self, plan: DownloadPlan, hashes: Mapping[str, str]) -> None:

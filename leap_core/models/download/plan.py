@@ -407,7 +407,8 @@ def disk_error(error: OSError, directory: Path) -> LeapModelDownloadError:
     """The error to raise for one of the disk."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LeapModelDownloadError(
-            f"the disk of {directory} is full", hint="make room; what has arrived is kept and the same command goes on"
+            f"the disk of {directory} is full",
+            hint="free disk space; the download so far is kept and the same command resumes",
         )
     reason = error.strerror or str(error)
     return LeapModelDownloadError(f"cannot write to {error.filename or directory}: {reason}")

@@ -214,7 +214,7 @@ def _nothing(size: int) -> bytearray:
 
 def _why_other(header: dict[str, Any], remote: RemoteFile) -> str:
     if remote.sha256 is None and remote.etag is None:
-        return "the server gives no ETag by which to tell whether the file is still the same"
+        return "the server sends no ETag, so a changed file cannot be detected"
     return "the remote file has changed"
 
 
@@ -360,7 +360,7 @@ class Transfer:
     def _check_resumable(self, error: Retryable) -> None:
         """Without hash and ETag two versions mixed in one file would look alike: then it has to begin again."""
         if not self._is_recognizable and self.part.bytes_written:
-            raise RemoteChanged(f"{error}, and the server gives no ETag to go on with") from None
+            raise RemoteChanged(f"{error}, and the server sends no ETag to resume with") from None
 
     @property
     def _is_recognizable(self) -> bool:

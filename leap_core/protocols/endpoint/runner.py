@@ -195,7 +195,7 @@ def shape_check(options: GenerationOptions) -> ShapeCheck | None:
         return None
 
     def validate(text: str) -> list[str]:
-        return [] if text in choices else [f"{text[:100]!r} is none of {', '.join(choices)}"]
+        return [] if text in choices else [f"{text[:100]!r} is not one of {', '.join(choices)}"]
 
     return ShapeCheck(validate)
 
@@ -294,7 +294,9 @@ class EndpointRunner(ModelRunner):
         options = self._checked(options)
         check = shape_check(options)
         if check is not None:
-            raise LeapOptionsError("shape", "an endpoint goes on from a text without one; give it as a message")
+            raise LeapOptionsError(
+                "shape", "a remote model completes plain text only without a schema; send a message instead"
+            )
         body = {"model": self._model_name(), **text_body(text, options)}
         return self._begin((Way("/completions", lambda: body),), options)
 

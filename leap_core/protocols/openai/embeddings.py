@@ -166,5 +166,5 @@ def _whole(path: str, value: Any) -> int | None:
 def _one_of(body: BodyFields, name: str, choices: Sequence[str]) -> str | None:
     value: str | None = body.take(name)
     if value is not None and value not in choices:
-        raise LeapSerializationError(f"{value!r} is none of {', '.join(choices)}", path=name)
+        raise LeapSerializationError(f"{value!r} is not one of {', '.join(choices)}", path=name)
     return value

@@ -48,7 +48,7 @@ class Bounds:
         return self.memory is None or sum(model.takes for model in present) + (coming or 0) <= self.memory
 
     def check(self, staying: Sequence[LoadedModel], model: LoadedModel, size: int) -> None:
-        """Raises LeapModelLoadingError for a model that has no room beside those that stay."""
+        """Raises LeapModelLoadingError for a model that does not fit beside those that stay."""
         if not self or self.allow(staying, size):
             return
         if self.memory is not None and size > self.memory:
@@ -57,7 +57,7 @@ class Bounds:
                 hint="start it with a larger --max-memory",
             )
         raise LeapModelLoadingError(
-            f"{model.name} has no room beside {', '.join(each.name for each in staying)}",
+            f"{model.name} does not fit beside {', '.join(each.name for each in staying)}",
             hint="start the server with fewer pinned models, or with larger bounds",
         )
 

@@ -47,7 +47,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.readout not in (None, *READOUTS):
-            raise LeapOptionsError("readout", f"{self.readout!r} is none of {', '.join(READOUTS)}")
+            raise LeapOptionsError("readout", f"{self.readout!r} is not one of {', '.join(READOUTS)}")
         if not 1 <= self.orders <= MOST_ORDERS:
             raise LeapOptionsError("orders", f"{self.orders} is no number from 1 to {MOST_ORDERS}")
 

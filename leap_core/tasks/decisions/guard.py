@@ -68,7 +68,7 @@ class Guard:
         content = messages[-1].content if messages else ()
         pictures = tuple(part for part in content or () if isinstance(part, Image))
         if any(not isinstance(part, (Image, Text)) for part in content or ()):
-            raise LeapUnsupportedMediaError("a guard cannot hear", hint="send text, or leave the guard out")
+            raise LeapUnsupportedMediaError("a guard cannot check audio", hint="send text, or omit the guard")
         decision = Decision(state, tuple(each.question for each in asked), pictures)
         ask = side_by_side(self.runner, cancelled)
         for each, answer in zip(asked, decide(self.runner, decision, self.settings, ask=ask).answers, strict=True):
@@ -102,7 +102,7 @@ def _watched(question: Question, name: str, fields: Mapping[str, Any], path: str
         raise LeapSerializationError("expected a probability above 0, up to 1", path=f"{path}.threshold")
     of = fields.get("of")
     if of not in (None, MESSAGE, ANSWER):
-        raise LeapSerializationError(f"{of!r} is none of {MESSAGE}, {ANSWER}", path=f"{path}.of")
+        raise LeapSerializationError(f"{of!r} is not one of {MESSAGE}, {ANSWER}", path=f"{path}.of")
     if "stop" not in fields and question.kind != PREDICATE:
         raise LeapSerializationError("missing: which answers stop it?", path=f"{path}.stop")
     stop = fields.get("stop", True)
@@ -118,7 +118,7 @@ def _number(question: Question, value: object, path: str) -> int:
     for n, option in enumerate(question.options):
         if type(option.value) is type(value) and option.value == value:
             return n
-    raise LeapSerializationError(f"{value!r} is none of {', '.join(question.texts)}", path=path)
+    raise LeapSerializationError(f"{value!r} is not one of {', '.join(question.texts)}", path=path)
 
 
 def _is_object(value: object) -> bool:

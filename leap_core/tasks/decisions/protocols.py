@@ -158,7 +158,7 @@ class _Parts:
             self.pictures.append(picture_at(part.get("image_url"), f"{path}.image_url", self._urls))
             return None
         raise LeapSerializationError(
-            f"{kind!r} is none of input_text, input_image, input_json, output_text, refusal", path=f"{path}.type"
+            f"{kind!r} is not one of input_text, input_image, input_json, output_text, refusal", path=f"{path}.type"
         )
 
 
@@ -181,7 +181,7 @@ def _item(value: object, path: str, reader: _Parts, calls: dict[str, str]) -> Js
     kind = item.get("type", "message")
     if kind == "message":
         if item.get("role") not in ROLES:
-            raise LeapSerializationError(f"{item.get('role')!r} is none of {', '.join(ROLES)}", path=f"{path}.role")
+            raise LeapSerializationError(f"{item.get('role')!r} is not one of {', '.join(ROLES)}", path=f"{path}.role")
         return {"role": item["role"], "content": reader.content(item.get("content"), f"{path}.content")}
     if kind in CALLS:
         id = text_at(item.get("call_id"), f"{path}.call_id")
@@ -194,7 +194,7 @@ def _item(value: object, path: str, reader: _Parts, calls: dict[str, str]) -> Js
             raise LeapSerializationError(f"there is no {OUTPUTS[kind]} {id!r} before it", path=f"{path}.call_id")
         return {"type": kind, "call_id": id, "output": reader.content(item.get("output"), f"{path}.output")}
     known = ", ".join(("message", *CALLS, *OUTPUTS))
-    raise LeapSerializationError(f"{kind!r} is none of {known}", path=f"{path}.type")
+    raise LeapSerializationError(f"{kind!r} is not one of {known}", path=f"{path}.type")
 
 
 PATH = "/v1/systemone"

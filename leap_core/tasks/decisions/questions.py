@@ -152,7 +152,7 @@ def _openai_question(value: object, path: str, read: Callable[[object, str], Any
     kind = fields.get("type")
     parts = {"predicate": (), "choice": ("choices",), "score": ("levels",)}
     if kind not in parts:
-        raise LeapSerializationError(f"{kind!r} is none of {', '.join(parts)}", path=f"{path}.type")
+        raise LeapSerializationError(f"{kind!r} is not one of {', '.join(parts)}", path=f"{path}.type")
     _only_known(fields, ("type", "name", "instructions", *parts[kind]), path)
     name = None if fields.get("name") is None else text_at(fields["name"], f"{path}.name")
     instructions = read(fields.get("instructions"), f"{path}.instructions")
@@ -203,7 +203,7 @@ def _systemone_question(name: str, value: object, path: str) -> Question:
             raise LeapSerializationError(f"{len(levels)} levels are more than {SCORE_LEVELS}", path=where)
         asked = "Which of these levels fits?" if instructions is None else instructions
         return _at(where, lambda: Question.score(asked, levels, name=name))
-    raise LeapSerializationError(f"{kind!r} is none of noul, choice, score", path=f"{path}.type")
+    raise LeapSerializationError(f"{kind!r} is not one of noul, choice, score", path=f"{path}.type")
 
 
 def _instructions(value: object, path: str) -> Any:

@@ -167,7 +167,7 @@ def _checked(value: object, path: str, values: Mapping[str, Any], absent: Sequen
     entry = object_at(value, path)
     where, how = text_at(entry.get("pointer"), f"{path}.pointer"), entry.get("how")
     if how not in HOW:
-        raise LeapSerializationError(f"{how!r} is none of {', '.join(HOW)}", path=f"{path}.how")
+        raise LeapSerializationError(f"{how!r} is not one of {', '.join(HOW)}", path=f"{path}.how")
     if where not in (absent if how == ABSENT else values):
         reason = f"lacks no {where}" if how == ABSENT else f"has no value at {where}"
         raise LeapSerializationError(f"the document {reason}", path=f"{path}.pointer")
@@ -183,7 +183,7 @@ def _checked(value: object, path: str, values: Mapping[str, Any], absent: Sequen
             number_at(sure, f"{path}.confidence.{name}")
     decision = entry.get("decision")
     if decision not in (None, *DECISIONS):
-        raise LeapSerializationError(f"{decision!r} is none of {', '.join(DECISIONS)}", path=f"{path}.decision")
+        raise LeapSerializationError(f"{decision!r} is not one of {', '.join(DECISIONS)}", path=f"{path}.decision")
     if (decision == CORRECT) != ("corrected" in entry):
         raise LeapSerializationError("goes with the decision correct, and only with it", path=f"{path}.corrected")
     return {name: part for name, part in entry.items() if (name, part) != ("decision", None)}
@@ -330,7 +330,7 @@ def _for_oneself(path: Path) -> Iterator[None]:
                     beside.unlink()
     except Busy:
         raise LeapUnavailableError(
-            f"{path.name} is being reviewed already", hint="go on there, or end it with Ctrl-C"
+            f"{path.name} is already being reviewed", hint="continue there, or stop it with Ctrl-C"
         ) from None
 
 

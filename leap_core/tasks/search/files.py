@@ -48,7 +48,7 @@ def _walk(directory: Path, inside: str, on_skipped: Skip) -> Iterator[Path]:
                 if not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(inside):
                     yield Path(entry.path)
                 else:
-                    on_skipped(entry.path, "it is a link to a file elsewhere; name that file to have it")
+                    on_skipped(entry.path, "it is a link to a file outside; name that file to index it")
         except OSError as error:  # a link to itself, for one
             on_skipped(entry.path, str(error.strerror))
 

@@ -215,7 +215,7 @@ def test_a_damaged_file_and_a_full_disk_are_told_in_one_sentence(tmp_path, store
     ):
         with pytest.raises(LeapError, match="full") as told:
             write()
-        assert "make room" in (told.value.hint or "")
+        assert "free disk space" in (told.value.hint or "")
         assert store.history(id) == [USER]
     store._connection.execute("PRAGMA max_page_count=100000").close()
     store.append(id, ASSISTANT)

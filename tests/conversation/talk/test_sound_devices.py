@@ -66,7 +66,7 @@ def opened(talk: Talk, recording: Any = None) -> tuple[SoundDevices, list[str]]:
     [
         ("headste", "--device headste: there is no such microphone", "did you mean Yeti Headset? leap talk --devices"),
         (99, "--device 99: there is no such microphone", "leap talk --devices lists them"),
-        ("Yeti", "--device Yeti stands for several microphones", "leap talk --devices lists them"),
+        ("Yeti", "--device Yeti matches several microphones", "leap talk --devices lists them"),
     ],
 )
 def test_a_name_that_is_no_devices_is_told_with_the_next_one(

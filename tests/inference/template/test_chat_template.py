@@ -244,7 +244,7 @@ def test_an_assistants_text_at_the_end_opens_the_reply() -> None:
 
 def test_a_template_that_cannot_show_an_opened_reply_refuses_it() -> None:
     lossy = "{%- for m in messages if m.role == 'user' -%}{{- m.content -}}{%- endfor -%}"
-    with pytest.raises(LeapGenerationError, match="cannot show an answer that is to go on"):
+    with pytest.raises(LeapGenerationError, match="cannot render an unfinished answer"):
         template(lossy).render([ChatMessage("user", "Hi"), ChatMessage("assistant", "Hello")])
 
 

@@ -113,7 +113,7 @@ def test_columns_of_rows_are_the_state(leap, questions, tmp_path):
         (("--questions", "nosuch.json", "x"), "cannot read nosuch.json"),
         (("--questions", "broken.json", "x"), "broken.json is not JSON"),
         (("--questions", "questions.json", "--choices", "a,b", "x"), "cannot be combined with --choices"),
-        (("q", "--calibrate", "wrong.jsonl"), "wrong.jsonl, line 1: answer: 'maybe' is none of yes, no"),
+        (("q", "--calibrate", "wrong.jsonl"), "wrong.jsonl, line 1: answer: 'maybe' is not one of yes, no"),
         (("q", "--calibrate", "wrong.jsonl", "--rows"), "--calibrate cannot be combined with --rows"),
         (("q", "x", "--calibrate", "wrong.jsonl"), "--calibrate takes its texts from the cases"),
         (("q", "x", "--orders", "0"), "--orders"),

@@ -112,7 +112,7 @@ def test_what_is_no_list_of_questions_is_refused(value):
 
 def test_what_a_guard_cannot_judge_does_not_pass():
     _, conversation = guarded("Hello.")
-    with pytest.raises(LeapUnsupportedMediaError, match="cannot hear"):
+    with pytest.raises(LeapUnsupportedMediaError, match="cannot check audio"):
         last_of(conversation.generate_response(ChatMessage("user", [AudioPcmF32([0.0], 16000), Text("hi")])))
     _, conversation = guarded("Hello.", judge=ScriptedModelRunner(*[[LeapGenerationError("broken")]] * 2))
     with pytest.raises(LeapGenerationError, match="broken"):

@@ -91,7 +91,7 @@ def test_two_do_not_review_one_file(tmp_path):
     write_reviews(path, plain())
     with (
         open_reviews(path),
-        pytest.raises(LeapUnavailableError, match=r"r\.jsonl is being reviewed already"),
+        pytest.raises(LeapUnavailableError, match=r"r\.jsonl is already being reviewed"),
         open_reviews(path),
     ):
         pass
