@@ -25,7 +25,6 @@ ADDRESS = "127.0.0.1:8080"
 """Where a page expects ``leap serve``; the tests give it a server on another port."""
 NOT_YET = {
     "python-api",
-    "reliability",
 }
 """Pages that do not begin with an example and its output, or are too long. No page may be added."""
 HUB = ("LFM2.5-350M-Q4_K_M", "LFM2.5-230M-Q8_0", "LFM2-350M-Q4_0", "LFM2-350M-Q4_K_M", "LFM2.5-1.2B-Instruct-Q4_K_M")
