@@ -12,6 +12,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from ...conversation.priority import LEVELS
 from ...errors import LeapError, LeapGenerationError
 from ...system.dataclass import dataclass
 from ..llama.context import MICRO_BATCH_ON_GPU, LlamaContext
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
 
 LONG_STEP = 32
 """Positions in a step from which on it reads prompts."""
-PROMISE = 0.3
-"""Seconds that a running answer waits for a chunk of a prompt."""
-PROMISE_OTHERWISE = 0.5
-"""The same while no answer runs, for a request may come at any time, and while a third of the requests or more are
-read: they came together, and the sooner all are read, the larger are the steps in which all are answered."""
+PROMISE = 0.25
+"""Seconds that a chunk of a prompt takes at most beside other requests. So an answer waits less than 0.3 s for its next
+token, and a short prompt, read in the step after, 0.5 s for its first."""
+PROMISE_BESIDE_HIGHER = 0.1
+"""The same for prompts of lower levels beside a request of level interactive."""
+PROMISE_ALONE = 0.5
+"""The same for a prompt that is read alone: on a processor a request that comes interrupts it."""
+LEAST_CHUNK = 4
+"""Positions of a chunk beside other requests, however slow the machine."""
+PAUSED_STEPS = 3
+"""So many steps after one another are a short prompt's alone, while requests of lower levels pause."""
 UNTIL_KNOWN = 128
 """Positions of a chunk before any was timed."""
 
@@ -41,23 +48,29 @@ class PromptPace:
         self._speed: float | None = None
         self._largest = self._first = MICRO_BATCH_ON_GPU if on_gpu else UNTIL_KNOWN
         """Half of the positions that a step may have: attention makes the positions of larger steps slower."""
+        self._allowed = 0
 
     def observe(self, positions: int, seconds: float) -> None:
         """Take note of a step of so many positions."""
-        if positions <= LONG_STEP or seconds <= 0:
-            return
-        self._largest = max(self._largest, positions) if seconds <= 2 * PROMISE_OTHERWISE else positions // 4
+        if seconds <= 0 or (positions <= LONG_STEP and positions < self._allowed):
+            return  # its length is not what takes its time
+        self._largest = max(self._largest, positions) if seconds <= 2 * PROMISE_ALONE else positions // 4
         speed = positions / seconds
         self._speed = speed if self._speed is None else self._speed + (speed - self._speed) * 0.3
 
-    def most_positions(self, answering: int, reading: int, batch_size: int) -> int:
-        """Prompt positions of a step in which ``answering`` requests wait for their next token and ``reading`` for
-        their first."""
+    def most_positions(self, promise: float, batch_size: int) -> int:
+        """Prompt positions of a step that takes ``promise`` seconds at most."""
+        is_alone = promise == PROMISE_ALONE
         if self._speed is None:
-            return min(batch_size, self._first)
-        promise = PROMISE_OTHERWISE if 2 * reading >= answering else PROMISE
-        most = min(batch_size, 2 * self._largest)
-        return max(LONG_STEP + 1, min(most, int(self._speed * promise)))  # shorter ones are not timed
+            self._allowed = min(batch_size, self._first if is_alone else LONG_STEP)
+        else:
+            most = min(batch_size, max(LONG_STEP, 2 * self._largest), int(self._speed * promise))
+            self._allowed = max(LONG_STEP + 1 if is_alone else LEAST_CHUNK, most)
+        return self._allowed
+
+    def is_short(self, positions: int) -> bool:
+        """Whether so many positions are read within the time in which a short prompt has its first token."""
+        return self._speed is not None and positions <= self._speed * PROMISE_ALONE
 
 
 class DeviceSpeed:
@@ -174,17 +187,29 @@ class Planner:
         self._kept: list[StepPart] = []
         """A step of the next token of each answer; empty while there is no such step."""
         self._sequences: list[int] = []
+        self._paused = 0
+        """Steps after one another in which lower levels paused."""
 
     def plan(self, running: list[Slot]) -> list[list[StepPart]]:
         """The decodes of the next step, as ``plan_step`` gives them."""
         if len(self._kept) == len(running) and all(part.goes_on() for part in self._kept) and running:
             return [self._kept]
         context = self._context
+        running = self._without_paused(running)
         plan = plan_step(running, context.batch_size, self._pace, apart=context.exact)
         is_kept = len(plan) == 1 and len(plan[0]) == len(running) and all(part.is_next_token for part in plan[0])
         self._kept = plan[0] if is_kept else []
         self._sequences = [part.slot.index for part in self._kept]
         return plan
+
+    def _without_paused(self, running: list[Slot]) -> list[Slot]:
+        """The slots that take part in the next step. While a short prompt of level interactive is read, requests of
+        lower levels pause."""
+        higher = [slot for slot in running if is_interactive(slot)]
+        unread = [left for slot in higher if (left := _left(slot, None)) > FEW]
+        pauses = bool(unread) and len(higher) < len(running) and self._pace.is_short(sum(unread))
+        self._paused = self._paused + 1 if pauses and self._paused < PAUSED_STEPS else 0
+        return higher if self._paused else running
 
     def build(self, parts: list[StepPart]) -> None:
         """Make the context's batch of a planned decode."""
@@ -201,7 +226,8 @@ class Planner:
 
 def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: bool = False) -> list[list[StepPart]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
-    ``pace`` allows: half of that for the prompt that came first, the rest for the others, the shortest first. llama.cpp
+    ``pace`` allows: half of that for the prompt that came first (a quarter where another has a higher priority), the
+    rest for the others by priority, the shortest first. llama.cpp
     reads either tokens or embeddings in a decode, gives either logits or hidden states, and computes all with the same
     adapters. ``apart``: each part has a decode of its own."""
     answering: list[tuple[Slot, int | None]] = []
@@ -218,14 +244,17 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
     for slot, stop in answering:
         room -= _append(parts, slot, stop, room)
     if reading:
-        room = min(room, pace.most_positions(len(parts), len(reading), batch_size))
+        promise = _promise([slot for slot, _ in answering], [slot for slot, _ in reading])
+        room = min(room, pace.most_positions(promise, batch_size))
         oldest, *others = reading
         left = _left(*oldest)
         is_alone = not parts and not others and batch_size > 2 * LONG_STEP
         if is_alone and room < left < room + LONG_STEP:  # a rest of few positions, which the pace decides, would be
             room = left if left <= batch_size else left - LONG_STEP  # rounded differently with some types of weights
-        kept = min(left, room // 2)  # so that short prompts, however many come, do not keep it waiting
-        for slot, stop in sorted(others, key=lambda each: _left(each[0], None)):
+        others.sort(key=lambda each: (_priority(each[0]), _left(each[0], None)))
+        is_lower = bool(others) and _priority(others[0][0]) < _priority(oldest[0])
+        kept = min(left, room // (4 if is_lower else 2))  # so that short prompts without end do not keep it waiting
+        for slot, stop in others:
             room -= _append(parts, slot, stop, room - kept)
         _append(parts, *oldest, room)
     if len(parts) == 1:
@@ -236,6 +265,26 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
     for part in parts:
         groups.setdefault(part.group, []).append(part)
     return list(groups.values())
+
+
+def _promise(answering: list[Slot], reading: list[Slot]) -> float:
+    """Seconds that the prompts of a step may take."""
+    if len(reading) == 1 and not answering:
+        return PROMISE_ALONE
+    if any(map(is_interactive, answering)) and not any(map(is_interactive, reading)):
+        return PROMISE_BESIDE_HIGHER
+    return PROMISE
+
+
+def _priority(slot: Slot) -> int:
+    assert slot.request is not None
+    return slot.request.priority
+
+
+def is_interactive(slot: Slot) -> bool:
+    """Whether the request of a slot has the highest level, its own or because it rose by waiting."""
+    request = slot.request
+    return request is not None and (request.level == LEVELS[0] or time.perf_counter() < request.keeps_slot_until)
 
 
 def _left(slot: Slot, stop: int | None) -> int:

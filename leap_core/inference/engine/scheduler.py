@@ -26,7 +26,7 @@ from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
+from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
@@ -98,6 +98,9 @@ class Scheduler:
             if not self.has_work():
                 self._progressed = time.perf_counter()
             self._waiting.append(request)
+            holders = [slot.request for slot in self._memory.slots]
+            if any(holder is None or holder.priority > request.priority for holder in holders):
+                self._interruption.make_way(request)
             compute_loop.changed.notify_all()
 
     def close(self) -> None:
@@ -188,9 +191,9 @@ class Scheduler:
             if on_gpu:  # it computes until the logits are read
                 self._deliver(ready)
             hidden = parts[0].output is StepOutput.HIDDEN  # then all of them: see ``plan_step``
-            if size > LONG_STEP:
+            if any(part.count > FEW or part.output is StepOutput.NOTHING for part in parts):
                 self._pace.observe(size, seconds)
-            elif not hidden:
+            if size <= LONG_STEP and not hidden:
                 self._governor.observe(size, seconds, time.process_time() - computed)
             for part in parts:
                 self._advance(part)
@@ -333,7 +336,7 @@ class Scheduler:
         """Whether the step happened; where it did not, the memory is ready for another plan. ``state``: of the one part
         of a step that may be interrupted, before it."""
         if code == ABORTED:
-            if len(parts) == 1 and parts[0].request.cancelled:
+            if len(parts) == 1 and (parts[0].request.cancelled or self._interruption.makes_way):
                 self._memory.roll_back(parts[0].slot, len(parts[0].slot.keys), state)
             elif not self._interruption.is_closed:
                 self._repair(parts)

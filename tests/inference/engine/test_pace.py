@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from leap_core.conversation.priority import BATCH, INTERACTIVE
 from leap_core.inference.engine.batch_plan import (
+    LEAST_CHUNK,
     LONG_STEP,
+    PAUSED_STEPS,
     PROMISE,
-    PROMISE_OTHERWISE,
+    PROMISE_ALONE,
+    PROMISE_BESIDE_HIGHER,
     UNTIL_KNOWN,
+    Planner,
     PromptPace,
     plan_step,
 )
@@ -24,20 +29,33 @@ def timed(speed: float) -> PromptPace:
     return pace
 
 
-def test_a_prompt_that_is_read_alone_leaves_room_for_who_may_come() -> None:
-    assert PromptPace().most_positions(0, 1, 512) == UNTIL_KNOWN
-    assert timed(400).most_positions(0, 1, 512) == int(400 * PROMISE_OTHERWISE)
-    assert timed(10).most_positions(0, 4, 512) == LONG_STEP + 1
+def test_a_chunk_follows_from_the_speed_and_the_promise() -> None:
+    assert PromptPace().most_positions(PROMISE_ALONE, 512) == UNTIL_KNOWN
+    assert PromptPace().most_positions(PROMISE, 512) == LONG_STEP
+    assert timed(400).most_positions(PROMISE_ALONE, 512) == int(400 * PROMISE_ALONE)
+    assert timed(400).most_positions(PROMISE, 512) == int(400 * PROMISE)
+    assert timed(4000).most_positions(PROMISE, 512) == 512
+    assert timed(10).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
+    assert timed(60).most_positions(PROMISE, 512) == 15
+    assert timed(10).most_positions(PROMISE, 512) == LEAST_CHUNK
 
 
-def reading(*lengths: int) -> list[Slot]:
+def reading(*lengths: int, priorities: tuple[int, ...] = ()) -> list[Slot]:
     """Slots whose requests have prompts of these lengths, in the order in which they came."""
     slots = []
     for n, length in enumerate(lengths):
         slot = Slot(n)
         slot.request, slot.last_used = request([1] * length), n
+        slot.request.priority = priorities[n] if priorities else INTERACTIVE
         slots.append(slot)
     return slots
+
+
+def answering(slot: Slot) -> Slot:
+    """The prompt of this slot is read."""
+    assert slot.request is not None
+    slot.keys = [1] * (len(slot.request.target) - 1)
+    return slot
 
 
 def planned(slots: list[Slot], pace: PromptPace) -> dict[int, int]:
@@ -45,27 +63,63 @@ def planned(slots: list[Slot], pace: PromptPace) -> dict[int, int]:
     return {part.slot.index: part.count for parts in plan_step(slots, 512, pace) for part in parts}
 
 
+def test_a_prompt_beside_an_answer_or_another_prompt_is_read_in_shorter_chunks() -> None:
+    assert planned(reading(24_000), timed(400)) == {0: int(400 * PROMISE_ALONE)}
+    long, answer = reading(24_000, 40)
+    assert planned([long, answering(answer)], timed(400)) == {0: int(400 * PROMISE), 1: 1}
+    batch, answer = reading(24_000, 40, priorities=(BATCH, INTERACTIVE))
+    assert planned([batch, answering(answer)], timed(400)) == {0: int(400 * PROMISE_BESIDE_HIGHER), 1: 1}
+    batch, answer = reading(24_000, 40, priorities=(BATCH, BATCH))
+    assert planned([batch, answering(answer)], timed(400)) == {0: int(400 * PROMISE), 1: 1}
+
+
+def test_prompts_of_a_higher_level_are_read_first() -> None:
+    slots = reading(24_000, 20, 24_000, priorities=(BATCH, BATCH, INTERACTIVE))
+    assert planned(slots, timed(400)) == {0: 25, 2: 75}
+
+
+class Context:
+    batch_size, exact = 512, False
+
+
+def test_lower_levels_pause_while_a_short_prompt_is_read() -> None:
+    slots = reading(40, 40, 150, priorities=(BATCH, BATCH, INTERACTIVE))
+    for slot in slots[:2]:
+        answering(slot)
+    planner = Planner(Context(), timed(400))  # type: ignore[arg-type]
+
+    def step() -> set[int]:
+        return {part.slot.index for parts in planner.plan(slots) for part in parts}
+
+    steps = [step() for _ in range(2 * PAUSED_STEPS + 2)]
+    assert steps == [*[{2}] * PAUSED_STEPS, {0, 1, 2}] * 2, "they do not pause without end"
+    answering(slots[2])
+    assert step() == {0, 1, 2}
+    slots[2].request = request([1] * 5000)
+    assert step() == {0, 1, 2}, "it is long"
+
+
 def test_a_step_is_at_most_twice_as_large_as_one_that_was_timed() -> None:
     pace = PromptPace()
     for size in (128, 256, 512, 1024):
         pace.observe(size, size / 100_000)
         pace.observe(40, 40 / 100_000)
-        assert pace.most_positions(1, 1, 4096) == 2 * size
+        assert pace.most_positions(PROMISE, 4096) == 2 * size
     pace.observe(2048, 2.0)
-    assert pace.most_positions(1, 1, 4096) == 1024, "it took too long"
+    assert pace.most_positions(PROMISE_ALONE, 4096) == 1024, "it took too long"
 
 
 def test_a_machine_that_was_slow_for_a_while_reads_long_steps_again() -> None:
     pace = timed(10)
     for _ in range(40):
-        size = pace.most_positions(0, 1, 512)
+        size = pace.most_positions(PROMISE, 512)
         pace.observe(size, size / 2000)
-    assert pace.most_positions(0, 1, 512) == 512
+    assert pace.most_positions(PROMISE, 512) >= 490
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
-    assert planned(reading(24_000, 34), timed(400)) == {0: 166, 1: 34}
-    assert planned(reading(24_000, 3000, 34, 20), timed(400)) == {0: 100, 3: 20, 2: 34, 1: 46}
+    assert planned(reading(24_000, 34), timed(400)) == {0: 66, 1: 34}
+    assert planned(reading(24_000, 3000, 34, 20), timed(400)) == {0: 50, 3: 20, 2: 30}
 
 
 def test_a_small_batch_reads_a_prompt_to_its_end() -> None:
@@ -77,8 +131,8 @@ def test_a_small_batch_reads_a_prompt_to_its_end() -> None:
 
 
 def test_short_prompts_without_end_do_not_keep_a_long_one_waiting() -> None:
-    assert planned(reading(24_000, *[90] * 30), timed(400))[0] == 100
-    assert planned(reading(30, 24_000), timed(400)) == {0: 30, 1: 170}
+    assert planned(reading(24_000, *[90] * 30), timed(400))[0] == 50
+    assert planned(reading(30, 24_000), timed(400)) == {0: 30, 1: 70}
 
 
 @pytest.mark.parametrize("speed", [100, 170, 399, 1000])
@@ -91,23 +145,11 @@ def test_the_pace_leaves_no_few_positions_of_a_prompt_that_is_read_alone(length:
         slot.keys += [1] * count
 
 
-def test_a_running_answer_waits_for_a_time_and_not_for_a_count() -> None:
-    assert PromptPace().most_positions(8, 1, 512) == UNTIL_KNOWN
-    assert timed(400).most_positions(8, 1, 512) == int(400 * PROMISE)
-    assert timed(4000).most_positions(8, 1, 512) == 512
-    assert timed(10).most_positions(8, 1, 512) == LONG_STEP + 1
-
-
-def test_prompts_that_come_together_are_read_together() -> None:
-    assert timed(300).most_positions(1, 15, 512) == int(300 * PROMISE_OTHERWISE)
-    assert timed(300).most_positions(9, 7, 512) == int(300 * PROMISE_OTHERWISE)
-    assert timed(300).most_positions(15, 1, 512) == int(300 * PROMISE)
-
-
 def test_steps_of_answers_say_nothing_and_a_slower_machine_is_noticed() -> None:
     pace = timed(400)
+    assert pace.most_positions(PROMISE, 512) == int(400 * PROMISE)
     pace.observe(16, 10.0)
-    assert pace.most_positions(8, 1, 512) == int(400 * PROMISE)
+    assert pace.most_positions(PROMISE, 512) == int(400 * PROMISE)
     for _ in range(20):
         pace.observe(128, 1.28)
-    assert pace.most_positions(8, 1, 512) <= 33
+    assert pace.most_positions(PROMISE_ALONE, 512) <= 55

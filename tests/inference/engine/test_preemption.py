@@ -15,11 +15,13 @@ from leap_core.conversation.priority import BATCH, INTERACTIVE
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError
 from leap_core.inference.constraints.compiling import compile_constraint
-from leap_core.inference.engine import waiting
+from leap_core.inference.engine import interruption, waiting
+from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.slots import SlotMemory
 from leap_core.inference.engine.snapshots import SnapshotStore
+from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import (
     TINY_GEMMA,
@@ -159,6 +161,54 @@ def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> Non
     assert told(sequence) == alone
     assert sequence.cached == 0 and sequence.progress.processed == 900
     fresh.close()
+
+
+def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(interruption, "SHARE_LOST", 0)
+    asks = [lambda: asked(words(900, 4), 8, 0, temperature=1.0, rng_seed=1), lambda: asked(words(30, 5), 8, 0)]
+    alone = []
+    for ask in asks:
+        (fresh := make_scheduler(slots=1)).submit(sequence := ask())
+        alone.append(told(sequence))
+        fresh.close()
+    scheduler = make_scheduler(slots=3, context_size=1024)
+    codes, decode = [], scheduler._context.decode
+    monkeypatch.setattr(scheduler._context, "decode", lambda **given: codes.append(decode(**given)) or codes[-1])
+    for turn in range(20):
+        for slot in scheduler._memory.slots:
+            scheduler._memory.clear(slot)
+        scheduler.submit(long := asks[0]())
+        wait_until(lambda long=long: scheduler._interruption._request is long or long.ended)
+        scheduler.submit(short := asks[1]())
+        assert [told(long), told(short)] == alone, turn
+        assert short.created - long.created < 1
+        wait_until(lambda: not scheduler.has_work())
+    assert codes.count(ABORTED) >= 2
+    assert len(codes) > codes.count(ABORTED) + 20
+
+
+def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler(slots=2)
+    inside = scheduler._interruption
+    with compute_loop.changed:
+        running = asked(words(400, 1), 3, INTERACTIVE)
+        inside._request = running
+        for other in (asked(words(5, 2), 3, BATCH), asked(words(300, 2), 3, INTERACTIVE)):
+            inside.make_way(other)
+            assert not inside.makes_way and not scheduler._context.is_aborting
+        inside.make_way(asked(words(80, 2), 3, INTERACTIVE))
+        assert inside.makes_way and scheduler._context.is_aborting
+        inside.makes_way = False
+        inside.make_way(asked(words(8, 2), 3, INTERACTIVE))
+        assert not inside.makes_way, "one after another would let the long prompt never end"
+        inside._request = None
+        inside.reset()
+    assert not scheduler._context.is_aborting
 
 
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
