@@ -7,14 +7,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.conversation.priority import BACKGROUND as LEVEL
+from leap_core.conversation.priority import BATCH
 from leap_core.errors import LeapError, LeapJobNotFoundError
 
 from ..table.job import FINAL, Job, State
-from .client import JobsClient
+from .client import JobsClient, Policy
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
     from leap_core.server.jobs import AnswerState, BatchState, QueuedAnswer
+
+
+BACKGROUND = Policy(priority=BATCH - LEVEL)
+"""What a server does after its reply goes before other jobs, and its requests are of level background."""
 
 
 class ServedJobs:
@@ -33,6 +39,7 @@ class ServedJobs:
                 functions=answer.functions,
                 loading=answer.loading,
                 cwd=answer.cwd,
+                policy=BACKGROUND,
             )
 
     def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
@@ -73,7 +80,7 @@ class ServedJobs:
     def submit(self, settings: BatchSettings, cwd: Path) -> str:
         """Have a batch answered in the background; the job's id. Raises LeapError when its lines cannot be used."""
         with JobsClient(self._variables) as jobs:
-            return jobs.batch(settings, cwd=cwd)
+            return jobs.batch(settings, cwd=cwd, policy=BACKGROUND)
 
     def state(self, job: str) -> BatchState | None:
         """How the job is, queued where the table cannot be read just now; None when it was removed."""

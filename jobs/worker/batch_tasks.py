@@ -14,7 +14,8 @@ from leap_core.batch.journal.line_result import Result
 from leap_core.batch.run import Progress, result_of
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import ModelLoadingOptions
-from leap_core.conversation.runner import ModelRunner
+from leap_core.conversation.priority import of_job
+from leap_core.conversation.runner import ModelRunner, PrioritizedRunner
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.system.addresses import shown
 
@@ -117,12 +118,14 @@ def _opened(
         assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
         name = settings.escalate_to
         when = When.parse(settings.when, settings.check)
-        return EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
-    if settings.on is None:
-        return open_model(checked.model, settings.loading_options())
-    from leap_core.batch.clusters.opening import open_on_cluster
+        runner: Runner = EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
+    elif settings.on is None:
+        runner = open_model(checked.model, settings.loading_options())
+    else:
+        from leap_core.batch.clusters.opening import open_on_cluster
 
-    return open_on_cluster(checked, settings, variables=variables)
+        return open_on_cluster(checked, settings, variables=variables)
+    return PrioritizedRunner(runner, of_job(attempt.job.priority)) if isinstance(runner, ModelRunner) else runner
 
 
 def _of_batch(progress: Progress) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from leap_core.conversation.priority import VARIABLE_OF_JOBS, of_job
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.system.files import replace_text
 from leap_core.system.processes import (
@@ -76,7 +77,8 @@ def _run_leap(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Run leap. What it prints is the job's output, and what it says on standard error a line of its log."""
     parameters = attempt.job.parameters
     own = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_") or name.endswith(SECRETS)}
-    variables = child_environment({**own, **parameters["variables"]})
+    priority = {VARIABLE_OF_JOBS: str(of_job(attempt.job.priority))}
+    variables = child_environment({**own, **parameters["variables"], **priority})
     run = _Run(attempt, configuration, module_command("leap_cli", *parameters["arguments"]), variables)
     code = run.wait()
     if attempt.stop.is_set():

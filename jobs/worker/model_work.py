@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from leap_core.conversation.logged_runner import logged
 from leap_core.conversation.options import ModelLoadingOptions
-from leap_core.conversation.runner import ModelRunner
+from leap_core.conversation.priority import of_job
+from leap_core.conversation.runner import ModelRunner, PrioritizedRunner
 from leap_core.opening import HostUse, open_embedding_runner, open_runner
 from leap_core.system.directories import Directories
 
@@ -39,13 +40,16 @@ class Models:
         self._runner: Runner | None = None
 
     @contextmanager
-    def lend(self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel) -> Iterator[Any]:
-        """The worker gives a process attempts of one model only, so the first reference is everybody's."""
+    def lend(
+        self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel, priority: int
+    ) -> Iterator[Any]:
+        """The worker gives a process attempts of one model only, so the first reference is everybody's. ``priority``:
+        of the requests that give none."""
         with self._guard:
             if self._runner is None:
                 self._runner = open_model(reference, options)
             runner = self._runner
-        yield runner
+        yield PrioritizedRunner(runner, priority) if isinstance(runner, ModelRunner) else runner
 
 
 class ModelWork:
@@ -83,12 +87,12 @@ class ModelWork:
             opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
         if job.kind in (BATCH, SHARD):
             from .batch_tasks import batch, shard  # here, because every process of a model would pay for it
-
-            if job.kind == BATCH:
-                return partial(batch, open_model=opening)
-            load = partial(self._models.lend, open_model=opening)
+        if job.kind == BATCH:
+            return partial(batch, open_model=opening)
+        load = partial(self._models.lend, open_model=opening, priority=of_job(job.priority))
+        if job.kind == SHARD:
             return partial(shard, rows=self._rows, load=load)
-        return partial(generate, load=partial(self._models.lend, open_model=opening))
+        return partial(generate, load=load)
 
 
 def _opened(configuration: JobsConfiguration) -> tuple[Table, Table, BatchRows]:

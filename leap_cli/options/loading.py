@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.conversation.priority import VARIABLE_OF_JOBS
 from leap_core.errors import LeapError, LeapModelLoadingError
 from leap_core.system.dataclass import dataclass
 
@@ -351,6 +352,11 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     )
     note_endpoint(env, reference)
     _note_left_on_cpu(env, runner, options)
+    priority = env.variables.get(VARIABLE_OF_JOBS, "")
+    if priority.isdecimal():
+        from leap_core.conversation.runner import PrioritizedRunner
+
+        runner = PrioritizedRunner(runner, int(priority))
     return _reporting(env, _logged(env, runner, model.command))
 
 

@@ -17,8 +17,9 @@ from ..conversation.embedding import EmbeddingRunner
 from ..conversation.generator import Generation, wanting_whole
 from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
+from ..conversation.priority import BATCH
 from ..conversation.responses import Complete, GenerationFinishReason
-from ..conversation.runner import ModelRunner
+from ..conversation.runner import ModelRunner, PrioritizedRunner
 from ..conversation.streams import last_of
 from ..errors import LeapEndpointError, LeapError, LeapOptionsError, LeapQueueFullError, LeapUnavailableError
 from ..protocols.openai.replies import with_one_call
@@ -165,7 +166,8 @@ class AnsweringThreads:
         stop: threading.Event,
         pace: Pace | None = None,
     ) -> None:
-        self._runner, self._reader, self._stop = runner, reader, stop
+        prioritized = runner if isinstance(runner, PrioritizedRunner) else PrioritizedRunner(runner, BATCH)
+        self._runner, self._reader, self._stop = prioritized, reader, stop
         self._pace = pace or Pace()
         self._size = concurrency + (AHEAD if runner.reads_ahead else 0)
         self._guard = threading.Lock()

@@ -10,6 +10,8 @@ from __future__ import annotations
 INTERACTIVE, BACKGROUND, BATCH = 0, 10, 20
 """The priorities of the levels. Values between them order requests within a level."""
 LEVELS = ("interactive", "background", "batch")
+VARIABLE_OF_JOBS = "LEAP_JOB_PRIORITY"
+"""Gives the command of a job its priority."""
 FIRST, LAST = -100, 100
 """Values beyond these count as these."""
 
@@ -20,5 +22,6 @@ def level_of(priority: int) -> str:
 
 
 def of_job(priority: int) -> int:
-    """The priority of the requests of a job, of which those of a higher priority go first."""
-    return BATCH - priority
+    """The priority of the requests of a job, of which those of a higher priority go first. None goes before a person
+    who waits."""
+    return max(BACKGROUND, BATCH - priority)

@@ -204,7 +204,8 @@ class GenerationEndpoints:
         with ExitStack() as using:
             model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
             prompts = [self._with_adapters(prompt, model) for prompt in prompts]
-            runner = using.enter_context(model.in_use())
+            priority = prompts[0].options.priority
+            runner = using.enter_context(model.in_use(priority=priority))
             if prompts[0].audio is not None:
                 check_voice(runner)
             if any(prompt.prompt_tokens is not None and prompt.echo for prompt in prompts):
@@ -215,7 +216,7 @@ class GenerationEndpoints:
                 return Response()  # the client left
             reply = write(first.model or model.name, prompts, bridge.prompt_tokens)
             for _ in range(1, len(prompts) * first.choices):
-                using.enter_context(model.in_use())
+                using.enter_context(model.in_use(priority=priority))
             using.callback(self.running.pop, reply.id, None)
             answer = ServedAnswer(first, reply, bridge, model, self.metrics)
             begin_next = self._next(request, answer, prompts, model, runner)

@@ -15,6 +15,7 @@ from ...conversation.embedding import EmbeddingRunner
 from ...conversation.generator import Activity, OnGpu
 from ...conversation.loading_options import LoraAdapter
 from ...conversation.options import CacheOptions, ModelLoadingOptions
+from ...conversation.priority import BACKGROUND, INTERACTIVE
 from ...conversation.runner import ModelRunner
 from ...errors import LeapModelNotFoundError, LeapOptionsError
 from ...inference.llama.library import other_engine
@@ -251,10 +252,12 @@ class LoadedModel:
             self.on_idle()
 
     @contextmanager
-    def in_use(self, *, answers: bool = True) -> Iterator[ModelRunner]:
-        """Have the runner for one request, which ``answers`` or only asks something of the model. Raises Refused while
-        it cannot be had, LeapOptionsError for a model that makes vectors."""
-        with self._in_use(answers) as runner:
+    def in_use(self, *, answers: bool = True, priority: int | None = None) -> Iterator[ModelRunner]:
+        """Have the runner for one request, which ``answers`` or only asks something of the model. One of a lower level
+        leaves half of the queue to others. Raises Refused while it cannot be had, LeapOptionsError for a model that
+        makes vectors."""
+        queue = self.queue // 2 if (priority or INTERACTIVE) >= BACKGROUND else self.queue
+        with self._in_use(answers, queue) as runner:
             if isinstance(runner, EmbeddingRunner):
                 raise LeapOptionsError("model", f"{self.name} makes embeddings and cannot answer a prompt")
             yield FoldingRunner(runner, self.tool_search)
@@ -267,16 +270,16 @@ class LoadedModel:
     @contextmanager
     def embedder_in_use(self) -> Iterator[EmbeddingRunner]:
         """``in_use`` for a request of vectors. Raises LeapOptionsError for a model that writes."""
-        with self._in_use(answers=False) as runner:
+        with self._in_use(False, self.queue) as runner:
             if not isinstance(runner, EmbeddingRunner):
                 raise LeapOptionsError("model", f"{self.name} is loaded to answer prompts, not for embeddings")
             yield runner
 
     @contextmanager
-    def _in_use(self, answers: bool) -> Iterator[Runner]:
+    def _in_use(self, answers: bool, queue: int) -> Iterator[Runner]:
         if self.runner is None or self.unloading is not None:
             raise still_loading(self.name) if self.state == "loading" else self._gone()
-        if self.active >= self.options.slots + self.queue:
+        if self.active >= self.options.slots + queue:
             raise queue_full(self.name, self.active - self.options.slots)
         self.active += 1
         self.last_used = time.monotonic()

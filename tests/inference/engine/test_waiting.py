@@ -36,7 +36,7 @@ def test_levels(priority: int, level: str) -> None:
 
 
 def test_jobs_of_a_higher_priority_go_first() -> None:
-    assert of_job(0) == BATCH and of_job(10) == BACKGROUND and of_job(1) < of_job(0) < of_job(-1)
+    assert of_job(0) == BATCH and of_job(10) == of_job(1000) == BACKGROUND and of_job(1) < of_job(0) < of_job(-1)
 
 
 def test_by_level_then_by_age() -> None:
