@@ -195,13 +195,13 @@ def test_a_client_that_leaves_ends_the_signs_of_life_and_the_answer(slow):
     with slow([stall], "Again.", load=lambda: load.wait(PROMPTLY)) as server:
         url, asked = f"http://127.0.0.1:{server.port}/v1/chat/completions", server.asked("v1/chat/completions")
         with httpx.stream("POST", url, json=asked, timeout=20) as got:  # it leaves while the model loads
-            next(got.iter_bytes())
-            assert server.pinging()
+            pieces = got.iter_bytes()
+            assert next(pieces) == COMMENT and server.pinging()
         load.set()
         assert settled(lambda: all(not model.in_demand for model in server.models))
         with httpx.stream("POST", url, json=asked, timeout=20) as got:  # and while its prompt is read
-            next(got.iter_bytes())
-            assert stall.reached.wait(PROMPTLY)
+            pieces = got.iter_bytes()
+            assert next(pieces) and stall.reached.wait(PROMPTLY)
         assert settled(lambda: all(not model.in_demand for model in server.models))
         assert settled(lambda: not server.pinging())
         assert b"Again." in server.body("v1/chat/completions")
