@@ -89,6 +89,7 @@ def ps_command(env: Environment, /, format: str) -> None:
         return
     columns = [*COLUMNS, *(["port"] if len(models) > len(warm) else [])]
     columns[3:3] = ["gpu"] if any(model.get("gpu_layers") for model in models) else []
+    columns += ["reading"] if any(model.get("reading") for model in models) else []
     columns += ["engine"] if any("engine" in model for model in models) else []
     output.records([_shown(model) for model in models], columns, name="model")
     if len(models) > len(warm):
@@ -101,7 +102,9 @@ def _shown(model: dict[str, Any]) -> dict[str, Any]:
     from ..framework.options import in_bytes, in_words
     from ..setup.machine import layers_on_gpu
 
-    waiting = f" (+{model['waiting']} waiting)" if model["waiting"] else ""
+    levels = [f"{count} {level}" for level, count in model.get("waiting_by_level", {}).items() if count]
+    waiting = f" (+{model['waiting']} waiting{': ' * bool(levels)}{', '.join(levels)})" if model["waiting"] else ""
+    prompts = model.get("reading", ())
     if model["state"] != "ready":
         expires = model["state"]
     elif model["expires_in"] is not None:
@@ -113,6 +116,9 @@ def _shown(model: dict[str, Any]) -> dict[str, Any]:
         "size": in_bytes(model["size"]),
         "memory": None if model["memory"] is None else in_bytes(model["memory"]),
         "gpu": layers_on_gpu(model.get("gpu_layers"), model.get("gpu_memory")),
+        "reading": f"{sum(each['processed'] for each in prompts)}/{sum(each['total'] for each in prompts)} tokens"
+        if prompts
+        else None,
         "slots": f"{model['slots_in_use']}/{model['slots']}{waiting}",
         "expires": expires,
     }

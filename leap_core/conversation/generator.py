@@ -42,6 +42,11 @@ class PromptProgress:
     processed: int
     seconds: float
 
+    def to_json(self) -> dict[str, int]:
+        """The counts in llama-server's words."""
+        counts = {"total": self.total, "cache": self.cached, "processed": self.processed}
+        return {**counts, "time_ms": round(self.seconds * 1000)}
+
 
 STALLED_SECONDS = 30.0
 
@@ -59,7 +64,7 @@ class Activity:
     """What a model's engine does: requests that wait and that have one of the ``slots``; the ``step`` that runs (None
     for none) and for how many seconds; ``still_seconds`` since a step was completed or the first of the requests came;
     whether decodes are being aborted; how many requests of each level wait (``conversation.priority``), and how often
-    one gave its slot to a request of a higher level."""
+    one gave its slot to a request of a higher level; how far the prompts are that are being read."""
 
     waiting: int
     running: int
@@ -70,6 +75,7 @@ class Activity:
     aborting: bool
     waiting_by_level: Mapping[str, int] = field(default_factory=dict)
     preemptions: int = 0
+    reading: tuple[PromptProgress, ...] = ()
 
     @property
     def is_stalled(self) -> bool:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import GenerationStats
@@ -111,12 +111,26 @@ class _State:
             slots.add_metric([model.name], model.options.slots)
             busy.add_metric([model.name], min(model.active, model.options.slots))
             waiting.add_metric([model.name], max(0, model.active - model.options.slots))
-        yield from (slots, busy, waiting)
+        yield from (slots, busy, waiting, *self._of_engines())
         if self._job_counts is not None:
             jobs = GaugeMetricFamily("leap_jobs", "Background jobs by state", labels=["state"])
             for state, count in self._job_counts().items():
                 jobs.add_metric([state], count)
             yield jobs
+
+    def _of_engines(self) -> Iterator[Metric]:
+        levels = GaugeMetricFamily("leap_queue_by_level", "Requests that wait for a slot", labels=["model", "level"])
+        reading = GaugeMetricFamily("leap_prompts_reading", "Prompts that are being computed", labels=["model"])
+        unread = GaugeMetricFamily("leap_prompt_tokens_unread", "Tokens of them that are left", labels=["model"])
+        preempted = CounterMetricFamily("leap_preemptions", "Slots given to a higher level", labels=["model"])
+        for model in self._models:
+            if (activity := model.activity) is not None:
+                for level, count in activity.waiting_by_level.items():
+                    levels.add_metric([model.name, level], count)
+                reading.add_metric([model.name], len(activity.reading))
+                unread.add_metric([model.name], sum(each.total - each.processed for each in activity.reading))
+                preempted.add_metric([model.name], activity.preemptions)
+        yield from (levels, reading, unread, preempted)
 
 
 access_log = logging.getLogger("leap.access")

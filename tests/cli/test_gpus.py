@@ -190,6 +190,18 @@ def test_ps_shows_what_is_on_the_card(leap, monkeypatch):
     assert [each["gpu_memory"] for each in json.loads(leap("ps", "--format", "json").stdout)] == [0, 2 * GB]
 
 
+def test_ps_shows_prompts_that_are_read_and_who_waits(leap, monkeypatch):
+    from leap_core.protocols.host import served_models
+
+    model = {"model": "A", "state": "ready", "size": 5, "memory": 10**6, "context_size": 512, "slots": 1, "pid": 1}
+    model |= {"slots_in_use": 1, "waiting": 3, "tokens_per_second": None, "expires_in": None, "keep_alive": 0}
+    model |= {"waiting_by_level": {"interactive": 1, "batch": 2}, "port": 2}
+    model |= {"reading": [{"total": 8000, "cache": 0, "processed": 3400, "time_ms": 900}] * 2}
+    monkeypatch.setattr(served_models, "served_models", lambda _: [model])
+    shown = leap("ps").stdout
+    assert "6800/16000 tokens" in shown and "1/1 (+3 waiting: 1 interactive, 2 batch)" in shown
+
+
 def test_the_same_answer_is_promised_on_a_cpu_alone(leap):
     info = json.loads(leap("models", "info", "builtin", "--format", "json").stdout)
     assert info["same_answer"].startswith("on a CPU")

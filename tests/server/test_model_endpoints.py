@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from leap_core import LeapGenerationError
+from leap_core.conversation.generator import Activity, PromptProgress
 from leap_core.testing import Script, Stall
 
 
@@ -74,6 +75,21 @@ def test_measurements(serve):
     assert 'leap_time_to_first_token_seconds_count{model="builtin"} 2.0' in text
     assert 'leap_time_between_tokens_seconds_count{model="builtin"} 2.0' in text
     assert 'leap_slots{model="builtin"} 8.0' in text and 'leap_slots_in_use{model="builtin"} 0.0' in text
+
+
+def test_prompts_that_are_read_and_queues_by_level_are_measured(serve):
+    server = serve("Hi.")
+    reading = (PromptProgress(100, 20, 60, 1.5), PromptProgress(50, 0, 10, 0.5))
+    busy = Activity(3, 2, 8, None, 0.0, 0.0, False, {"interactive": 1, "batch": 2}, 4, reading)
+    server.runner.activity = lambda: busy
+    text = get(server, "/metrics").text
+    assert 'leap_queue_by_level{level="batch",model="builtin"} 2.0' in text
+    assert 'leap_prompts_reading{model="builtin"} 2.0' in text
+    assert 'leap_prompt_tokens_unread{model="builtin"} 80.0' in text
+    assert 'leap_preemptions_total{model="builtin"} 4.0' in text
+    (model,) = get(server, "/v1/models").json()["data"]
+    assert model["leap"]["waiting_by_level"] == {"interactive": 1, "batch": 2}
+    assert model["leap"]["reading"][0] == {"total": 100, "cache": 20, "processed": 60, "time_ms": 1500}
 
 
 def test_abilities(serve):

@@ -131,12 +131,13 @@ class Scheduler:
     def activity(self) -> Activity:
         """What is done at the moment. From any thread."""
         begun, progressed, now = self._step_begun, self._progressed, time.perf_counter()
+        running = [request for slot in self._memory.slots if (request := slot.request) is not None]
         step = None if begun is None else f"decode of {begun[0]} positions" if begun[0] else "encoding"
         if begun is None and (other := compute_loop.other_step(self)) is not None:
             step, begun = "step of another model", (0, other)
         return Activity(
             waiting=len(self._waiting),
-            running=len(self._running()),
+            running=len(running),
             slots=len(self._memory.slots),
             step=step,
             step_seconds=0.0 if begun is None else now - begun[1],
@@ -144,6 +145,7 @@ class Scheduler:
             aborting=self._context.is_aborting,
             waiting_by_level=Counter(request.level for request in list(self._waiting)),
             preemptions=self._preemption.count,
+            reading=tuple(each.progress for each in running if each.read < len(each.prompt)),
         )
 
     def interrupt(self) -> None:

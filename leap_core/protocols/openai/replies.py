@@ -331,9 +331,7 @@ class OpenAIReply:
 
     def progress(self, progress: PromptProgress) -> bytes:
         """An event that says how far the prompt is read, in llama-server's words."""
-        counts = {"total": progress.total, "cache": progress.cached, "processed": progress.processed}
-        said = {**counts, "time_ms": round(progress.seconds * 1000)}
-        return self._chunk({} if self._is_chat else "", more={"prompt_progress": said})
+        return self._chunk({} if self._is_chat else "", more={"prompt_progress": progress.to_json()})
 
     def end(self) -> bytes:
         """What a stream closes with."""

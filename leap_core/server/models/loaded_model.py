@@ -303,7 +303,7 @@ class LoadedModel:
 
     def to_json(self) -> JsonObject:
         """What ``leap ps`` shows, and for clients ``key`` and ``load_request``. Times in seconds, sizes in bytes."""
-        speed = self.throughput.tokens_per_second()
+        speed, activity = self.throughput.tokens_per_second(), self.activity
         return {
             "key": self.key,
             "model": self.name,
@@ -321,6 +321,8 @@ class LoadedModel:
             "slots": self.options.slots,
             "slots_in_use": min(self.active, self.options.slots),
             "waiting": max(0, self.active - self.options.slots),
+            "waiting_by_level": {} if activity is None else dict(activity.waiting_by_level),
+            "reading": [] if activity is None else [each.to_json() for each in activity.reading],
             "tokens_per_second": None if speed is None else round(speed, 1),
             "on_demand": self.on_demand,
             "keep_alive": self.keep_alive,

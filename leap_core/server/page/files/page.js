@@ -60,7 +60,11 @@ function showModels(models) {
   const rows = [...models, ...away.map((model) => ({ model: model.id, state: "not loaded", unloaded: true }))];
   inPlace(byId("models"), rows, (model) => model.model, (model) => row([model.model, "", "", "", "", "", ""]), (line, model) => {
     const slots = model.unloaded ? "–" : `${model.slots_in_use} of ${model.slots}`;
-    [model.state, slots, model.waiting, model.tokens_per_second, model.context_size].forEach((text, n) => {
+    const sum = (name) => model.reading.reduce((all, each) => all + each[name], 0);
+    const state = model.reading?.length ? `reads ${sum("processed")} of ${sum("total")} tokens` : model.state;
+    const levels = Object.entries(model.waiting_by_level || {}).filter(([, count]) => count).map(([level, count]) => `${count} ${level}`);
+    const waiting = model.waiting && levels.length ? levels.join(", ") : model.waiting;
+    [state, slots, waiting, model.tokens_per_second, model.context_size].forEach((text, n) => {
       line.cells[n + 1].textContent = text ?? "–";
     });
     const verb = model.unloaded ? "Load" : model.on_demand ? "Unload" : "", cell = line.cells[6];
