@@ -23,10 +23,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_WORDS, FIRST_BLOCK = 1500, 15
 ADDRESS = "127.0.0.1:8080"
 """Where a page expects ``leap serve``; the tests give it a server on another port."""
-NOT_YET = {
-    "python-api",
-}
-"""Pages that do not begin with an example and its output, or are too long. No page may be added."""
 HUB = ("LFM2.5-350M-Q4_K_M", "LFM2.5-230M-Q8_0", "LFM2-350M-Q4_0", "LFM2-350M-Q4_K_M", "LFM2.5-1.2B-Instruct-Q4_K_M")
 """Models that examples may download: the built-in one under these names."""
 GIVEN = {
@@ -127,8 +123,7 @@ def what_is_wrong(page: Path) -> str | None:
 def test_pages_begin_with_an_example_and_are_short():
     pages = [page for page in PAGES if page.name != "README.md"]
     wrong = {page.stem: why for page in pages if (why := what_is_wrong(page))}
-    assert {name: why for name, why in wrong.items() if name not in NOT_YET} == {}
-    assert not NOT_YET - set(wrong), "take these out of NOT_YET"
+    assert wrong == {}
 
 
 @pytest.mark.parametrize(
