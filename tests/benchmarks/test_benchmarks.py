@@ -121,7 +121,7 @@ if wrong := [flag for flag in flags if flag not in known]:
 print(json.dumps({record}))
 """
 KNOWN = {
-    "llama-bench": ("-m -o -fa -r -p -n -t -d -embd -b -ub -ngl -ctk -ctv -mmp", [{"avg_ts": 100.0}]),
+    "llama-bench": ("-m -o -fa -r -p -n -t -d -embd -b -ub -ngl -ctk -ctv", [{"avg_ts": 100.0}]),
     "llama-batched-bench": ("-m -c -b -ub -npp -ntg -npl -t -fa -kvu -ngl --output-format", {"t": 1.0, "speed": 100.0}),
 }
 """Options of llama.cpp's own programs as of the pinned version, and what one prints."""
