@@ -22,7 +22,7 @@ from leap_core.system.files import replacing
 
 FILE = "worker-id.json"
 MULTICAST = 1 << 40
-"""The bit of a hardware address that stands for none: Python draws a random one in each process then."""
+"""The bit of a hardware address that represents none: Python draws a random one in each process then."""
 
 
 def identity_of(data: Path) -> str:

@@ -25,7 +25,7 @@ MOST_COUNTED = 100
 
 def log(message: str) -> None:
     """Write a message with the time, unless an equal one was written lately: that one is counted. Where the log cannot
-    be written, on a full disk for example, the work goes on without."""
+    be written, on a full disk for example, the work continues without."""
     now = time.monotonic()
     with _guard:
         written, left_out = _counts.get(message, (float("-inf"), 0))
@@ -46,8 +46,8 @@ def log_traceback() -> None:
 
 
 def bound_log(path: Path) -> None:
-    """Where standard error is the file at ``path`` and long: move its text to ``PATH.1``, and go on with an empty one.
-    The processes that share the file go on in it too, for they append."""
+    """Where standard error is the file at ``path`` and long: move its text to ``PATH.1``, and continue with an empty
+    one. The processes that share the file continue in it too, for they append."""
     with suppress(OSError):
         own = os.fstat(2)
         if stat.S_ISREG(own.st_mode) and own.st_size > LONGEST_LOG and os.path.samestat(own, os.stat(path)):

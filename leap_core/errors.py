@@ -14,7 +14,7 @@ LeapError
 │   └── LeapGeneratableSchematizationError     a Python type that has no JSON schema
 ├── LeapGeneratableDeserializationError        a finished text that does not parse back into its Python type
 ├── LeapOptionsError                   an option outside its range (also a ValueError)
-├── LeapSerializationError             JSON, text or WAV bytes that do not have the documented shape
+├── LeapSerializationError             JSON, text or WAV bytes that do not have the documented format
 ├── LeapModelDownloadError             a download that failed; what arrived is kept for resuming
 │   ├── LeapModelDownloadSizeMismatchError
 │   └── LeapModelDownloadSha256MismatchError
@@ -24,7 +24,7 @@ LeapError
 │   └── LeapJobNotFoundError
 ├── LeapSessionError                   no session answers to this name or id, or the name cannot be given
 └── LeapUnavailableError               the warm host or the worker cannot be reached
-    └── LeapEndpointError              a model elsewhere cannot be reached, refuses, or breaks off
+    └── LeapEndpointError              a remote model cannot be reached, refuses, or breaks off
 
 Each has a message (what and where) and may have a hint (what to do about it).
 """
@@ -174,7 +174,7 @@ class LeapOptionsError(LeapError, ValueError):
 
 
 class LeapSerializationError(LeapError):
-    """Data that does not have the documented shape; ``path`` says where, such as ``messages[2].content[0]``, and
+    """Data that does not have the documented format; ``path`` says where, such as ``messages[2].content[0]``, and
     ``reason`` is the message without it."""
 
     def __init__(self, reason: str, *, path: str = "", hint: str | None = None) -> None:
@@ -223,7 +223,7 @@ class LeapUnavailableError(LeapError):
 
 
 class LeapEndpointError(LeapUnavailableError):
-    """A model elsewhere cannot be reached, refuses, or breaks off. ``status``: of HTTP, where there was one.
+    """A remote model cannot be reached, refuses, or breaks off. ``status``: of HTTP, where there was one.
     ``of_request``: this request failed, and others may be answered. ``may_pass``: asked again, so may this one."""
 
     def __init__(

@@ -128,7 +128,7 @@ def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[
 def _check_endpoint(
     endpoint: Endpoint, options: ModelLoadingOptions, host: HostUse, on_warning: Callable[[str], object] | None
 ) -> None:
-    """A model elsewhere is loaded already: what the options ask of its loading has no effect, which is said. Raises
+    """A remote model is loaded already: what the options ask of its loading has no effect, which is said. Raises
     LeapUnavailableError where a host is demanded."""
     if host is HostUse.DEMAND:
         raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
@@ -243,7 +243,7 @@ class Leap:
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> ModelRunner:
-        """A model elsewhere, asked over OpenAI's protocol: ``Leap.connect("https://host/v1", model="name")``.
+        """A remote model, asked over OpenAI's protocol: ``Leap.connect("https://host/v1", model="name")``.
 
         ``url``: the base of the protocol. ``model``: None takes the endpoint's only one. ``patience``: how long is
         waited, and how often asked again. ``path``: where chats are asked for, behind ``url``, instead of
@@ -284,9 +284,9 @@ class Leap:
         """Fetch what is missing of a model, and load it: a name, a repository's file, or the URL of a GGUF or of a
         manifest.
 
-        ``sampling`` goes before what the manifest recommends, for generations that say nothing. ``on_event`` hears of
-        the download's progress; setting ``stop`` ends it with DownloadStopped and keeps what has arrived. Raises what
-        ``leap_core.models.download.download_model`` and ``load`` raise.
+        ``sampling`` goes before what the manifest recommends, for generations that say nothing. ``on_event`` is called
+        with the download's progress; setting ``stop`` ends it with DownloadStopped and keeps what has arrived. Raises
+        what ``leap_core.models.download.download_model`` and ``load`` raise.
         """
         from .models.download.downloading import download_model
 

@@ -62,7 +62,7 @@ class Policy:
     before the first attempt. ``after``: ids of jobs, or their beginnings, that must have ended well before it begins,
     ``after_any``: in any way. ``then``: what is done when it has ended. ``every``: when it is due again and again;
     ``missed``: ``run`` or ``skip`` what was due while no worker ran; ``overlap``: ``skip`` or ``queue`` what is due
-    while the one before goes on. ``client``: the program that asks, in letters and digits, for ``list``. ``command``:
+    while the one before continues. ``client``: the program that asks, in letters and digits, for ``list``. ``command``:
     the command line that asked for the job, for people."""
 
     priority: int = 0
@@ -83,7 +83,7 @@ class JobsClient(JobWatcher):
 
     ``variables`` replace the process's environment. With ``autostart`` a worker is started where none
     runs; without it jobs wait for one. ``on_warning``
-    hears that a job will have to wait for long.
+    is called if a job will have to wait for long.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class JobsClient(JobWatcher):
         outputs: Sequence[int] = (),
     ) -> str:
         """Run leap with these arguments for each file that comes into a directory and fits a pattern; the id of the
-        job that sees to it. ``{}``, ``{name}`` and ``{stem}`` stand for the file; without one it comes last.
+        job that sees to it. ``{}``, ``{name}`` and ``{stem}`` represent the file; without one it comes last.
         ``outputs``: which of the arguments name a file that is written, as ``--output=NAME``; no two files get one."""
         job = folder_job(directory, patterns, arguments, cwd or Path.cwd(), self._submitter, outputs)
         return self.submit([job])[0]
@@ -299,8 +299,8 @@ class JobsClient(JobWatcher):
         return self.wait(job.id) if wait else self.get(job.id)
 
     def retry(self, id: str) -> Job:
-        """Queue a failed or cancelled job again; a download and a batch go on where they were, a schedule with its next
-        time."""
+        """Queue a failed or cancelled job again; a download and a batch resume where they were, a schedule with its
+        next time."""
         job = self.table.retry(self.get(id).id)
         if job.kind == SCHEDULE:
             resume(self.table, job)
@@ -344,7 +344,8 @@ class JobsClient(JobWatcher):
 
     def ensure_worker(self, job: Job | None = None) -> None:
         """Start a worker where none runs, if autostart is on. Raises LeapUnavailableError when none comes up for a
-        while. On a server nothing is started: ``on_warning`` hears when no worker is alive, or none can do ``job``."""
+        while. On a server nothing is started: ``on_warning`` is called when no worker is alive, or none can do
+        ``job``."""
         if self.configuration.is_shared:
             now = time.monotonic()
             if now - self._workers_looked > WORKERS_SECONDS:
@@ -366,7 +367,8 @@ class JobsClient(JobWatcher):
         return lines_of(self.table.find(id), self.table.database)
 
     def write_output(self, id: str, path: Path) -> int:
-        """Write the lines of a job's output to a file, or go on where an earlier call ended; how many were written."""
+        """Write the lines of a job's output to a file, or continue where an earlier call ended; how many were
+        written."""
         job = self.table.find(id)
         return write_lines(lines_of(job, self.table.database), path, job)
 

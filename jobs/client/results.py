@@ -56,8 +56,8 @@ def _printed(job: Job, table: TableReader) -> Iterator[str]:
 
 
 def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:
-    """Write the lines to a file, or go on where an earlier call ended; how many were written. Raises LeapError when the
-    file holds something else."""
+    """Write the lines to a file, or continue where an earlier call ended; how many were written. Raises LeapError when
+    the file holds something else."""
     written = 0
     try:
         with open(path, "a+b") as file:

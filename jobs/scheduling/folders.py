@@ -31,7 +31,7 @@ QUIET_SECONDS = 1.0
 """A file that looked the same for so long has stopped growing. Its own times may be wrong."""
 PIECE = 1024 * 1024
 MOST_AT_ONCE = 100
-"""Files that are taken in one look into a folder, so that the worker's other work goes on between."""
+"""Files that are taken in one look into a folder, so that the worker's other work continues between."""
 END_SECONDS = 60.0
 """Failures of jobs are looked for among those that ended so long before the last look."""
 

@@ -1,7 +1,8 @@
 """Jobs that come again and again. A schedule is a row of its own that no worker runs: ``run_after`` is when the next
 run is due, and the transaction that moves it on queues that run, so of many workers one does, and a kill loses none.
 
-What was due while no worker ran is run once, or not at all; so is a run that is due while the one before still goes on.
+What was due while no worker ran is run once, or not at all; so is a run that is due while the one before still
+continues.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def pause(table: Table, schedule: Job) -> None:
 
 
 def resume(table: Table, schedule: Job) -> None:
-    """Go on with the next time from now on."""
+    """Continue with the next time from now on."""
     _check(schedule)
     parameters = schedule.parameters
     _set(table, schedule, Every.of(parameters["every"]).next_after(time.time(), parameters["begun"]))

@@ -208,7 +208,7 @@ def folder_job(
 
 
 PLACE = re.compile(r"\{(?:|name|stem)\}")
-"""What stands for a file of a folder: its path, its name, or its name without the ending."""
+"""Placeholders for a file of a folder: its path, its name, or its name without the ending."""
 
 
 DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")

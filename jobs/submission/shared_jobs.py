@@ -221,7 +221,7 @@ def _stretches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, int, in
 
 
 MOST_BYTES = 32 * 1024 * 1024
-"""A job's parameters take at most this, pictures and sound included. A batch has one such bound a line."""
+"""A job's parameters take at most this, images and audio included. A batch has one such bound a line."""
 LOCAL_PARAMETERS = ("variables", "cwd")
 
 

@@ -63,8 +63,8 @@ UPDATE workers SET woken=leap_now() FROM (
 ) idle WHERE workers.id=idle.id
 RETURNING pg_notify(:channel || substr(md5(workers.id), 1, 16), 'queued')
 """
-"""Tells workers with room for it that there is work: as many as there is work for, and by turns, because who was told a
-moment ago is on its way."""
+"""Tells workers with space for it that there is work: as many as there is work for, and by turns, because who was told
+a moment ago is on its way."""
 
 
 def claim_first(database: Database, kind: str, worker: WorkerIdentity) -> Row | None:

@@ -41,7 +41,7 @@ AnswerCall = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 @dataclass(frozen=True)
 class ProcessEnd:
     """Why an attempt got no answer: its process ended with ``code``, because it was silent for long (``hung``) or by
-    itself; or it goes on with its other attempts, and did not stop this one in time (``abandoned``)."""
+    itself; or it continues with its other attempts, and did not stop this one in time (``abandoned``)."""
 
     code: int = 0
     hung: bool = False
@@ -306,7 +306,7 @@ class ModelFetching:
             self._thread.start()
 
     def end(self) -> None:
-        """Give up; what has arrived stays, and a later download goes on from there."""
+        """Give up; what has arrived stays, and a later download resumes there."""
         self._stop.set()
 
     def _run(self, digest: str, origin: str) -> None:

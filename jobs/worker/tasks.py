@@ -113,7 +113,7 @@ OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 
 
 def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
-    """Fetch a model. What has arrived stays, and the next attempt goes on from there."""
+    """Fetch a model. What has arrived stays, and the next attempt resumes there."""
     from leap_core.models.download.downloading import (
         Download,
         DownloadOptions,

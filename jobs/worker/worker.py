@@ -34,7 +34,7 @@ from .shift import Shift
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
 DRAIN_SECONDS = 10.0
-"""How long a worker of an older leap may go on with what it has when a newer one was started."""
+"""How long a worker of an older leap may continue with what it has when a newer one was started."""
 LOCK_SECONDS = 1.0
 """How long to try for the lock: a process that looks whether a worker runs holds it for a moment."""
 

@@ -104,7 +104,7 @@ class OneShot:
         spoken: SpokenOutput | None,
         before_first: Callable[[], object],
     ) -> ExitCode:
-        """Generate and show as many answers as are asked for. ``spoken`` hears them."""
+        """Generate and show as many answers as are asked for. ``spoken`` plays them."""
         count, format = self.output.count, self.output.format
         if count == 1:
             streams = [self._begin(options)]
@@ -212,7 +212,7 @@ def show_answers(
 
 
 class ReadAhead:
-    """A stream that a thread of its own reads, so that it goes on while others are shown. ``stop`` stops them all."""
+    """A stream that a thread of its own reads, so that it continues while others are shown. ``stop`` stops them all."""
 
     def __init__(self, stream: Stream, stop: Callable[[], object]) -> None:
         self._stream = stream

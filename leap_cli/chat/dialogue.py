@@ -147,7 +147,7 @@ class Dialogue:
         return self.last
 
     def rewrite(self, history: Sequence[ChatMessage]) -> None:
-        """Go on from another past."""
+        """Continue from another past."""
         self._begin(self.conversation.model_runner, history)
         self._keep()
 
@@ -158,7 +158,7 @@ class Dialogue:
         return omission
 
     def change_model(self, runner: ModelRunner) -> None:
-        """Go on with another model; the one before is unloaded."""
+        """Continue with another model; the one before is unloaded."""
         before = self.conversation.model_runner
         self._begin(runner, self.history)
         before.unload()

@@ -4,7 +4,7 @@
 
 What a ``user`` says is answered, and so is what an ``assistant`` says: that is another instance at the far end, which
 takes the user's part here. ``system`` sets the system prompt and is not answered; ``tool`` brings the result of a call,
-and the model goes on when all its calls have theirs.
+and the model continues when all its calls have theirs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What may be typed at the prompt of ``leap chat`` instead of a message, and what TAB offers there.
 
 A command is a function that takes the talk and the text after the command's name. What is wrong with it raises a
-LeapError or click's UsageError, and the talk goes on.
+LeapError or click's UsageError, and the talk continues.
 """
 
 from __future__ import annotations

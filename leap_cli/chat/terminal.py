@@ -28,8 +28,8 @@ def talk_at_terminal(
     first: str = "",
     typing: Typing | None = None,
 ) -> None:
-    """Hold the conversation, and say where it goes on. ``first``: a message that is answered at once; ``typing``: where
-    others come from."""
+    """Hold the conversation, and say where it continues. ``first``: a message that is answered at once; ``typing``:
+    where others come from."""
     log = dialogue.log
     typing = typing or _typing(env, keeps=log.is_open)
     talk = TypedConversation(dialogue, env, output, typing, load_model, run_command)

@@ -103,7 +103,7 @@ class Typing(Protocol):
 
 
 class PlainTyping:
-    """Lines as the terminal gives them; one that ends in a backslash goes on in the next."""
+    """Lines as the terminal gives them; one that ends in a backslash continues in the next."""
 
     can_begin_with = False
 
@@ -119,7 +119,7 @@ class PlainTyping:
 
 class Editor:
     """A line editor: history in a file (None keeps none), several lines, completion. Enter sends, unless a backslash
-    stands before it; Alt-Enter begins a new line; Ctrl-X Ctrl-E opens the text in $VISUAL or $EDITOR."""
+    is before it; Alt-Enter begins a new line; Ctrl-X Ctrl-E opens the text in $VISUAL or $EDITOR."""
 
     can_begin_with = True
 

@@ -1,4 +1,4 @@
-"""``leap jobs watch``, ``worker`` and ``workers``: jobs as they go on, and the processes that do them."""
+"""``leap jobs watch``, ``worker`` and ``workers``: the progress of jobs, and the processes that run them."""
 
 from __future__ import annotations
 

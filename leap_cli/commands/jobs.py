@@ -183,8 +183,8 @@ PROGRESS_SECONDS = 0.5
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
     """Wait until jobs have ended, and print the answers of those that generated one; without a JOB wait for all.
 
-    The exit code is that of the first job that did not succeed: what its command would have returned in the foreground,
-    such as 3 for a missing model or 8 for failed lines of a batch; 130 for a cancelled job; and 9 on timeout.
+    The exit code is that of the first job that did not succeed, as its command would return it in the foreground.
+    Examples: 3 for a missing model, 8 for failed lines of a batch, 130 for a cancelled job. On timeout it is 9.
     """
     from jobs.table.job import STANDING
 

@@ -130,7 +130,7 @@ def _note_client(context: Any) -> None:
 
 def _tasks(abilities: _Abilities) -> Extension:
     """Long work as tasks (MCP 2026-07-28, SEP-1686 as an extension): a task is a job, and its id the job's, so it is
-    durable before the client hears of it, and there when this server and the client have gone and come again."""
+    durable before the client gets it, and there when this server and the client have gone and come again."""
     import asyncio
 
     from mcp.server.extension import Extension, MethodBinding

@@ -162,7 +162,7 @@ def _store(env: Environment) -> SessionStore:
 
 
 def _only_size(data: bytes, suffix: str) -> str:
-    """What represents pictures and sound where only text is shown."""
+    """What represents images and audio where only text is shown."""
     return f"{in_bytes(len(data))} of {suffix[1:]}"
 
 

@@ -75,7 +75,7 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
 
 
 def endpoints(context: click.Context, _prefix: str) -> Iterator[Item]:
-    """The models elsewhere."""
+    """The remote models."""
     known = _endpoints(context.ensure_object(Environment))
     return (CompletionItem(name, help=url) for name, url in known.items())
 
@@ -319,7 +319,7 @@ def _aliases(env: Environment) -> dict[str, str]:
 
 
 def _endpoints(env: Environment) -> dict[str, str]:
-    """The addresses of the models elsewhere, by name; none where the file cannot be read."""
+    """The addresses of the remote models, by name; none where the file cannot be read."""
     try:
         if b"endpoints" not in env.directories.config_file.read_bytes():
             return {}

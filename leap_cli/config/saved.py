@@ -13,7 +13,7 @@ about = "Translates"
 
 ``options`` are those of ``leap generate`` by their long names, as in ``[options.generate]`` of config.toml; all of the
 file may be left out but one thing. What is given on the command line overrides it. ``variables`` are names
-in braces; those with a default need not be given. A name in braces that is not declared stands for itself.
+in braces; those with a default need not be given. A name in braces that is not declared represents itself.
 """
 
 from __future__ import annotations

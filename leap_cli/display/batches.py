@@ -83,11 +83,11 @@ def warn_of_problems(output: Output, checked: CheckedBatch) -> None:
 
 EIGHTHS = " ▏▎▍▌▋▊▉"
 LABELS, ROW, WIDTH = 260, 24, 860
-"""Of an SVG, in pixels: the room for labels, a bar's height with its gap, the whole width."""
+"""Of an SVG, in pixels: the space for labels, a bar's height with its gap, the whole width."""
 
 
 def text_bars(rows: Sequence[tuple[str, float]], columns: int) -> list[str]:
-    """A line for each label and number, the longest bar as long as ``columns`` leave room for."""
+    """A line for each label and number, the longest bar as long as ``columns`` leave space for."""
     largest = max((number for _, number in rows), default=0.0)
     width = max((len(label) for label, _ in rows), default=0)
     room = max(8, columns - width - 12)

@@ -1,4 +1,4 @@
-"""An evaluation as people and programs read it: the table, what can be told apart, and the answers to a case."""
+"""An evaluation as people and programs read it: the table, what can be distinguished, and the answers to a case."""
 
 from __future__ import annotations
 

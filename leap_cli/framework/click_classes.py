@@ -434,7 +434,7 @@ class CommandTable(LeapGroup):
         return formatter.getvalue().rstrip("\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A line a command, the group's name before its first; above it where there is little room."""
+        """A line a command, the group's name before its first; above it where there is little space."""
         width, group_width = max(map(len, self.table)), max(map(len, self.groups))
         if cast("HelpFormatter", formatter).is_narrow:
             for group in self.groups:

@@ -41,7 +41,7 @@ class HelpFormatter(click.HelpFormatter):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether two columns of text have no room."""
+        """Whether two columns of text do not fit."""
         return self.width < NARROW
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
@@ -72,7 +72,7 @@ class HelpFormatter(click.HelpFormatter):
                 self._write_meaning(meaning, left)
 
     def write_example(self, line: str) -> None:
-        """A line of shell; where it is too long it goes on after a backslash, never within quotes."""
+        """A line of shell; where it is too long it continues after a backslash, never within quotes."""
         indent = " " * self.current_indent
         for piece in broken_shell(line, self.width - self.current_indent):
             self.write(f"{indent}{piece}\n")

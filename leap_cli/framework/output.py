@@ -169,7 +169,7 @@ class Output:
             self._last_line.is_open = not text.removesuffix(PLAIN).endswith("\n")
 
     def _tell(self, text: str) -> None:
-        """For people: where stderr cannot be written, the work goes on."""
+        """For people: where stderr cannot be written, the work continues."""
         with suppress(OSError, ValueError):  # ValueError: the stream was closed
             self._err.write(text)
             self._err.flush()
@@ -179,7 +179,7 @@ def table_lines(
     records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int | None, *, whole: bool = False
 ) -> tuple[list[str], Sequence[str]]:
     """The lines of a table with a heading, in at most ``width`` columns of a terminal, and the ``columns`` for which
-    there was no room; no lines without records. ``whole``: the first column is not shortened."""
+    there was no space; no lines without records. ``whole``: the first column is not shortened."""
     if not records:
         return [], ()
     rows = [[column.replace("_", " ").upper() for column in columns]]
@@ -234,7 +234,7 @@ def removal_flags(function: Decorated) -> Decorated:
 
 
 def confirm_meant(env: Environment, meant: Mapping[str, str], *, yes: bool) -> bool:
-    """Whether to remove what names stand for that are not whole, ``meant`` by what was given: the beginning of a name
+    """Whether to remove what names represent that are not whole, ``meant`` by what was given: the beginning of a name
     is enough to use a thing, and not to destroy it. A terminal is asked; without one ``--yes`` is needed, or UsageError
     is raised."""
     if not meant:

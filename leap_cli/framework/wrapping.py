@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 LINE_START = re.compile(r"\s*(?:(?:•|[-*+]|\d{1,3}[.)])\s+)?")
-"""White space and the mark of a list's item, under which the lines that go on are not written."""
+"""White space and the mark of a list's item, under which the lines that continue are not written."""
 DEEPEST_INDENT = 12
 _PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")

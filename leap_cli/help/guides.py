@@ -72,7 +72,7 @@ def _joined(block: list[str]) -> list[str]:
 
 
 def _code(block: list[str], language: str, columns: int) -> list[str]:
-    """Code as it is; in lines that are too long comments go above, and shell goes on after a backslash."""
+    """Code as it is; in lines that are too long comments go above, and shell continues after a backslash."""
     lines = []
     for line in block:
         if columns_of(line) > columns and language in (*SHELL, "toml") and (comment := _COMMENT.match(line)):

@@ -37,7 +37,7 @@ MOST_BYTES = 16 * 1024 * 1024
 
 def attach(name: str, env: Environment) -> str:
     """The part of a prompt that a file becomes: its text, a document's too, or an address's. Raises UsageError for what
-    is no text. Pages that are pictures are none of it; see ``pictures_in``."""
+    is no text. Pages that are images are not included; see ``pictures_in``."""
     if (kind := kind_of_file(name, env)) is not None:
         what, flag = ("picture", "--image") if kind == "image" else ("sound", "--audio")
         raise click.UsageError(f"{one_line(name)} is a {what}: {flag} or, in leap chat, /attach sends it")

@@ -66,7 +66,7 @@ class AnswerOutput:
 
     @property
     def slots(self) -> int:
-        """Room for the answers that are made at once."""
+        """Space for the answers that are made at once."""
         return min(self.count, MOST_SLOTS)
 
     @property

@@ -241,7 +241,7 @@ EXCLUDED = {"background": _NOT_OF_A_JOB}
 """Options of a command that a job does not have."""
 BACKGROUND = OptionGroup("background", "Background", (*_OPTIONS, _RETRIES), _build, EXCLUDED)
 DOWNLOAD_BACKGROUND = OptionGroup("background", "Background", _OPTIONS, _build)
-"""Without retries: a download goes on by itself."""
+"""Without retries: a download continues by itself."""
 
 
 def print_id(output: Output, id: str) -> None:

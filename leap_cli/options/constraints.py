@@ -1,4 +1,4 @@
-"""The options that give an answer its shape, shared by the commands that generate."""
+"""The options that constrain the structure of an answer, shared by the commands that generate."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ NO_SHAPE: dict[str, Any] = {
     "regex_constraint": None,
     "grammar_constraint": None,
 }
-"""The fields of GenerationOptions that give an answer its shape, none of them set."""
+"""The fields of GenerationOptions that constrain the structure of an answer, none of them set."""
 NO_PATH = re.compile(r"[\s:]")
 """What is hardly in a file's name, but in a shorthand."""
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """``fields``: those of GenerationOptions that give an answer its shape."""
+    """``fields``: those of GenerationOptions that constrain the structure of an answer."""
 
     fields: Mapping[str, Any]
 

@@ -542,7 +542,7 @@ def _answering(env: Environment, models: Sequence[InstalledModel]) -> dict[str, 
 
 
 def note_default_gone(env: Environment, names: Collection[str], output: Output) -> None:
-    """Say so where one of these names, which stand for nothing any more, is the configured default."""
+    """Say so where one of these names, which are no longer defined, is the configured default."""
     configured = configured_model(env)
     if configured is not None and configured.lower() in {name.lower() for name in names}:
         variable = "$LEAP_MODEL" if env.variables.get("LEAP_MODEL") else "default_model"

@@ -1,4 +1,4 @@
-"""What goes into the prompt: words, a saved template, a system prompt, files, pictures and sound."""
+"""What goes into the prompt: words, a saved template, a system prompt, files, images and audio."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class Media:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What one answer is asked for. ``raw``: the model goes on from the text, without the chat template. ``save_as``:
+    """What one answer is asked for. ``raw``: the model continues from the text, without the chat template. ``save_as``:
     the name under which the question is saved instead of asked, with the ``typed`` options."""
 
     words: tuple[str, ...]

@@ -123,7 +123,7 @@ OFFERED = (
 SUGGESTED = ("LFM2.5-1.2B-Instruct", "LFM2.5-350M", "LFM2.5-230M")
 """What is suggested, the first of these that fits: the usual choice, and what smaller machines hold."""
 CONTEXT, SLOTS = 8192, 4
-"""Tokens of a context, and requests at once, that a model is to have room for."""
+"""Tokens of a context, and requests at once, that a model is to have space for."""
 MOST_OF_MEMORY = 0.8
 SPARE_DISK = 1_000_000_000
 """Bytes that stay free on the disk after a download."""

@@ -146,7 +146,7 @@ class HeldTalk:
         talk_at_terminal(dialogue, env, self._output, load_model, typing=editor)
 
     def _speak(self, spoken: SpokenDialogue, shown: ShownLine) -> None:
-        """Answer what is said. An error ends a talk over files; with devices it is shown, and the talk goes on."""
+        """Answer what is said. An error ends a talk over files; with devices it is shown, and the talk continues."""
         while (utterance := self._talk.next_utterance()) is not None:
             try:
                 spoken.answer(utterance)

@@ -229,7 +229,7 @@ else:
 
     @contextmanager
     def _single_keys() -> Iterator[Callable[[], str]]:
-        """Gives a function that waits shortly for a key; Ctrl-C goes on to be a signal."""
+        """Gives a function that waits shortly for a key; Ctrl-C continues to be a signal."""
         import termios
         import tty
 

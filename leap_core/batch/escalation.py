@@ -33,9 +33,9 @@ REFUSAL = re.compile(r"\s*(I'?m|I am) (very |so )?sorry\b|\s*(Sorry|I can'?t|I c
 
 @dataclass(frozen=True)
 class When:
-    """``invalid``: no answer of its shape, or none that the context has room for. ``certainty``: an answer that is less
-    probable is uncertain. ``refused``: the model declines. ``check``: yes to ``question`` about an answer is less
-    probable, as the first model decides."""
+    """``invalid``: no answer that matches its schema, or none that the context has space for. ``certainty``: an answer
+    that is less probable is uncertain. ``refused``: the model declines. ``check``: yes to ``question`` about an answer
+    is less probable, as the first model decides."""
 
     invalid: bool = False
     certainty: float | None = None

@@ -83,11 +83,11 @@ class Progress:
 class BatchDefinition:
     """A batch: the lines, how to read them, and where the results go.
 
-    ``fingerprint`` names model and loading options; results of another one are not taken over. ``on_result`` hears of
-    every new result, and may raise to end the batch. ``overwrite``: earlier results are given up as soon as the model
-    is loaded, unless they are of an earlier attempt of the run ``run_id``. ``failures`` takes the failed lines, which
-    are then left out of ``sink``. ``header`` is the first line of the output. ``problems`` of lines that are left out
-    are written to ``failures``.
+    ``fingerprint`` names model and loading options; results of another one are not taken over. ``on_result`` is called
+    with every new result, and may raise to end the batch. ``overwrite``: earlier results are given up as soon as the
+    model is loaded, unless they are of an earlier attempt of the run ``run_id``. ``failures`` takes the failed lines,
+    which are then left out of ``sink``. ``header`` is the first line of the output. ``problems`` of lines that are left
+    out are written to ``failures``.
     """
 
     lines: LineIndex
@@ -362,7 +362,7 @@ class Merged:
 
 def merge(batch: BatchDefinition, journals: Sequence[Path]) -> Merged:
     """Write the output of a batch whose parts have these journals. A part that never began has none, and one that is
-    still at work goes on. The results go into the batch's own journal: merging again, or running the batch, goes on
+    still at work continues. The results go into the batch's own journal: merging again, or running the batch, continues
     from there."""
     if not len(batch.lines):
         batch.sink.leave()

@@ -167,7 +167,7 @@ class BatchCluster:
     on: str | None = None
     """The cluster whose models answer: ``ray``, or ``ray://HOST:PORT``; None is this process."""
     workers: str | None = None
-    """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is room for."""
+    """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is space for."""
 
 
 @dataclass(frozen=True, kw_only=True)

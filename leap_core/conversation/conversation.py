@@ -83,7 +83,7 @@ class Shortening:
     attach: Callable[[Generation], object]
 
     def fits(self, messages: Sequence[ChatMessage]) -> bool:
-        """Whether the prompt leaves room for its answer."""
+        """Whether the prompt leaves space for its answer."""
         most = None if self.options is None else self.options.max_tokens
         reserve = self.runner.context_size // PART_FOR_ANSWER
         return self._tokens(messages) + min(reserve, most or reserve) <= self.runner.context_size
@@ -209,7 +209,7 @@ class Conversation:
             raise LeapOptionsError("on_overflow", f"{value!r} is not one of {kinds}") from None
 
     def overflows(self, message: ChatMessage | None, options: GenerationOptions | None = None) -> bool:
-        """Whether the prompt that asks ``message`` leaves too little room for an answer."""
+        """Whether the prompt that asks ``message`` leaves too little space for an answer."""
         messages = without([*self.history, *([] if message is None else [message])], self.omission)
         return not Shortening(self.model_runner, self.functions, options, lambda _: None).fits(messages)
 

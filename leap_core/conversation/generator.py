@@ -107,7 +107,7 @@ class Generation(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End within one token, from any thread. The iterator goes on to Complete with INTERRUPTED."""
+        """End within one token, from any thread. The iterator continues to Complete with INTERRUPTED."""
 
     @abstractmethod
     def close(self) -> None:
@@ -153,7 +153,8 @@ class PassingGeneration(Generation):
         return next(self._current)
 
     def _begin(self, start: Callable[[], Generation]) -> bool:
-        """Close the generation at hand and go on with another; False where this one was stopped: nothing is started."""
+        """Close the generation at hand and continue with another; False where this one was stopped: nothing is
+        started."""
         if self._stopped:
             return False
         if self._current is not None:
@@ -262,7 +263,7 @@ class Generator(ABC):
 
     @abstractmethod
     def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
-        """Start going on from ``text`` as it is: no chat template, and special tokens where it spells them. Token
+        """Start continuing from ``text`` as it is: no chat template, and special tokens where it spells them. Token
         ids are taken as they are, without an opening token that they do not have.
 
         Raises what ``start`` raises. Reasoning and calls are separated from the reply's text as the options say.
@@ -282,7 +283,7 @@ class Generator(ABC):
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
         """Compute later generations with these LoRA adapters, where their options name none; an empty list clears
-        them. Running generations go on with theirs. Raises LeapModelLoadingError for a file that does not fit the
+        them. Running generations continue with theirs. Raises LeapModelLoadingError for a file that does not fit the
         model, and LeapGenerationError where the runner cannot have adapters."""
         raise LeapGenerationError(
             "a model in another process takes no adapters", hint="load the model into this process (--no-host)"
@@ -373,7 +374,7 @@ _is_whole: ContextVar[bool] = ContextVar("is_whole", default=False)
 
 @contextmanager
 def wanting_whole() -> Iterator[None]:
-    """Within the block answers are started whose reader waits for their end: a model elsewhere sends such a one in one
+    """Within the block answers are started whose reader waits for their end: a remote model sends such a one in one
     piece."""
     token = _is_whole.set(True)
     try:

@@ -39,7 +39,7 @@ class ChatMessageContent:
     AudioPcmF32: ClassVar[type[AudioPcmF32]]
 
     def to_json(self) -> JsonObject:
-        """The part in OpenAI's shape."""
+        """The part in OpenAI's format."""
         raise NotImplementedError
 
     def clone(self) -> ChatMessageContent:
@@ -48,7 +48,7 @@ class ChatMessageContent:
 
     @staticmethod
     def from_json(value: object, path: str = "content", *, urls: UrlAccess = UrlAccess.FILES) -> ChatMessageContent:
-        """Read one part; anything but the documented shapes raises LeapSerializationError naming the path.
+        """Read one part; anything but the documented formats raises LeapSerializationError naming the path.
 
         A picture of another common format becomes a JPEG. ``urls``: what its URL may reach.
         """
@@ -324,7 +324,7 @@ class LeapFunctionCall:
     id: str | None = field(default=None, compare=False)
 
     def to_json(self, default_id: str = "call_0") -> JsonObject:
-        """The call in OpenAI's ``tool_calls`` shape: the arguments are a JSON text."""
+        """The call in OpenAI's ``tool_calls`` format: the arguments are a JSON text."""
         try:
             arguments = json.dumps(self.arguments, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:  # an object of the program's, NaN
@@ -334,7 +334,7 @@ class LeapFunctionCall:
 
     @staticmethod
     def from_json(value: object, path: str = "tool_calls[0]") -> LeapFunctionCall:
-        """Read OpenAI's shape; arguments may be a JSON text or an object."""
+        """Read OpenAI's format; arguments may be a JSON text or an object."""
         call = object_at(value, path)
         function = object_at(call.get("function"), f"{path}.function")
         name = text_at(function.get("name"), f"{path}.function.name")
@@ -414,18 +414,18 @@ class ChatMessage:
 
     @property
     def opens_reply(self) -> bool:
-        """Whether a reply to a history that ends here goes on from this message's text and does not repeat it."""
+        """Whether a reply to a history that ends here continues from this message's text and does not repeat it."""
         return self.role is ChatMessageRole.ASSISTANT and not self.function_calls and bool(self.text)
 
     def joined_with(self, reply: ChatMessage) -> ChatMessage:
-        """This message and the reply that went on from it as one."""
+        """This message and the reply that continued it as one."""
         text = Text(self.text + reply.text)
         others = [part for part in (*self.content, *reply.content) if not isinstance(part, Text)]
         reasoning = (self.reasoning_content or "") + (reply.reasoning_content or "")
         return ChatMessage(self.role, [text, *others], reasoning or None, reply.function_calls)
 
     def to_json(self) -> JsonObject:
-        """The message in OpenAI's shape; a single text part becomes a plain string."""
+        """The message in OpenAI's format; a single text part becomes a plain string."""
         value: JsonObject = {"role": self.role.value, "content": self._content_json()}
         if self.reasoning_content is not None:
             value["reasoning_content"] = self.reasoning_content
@@ -444,7 +444,7 @@ class ChatMessage:
 
     @staticmethod
     def from_json(value: object, path: str = "message", *, urls: UrlAccess = UrlAccess.FILES) -> ChatMessage:
-        """Read OpenAI's shape; unknown roles, types and shapes raise LeapSerializationError naming the path.
+        """Read OpenAI's format; unknown roles, types and shapes raise LeapSerializationError naming the path.
 
         ``urls``: what the URLs of pictures may reach.
         """

@@ -114,7 +114,7 @@ def _switch_or_none(name: str, value: Any) -> Any:
 
 
 def _texts(nothing: Collection[object]) -> Callable[[str, Any], Any]:
-    """A list of texts; ``nothing``: values that stand for none."""
+    """A list of texts; ``nothing``: values that represent none."""
 
     def read(name: str, value: Any) -> Any:
         if not are_texts(value) and value not in nothing:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @dataclass
 class Entry:
     """``asked`` is seconds since 1970, ``seconds`` how long the answer took. ``command``: who asked, such as
-    ``generate``. ``prompt``: what was said since the last answer; pictures and sound are named, not kept. ``turns``:
+    ``generate``. ``prompt``: what was said since the last answer; images and audio are named, not kept. ``turns``:
     messages before that. ``options``: those that differ from the model's own, without the shape. ``schema``: the JSON
     schema that the answer was held to, as text. ``finish``: why the answer ended; None where ``error`` says why there
     is none. ``rating``: good, bad, or None. ``made_by``: what the same answer depends on besides the request, see
@@ -91,7 +91,7 @@ def entry_of(command: str, model: str, messages: Sequence[ChatMessage], options:
 
 
 def text_entry(command: str, model: str, text: str, options: GenerationOptions | None) -> Entry:
-    """The beginning of an entry of a text that the model goes on from."""
+    """The beginning of an entry of a text that the model continues from."""
     return Entry(command, model, text, **_options(options))
 
 

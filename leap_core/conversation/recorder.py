@@ -140,7 +140,8 @@ class SessionRecorder:
             self._store.rename(self._id, name)
 
     def move_to(self, reference: str) -> Sequence[ChatMessage]:
-        """Go on in another session, which is only read where nothing is kept; its history. Raises LeapSessionError."""
+        """Continue in another session, which is only read where nothing is kept; its history. Raises
+        LeapSessionError."""
         from .sessions import SessionStore
 
         store = self._store or SessionStore(self.file)
@@ -158,12 +159,12 @@ class SessionRecorder:
         return history
 
     def begin_another(self) -> None:
-        """Go on in a new session, which begins with the next message."""
+        """Continue in a new session, which begins with the next message."""
         self.name = self._id = self._question = None
         self._kept, self._written, self.omission = [], 0, NOTHING
 
     def conversation(self, runner: ModelRunner, system: str | None) -> Conversation:
-        """The conversation that goes on; a system prompt takes the place of the one it had."""
+        """The conversation that continues; a system prompt takes the place of the one it had."""
         history = list(self.history)
         if system is not None:
             had = bool(history) and history[0].role is ChatMessageRole.SYSTEM
@@ -252,7 +253,7 @@ class SessionRecorder:
 
     def _rewrite(self, store: SessionStore, history: Sequence[ChatMessage], mark: Mark) -> None:
         """Put this history in the place of what was kept; where another process has added something, that stays as it
-        is, and the conversation goes on in a session of its own."""
+        is, and the conversation continues in a session of its own."""
         if store.replace(self._begun(store), history, instead_of=self._written, answered=mark):
             self._kept, self._written, self._question = list(history), len(history), None
             return

@@ -57,7 +57,7 @@ class MessageResponse:
 
     @staticmethod
     def from_json(value: object, path: str = "response") -> MessageResponse:
-        """Read an event back; an unknown shape raises LeapSerializationError naming the path."""
+        """Read an event back; an unknown format raises LeapSerializationError naming the path."""
         json_fields = object_at(value, path)
         reader = _READERS.get(str(json_fields.get("type")))
         if reader is None:
@@ -162,7 +162,7 @@ class TokenLogprob:
     top: tuple[tuple[bytes, float], ...] = ()
 
     def to_json(self) -> JsonObject:
-        """OpenAI's shape, with ``allowed_logprob`` beside it."""
+        """OpenAI's format, with ``allowed_logprob`` beside it."""
         value = _probability(self.token, self.logprob)
         if self.allowed_logprob is not None:
             value["allowed_logprob"] = self.allowed_logprob

@@ -48,7 +48,7 @@ class ModelRunner(Generator):
         return self.create_conversation_from_history(history)
 
     def create_conversation_from_history(self, history: Iterable[ChatMessage | Mapping[str, Any]]) -> Conversation:
-        """A conversation that goes on from these messages; objects of their JSON form are read."""
+        """A conversation that continues from these messages; objects of their JSON form are read."""
         return Conversation(self, history)
 
     def generate_from_conversation(
@@ -61,7 +61,7 @@ class ModelRunner(Generator):
         """Generate the reply to the conversation as it is, in a thread of its own that calls ``callback``.
 
         ``Conversation.generate_response`` is the usual way; this one serves code built on callbacks. A callback that
-        raises is called no more: ``on_error`` hears of it, and the conversation still gets the reply.
+        raises is called no more: ``on_error`` is called with it, and the conversation still gets the reply.
         """
         stream = conversation.generate_response(None, options)
 

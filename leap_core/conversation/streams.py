@@ -81,14 +81,14 @@ class ResponseReader:
         return ResponseReader(threading.get_ident(), None if task is None else weakref.ref(task), blocks)
 
     def waits_for_itself(self, holder: ResponseReader) -> bool:
-        """Whether this reader keeps ``holder``, whose end it waits for, from going on."""
+        """Whether this reader keeps ``holder``, whose end it waits for, from continuing."""
         if self.blocks or holder.task is None:
             return self.thread == holder.thread
         return self.task == holder.task or _awaits(holder.task(), None if self.task is None else self.task())
 
 
 def _awaits(task: object, other: object, depth: int = 8) -> bool:
-    """Whether an asyncio task cannot go on before another one, by itself or in a gathering of several."""
+    """Whether an asyncio task cannot continue before another one, by itself or in a gathering of several."""
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or other is None or depth == 0:
         return False

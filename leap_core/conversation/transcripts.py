@@ -1,7 +1,7 @@
 """Conversations as texts that leave leap and come back: OpenAI's JSON, JSON lines, and Markdown for reading.
 
 The JSON is what ``Conversation.export_to_json`` gives: an array of messages. A line of JSONL is ``{"messages": […]}``,
-which ``leap batch`` and tools for fine-tuning read. Pictures and sound are in the text, or in files of a directory that
+which ``leap batch`` and tools for fine-tuning read. Images and audio are in the text, or in files of a directory that
 the text names; then ``image_url.url`` is the file's path, and ``input_audio`` has ``file`` in the place of ``data``.
 """
 
@@ -41,7 +41,7 @@ Place = Callable[[bytes, str], str]
 
 @dataclass(frozen=True)
 class MediaDirectory:
-    """Where pictures and sound go as files, called by their content. ``beside``: the directory of the text that names
+    """Where images and audio go as files, called by their content. ``beside``: the directory of the text that names
     them, which is made the beginning of their paths; the paths are absolute where the files are not below it."""
 
     path: Path
@@ -60,7 +60,7 @@ class MediaDirectory:
 
 
 def to_openai(history: Sequence[ChatMessage], place: Place | None = None) -> list[JsonObject]:
-    """The messages in OpenAI's shape; with ``place`` their pictures and sound are put there."""
+    """The messages in OpenAI's format; with ``place`` their images and audio are put there."""
     messages = [message.to_json() for message in history]
     if place is not None:
         for part in _parts(messages):
@@ -96,7 +96,7 @@ def to_markdown(history: Sequence[ChatMessage], title: str, place: Place | None 
 def read_conversations(text: str, source: str, base: Path | None = None) -> list[list[ChatMessage]]:
     """The conversations in a text: a JSON array of messages, an object with ``messages``, or either on each line.
 
-    Files of pictures and sound are looked for from ``base``; None allows none. Raises LeapSerializationError that names
+    Files of images and audio are looked for from ``base``; None allows none. Raises LeapSerializationError that names
     ``source`` and the place in it.
     """
     return [_conversation(value, where, base) for where, value in _documents(text, source)]

@@ -37,7 +37,7 @@ class Block:
     """A part of a section.
 
     ``kind``: one of the constants above. ``text``: plain text; line breaks within it are kept. A picture's is its
-    description; a marker's says what stands here and cannot be shown as text ("equation"), without brackets.
+    description; a marker's says what is here and cannot be shown as text ("equation"), without brackets.
     ``level``: of a heading 1 to 6; of a list item its depth, from 0.
     ``label``: the mark of a list item ("-", "3.", "a)"), the language of code, what a note begins with ("[^1]:").
     ``rows``: the cells of a table; the rows of one table may differ in length.

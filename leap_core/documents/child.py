@@ -16,7 +16,7 @@ Answer = Callable[[Mapping[str, Any]], None]
 
 
 def read(request: Mapping[str, Any], answer: Answer) -> None:
-    """Read a document of this ``kind``. Raises UnreadableDocumentError; ``{name}`` in it stands for the document."""
+    """Read a document of this ``kind``. Raises UnreadableDocumentError; ``{name}`` in it represents the document."""
     kind = request["kind"]
     out = Output(answer, kind, request["characters"], main_only=request["main_only"], seconds=request["seconds"])
     try:

@@ -29,7 +29,7 @@ def read_scans(
     on_page: Callable[[int, int], object] = lambda _done, _all: None,
 ) -> Document:
     """The document with the texts of its pages that are pictures, as far as they were read before ``stop``. ``on_page``
-    hears how many of how many are done. Raises LeapUnsupportedMediaError for a model that does not see."""
+    is called with how many of how many are done. Raises LeapUnsupportedMediaError for a model that does not see."""
     numbers, texts = document.blank, dict[int, str]()
     running: deque[tuple[int, Generation]] = deque()
 

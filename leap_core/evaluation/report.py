@@ -90,7 +90,7 @@ class Report:
 
     @property
     def sentences(self) -> list[str]:
-        """What can be told apart, and what got worse, for people."""
+        """What can be distinguished, and what got worse, for people."""
         regressions = [each.sentence(self.alpha) for each in self.regressions]
         return [*(each.sentence(self.alpha) for each in self.comparisons), *regressions]
 

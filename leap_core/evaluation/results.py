@@ -1,4 +1,4 @@
-"""What came of each case in each column, which columns can be told apart, and what the counts allow to say.
+"""What came of each case in each column, which columns can be distinguished, and what the counts allow to say.
 
 Wilson's interval: E. B. Wilson, 1927. McNemar's exact test: the binomial test of the cases in which two columns differ.
 The sign-flip test: R. A. Fisher, 1935. Test and bootstrap draw whole cases: repeats of a case are no new cases. Holm's
@@ -293,7 +293,7 @@ class Comparison:
         return self.p / 2 if self.difference > 0 else 1.0
 
     def differs(self, alpha: float) -> bool:
-        """Whether the two can be told apart."""
+        """Whether the two can be distinguished."""
         return self.p < alpha
 
     def sentence(self, alpha: float) -> str:

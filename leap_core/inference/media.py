@@ -1,4 +1,4 @@
-"""Pictures and sound of a message as segments of a prompt: tokens around rows that a projector encodes."""
+"""Images and audio of a message as segments of a prompt: tokens around rows that a projector encodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MediaSegments:
 
 
 class ReadsMedia(Protocol):
-    """Makes segments of a prompt out of pictures and sound, or says why not."""
+    """Makes segments of a prompt out of images and audio, or says why not."""
 
     def read(self, part: ChatMessageContent, options: GenerationOptions) -> MediaSegments: ...
 

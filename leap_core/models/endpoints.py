@@ -1,4 +1,4 @@
-"""Names that the user gave models in config.toml: aliases, and endpoints, models elsewhere (``https://host/v1#name``).
+"""Names that the user gave models in config.toml: aliases, and endpoints, remote models (``https://host/v1#name``).
 
 [aliases]
 coder = "LFM2.5-1.2B-Instruct:Q8_0"
@@ -71,7 +71,7 @@ TABLES = ("headers", "body")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model elsewhere is. ``url``: the base of its protocol, such as ``https://host/v1``. ``model``: None asks
+    """Where a remote model is. ``url``: the base of its protocol, such as ``https://host/v1``. ``model``: None asks
     the endpoint which it has. ``name``: in config.toml. ``key``: where it was handed over. ``path``: behind ``url``,
     where chats are asked for. ``headers`` go with every request, ``body`` are fields of it that override leap's."""
 

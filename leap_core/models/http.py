@@ -45,7 +45,7 @@ class Retryable(Exception):
 
 
 class DownloadStopped(LeapModelDownloadError):
-    """The download was stopped on request. What has arrived is kept, and the next one goes on from there."""
+    """The download was stopped on request. What has arrived is kept, and the next one resumes there."""
 
     def __init__(self) -> None:
         super().__init__("the download was stopped", hint="the same command resumes where it stopped")
@@ -54,7 +54,7 @@ class DownloadStopped(LeapModelDownloadError):
 class RetryPolicy:
     """Allows ``retries`` failures in a row, each after twice the delay of the one before; progress resets the count.
 
-    ``stop`` ends every wait with DownloadStopped. ``on_wait(reason, seconds)`` hears of each.
+    ``stop`` ends every wait with DownloadStopped. ``on_wait(reason, seconds)`` is called with each.
     ``hint``: what to do when it gives up.
     """
 

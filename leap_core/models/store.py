@@ -229,7 +229,7 @@ class Store:
 
     def remove(self, model: InstalledModel) -> int:
         """Delete the model's directory; the bytes that this freed. Nothing outside the store is deleted. Raises
-        LeapModelInUseError, and LeapModelNotFoundError for a model elsewhere."""
+        LeapModelInUseError, and LeapModelNotFoundError for a remote model."""
         if os.path.abspath(model.directory.parent) != os.path.abspath(self.root):
             raise LeapModelNotFoundError(f"{model.directory} is not in {self.root}: only models there are removed")
         if model.directory.is_symlink():

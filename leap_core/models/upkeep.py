@@ -141,7 +141,7 @@ def import_model(
 
     Name and quantization come from the file's name, the quantization else from its header. Raises
     LeapModelNotFoundError or LeapModelLoadingError for what is no model, or ends llama.cpp, and LeapError where one of
-    that name is. ``on_notice`` hears of what else is wrong with it.
+    that name is. ``on_notice`` is called with what else is wrong with it.
     """
     model_file = resolve_local(str(path.absolute()), variables=variables)
     header = read_gguf_header(model_file.path)

@@ -1,1 +1,1 @@
-"""Bodies of other programs' protocols, models elsewhere that speak them, and the host of warm models."""
+"""Bodies of other programs' protocols, remote models that speak them, and the host of warm models."""

@@ -354,7 +354,7 @@ MOST_CHARACTERS = {
     "relative-json-pointer": URI,
 }
 PARTS = {"email": r"^[^@]{1,64}@[^@.]{1,63}(\.[^@.]{1,63})*$", "uri": r"^[^:]{1,32}:"}
-"""How long the parts are that may not go on for the whole length."""
+"""How long the parts are that may not continue for the whole length."""
 
 
 def with_bounded_formats(document: JsonObject) -> JsonObject:

@@ -222,7 +222,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect(self, part: str) -> None:
-        """Begin to wait for this part of a request, or go on waiting for it; "" waits for nothing."""
+        """Begin to wait for this part of a request, or continue waiting for it; "" waits for nothing."""
         if part == self._owes:
             return
         self._owes, self._since, self._bytes = part, time.monotonic(), 0

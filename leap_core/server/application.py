@@ -159,7 +159,7 @@ class Server(uvicorn.Server):
 
 
 def connections_allowed() -> int:
-    """Connections that the limit on open files leaves room for."""
+    """Connections that the limit on open files leaves space for."""
     if sys.platform == "win32":
         return MOST_CONNECTIONS
     import resource

@@ -148,7 +148,7 @@ class Threads:
 WORK = Threads("work", 8, 1000)
 BODIES = Threads("bodies", 8)
 READING = Threads("reading", 4, 32)
-"""Documents, pictures and sound."""
+"""Documents, images and audio."""
 LOADING = Threads("loading", 8)
 PULLING = Threads("pulling", 4, 16)
 STORE = Threads("store", 4)
@@ -227,7 +227,7 @@ async def read_body(
     largest: int | None = None,
 ) -> Read:
     """What ``read`` makes of the request's body, of ``largest`` bytes at most (LARGEST_BODY by default), in a thread.
-    ``load``: what is kept that the body goes on from; then ``read`` gets both. Documents and media have threads of
+    ``load``: what is kept that the body continues from; then ``read`` gets both. Documents and media have threads of
     their own, and are read no further when their client leaves."""
     async with _whole_body(request, largest) as body:
 

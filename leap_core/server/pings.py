@@ -89,7 +89,7 @@ async def answer_or_stream(
     preparing: asyncio.Task[Response], writer: Callable[[], StreamWriter], interval: float
 ) -> Response:
     """What ``preparing`` returns or raises; where it takes longer than ``interval`` seconds, a stream that begins with
-    signs of life and then goes on with that. Errors that come later end the stream in the form of ``writer``."""
+    signs of life and then continues with that. Errors that come later end the stream in the form of ``writer``."""
     try:
         await asyncio.wait({preparing}, timeout=interval)
     except asyncio.CancelledError:

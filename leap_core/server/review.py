@@ -37,7 +37,8 @@ def serve_review(
     file: ReviewFile, below: float | Thresholds, directory: Path, on_listening: Callable[[str], object]
 ) -> None:
     """Serve the page until SIGINT or SIGTERM. ``directory``: where the documents' files are looked for.
-    ``on_listening`` hears its address, which has a fresh key. Raises LeapUnavailableError where there is no port."""
+    ``on_listening`` is called with its address, which has a fresh key. Raises LeapUnavailableError where there is no
+    port."""
     key = secrets.token_urlsafe(16)
     try:
         listener = listen(LOOPBACK, 0)

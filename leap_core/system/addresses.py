@@ -12,7 +12,7 @@ NOT_PUBLIC = """
 """
 """IANA's special addresses, and 6to4, whose relays lead anywhere. Versions of Python know different ones."""
 PUBLIC_V6, NAT64 = "2000::/3", "64:ff9b::/96"
-"""What of IPv6 is given out to the public, and the addresses that stand for one of IPv4."""
+"""What of IPv6 is given out to the public, and the addresses that represent one of IPv4."""
 
 
 def is_public(text: str) -> bool:

@@ -197,7 +197,7 @@ def read_engine(path: Path) -> str | None:
 
 
 def offline(path: Path, variables: Mapping[str, str]) -> str | None:
-    """What says that models elsewhere are refused, for people; None where nothing does."""
+    """What says that remote models are refused, for people; None where nothing does."""
     variable = variables.get("LEAP_OFFLINE")
     if variable:
         return "$LEAP_OFFLINE" if variable.lower() not in ("0", "false", "no", "off") else None

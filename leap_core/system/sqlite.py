@@ -22,7 +22,7 @@ BUSY_SECONDS = 30.0
 PAGE_BYTES = 4096
 LOG_PAGES = 256
 """The write-ahead log goes into the file after so many pages. With SQLite's 1,000 it takes 4 MB: on a small disk it
-fills the room that it would need to go into the file, and nothing can be written ever again."""
+fills the space that it would need to go into the file, and nothing can be written ever again."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ CLASSES: tuple[type[Task], ...] = (Extract, Translate, Summarize, Redact, Classi
 
 
 def read_task(fields: Mapping[str, Any], recipes: Mapping[str, str] | None = None) -> tuple[RecipeTask, list[str]]:
-    """The task that these fields describe, and the names of the fields that are none of its own. ``recipes``: the
+    """The task that these fields describe, and the names of the fields that are not any of its own. ``recipes``: the
     texts of the user's own recipes, by name. Raises LeapSerializationError, LeapSchemaError or LeapOptionsError."""
     parameters = Parameters(fields)
     name = parameters.take("task")

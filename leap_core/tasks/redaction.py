@@ -189,7 +189,7 @@ UNUSED = [chr(code) for code in range(0xE000, 0xF8FF)]
 
 
 def mask(text: str, entities: Mapping[str, Sequence[str]], certain: Collection[str] = ()) -> tuple[str, dict[str, str]]:
-    """The text with every occurrence of every entity masked, and what each mask stands for. ``entities`` by category;
+    """The text with every occurrence of every entity masked, and what each mask represents. ``entities`` by category;
     those that are ``certain`` go before the others, and longer ones before shorter ones.
 
     Masks look like ``[HUMAN_NAME_1]``, numbered as they appear, with numbers that the text has none of yet. Where an

@@ -48,7 +48,8 @@ OVERRIDES = (
 
 
 class Ask(Protocol):
-    """Asks the model one prompt. ``on_text`` hears the answer's text as it comes, where the asker has it so."""
+    """Asks the model one prompt. ``on_text`` is called with the answer's text as it comes, where the asker has it
+    so."""
 
     def __call__(
         self,
@@ -69,8 +70,8 @@ class TaskAnswer:
 
 @dataclass
 class TaskModel:
-    """A model while it does a task. ``tell`` hears how the work is divided, ``emit`` what the task puts out, as far as
-    that comes in pieces. ``answers``: what came so far."""
+    """A model while it does a task. ``tell`` is called with how the work is divided, ``emit`` what the task puts out,
+    as far as that comes in pieces. ``answers``: what came so far."""
 
     runner: ModelRunner
     wording: Wording

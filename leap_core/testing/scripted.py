@@ -52,7 +52,7 @@ class Stall:
     released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """Let the generation go on."""
+        """Let the generation continue."""
         self.released.set()
 
 

@@ -82,7 +82,7 @@ main()
 """The places are here and not in PYTHONPATH, which the programs that a tool starts would inherit."""
 
 FAILED_BYTES = 120
-"""Room for what an error says beside a command's output and its complaint."""
+"""Space for what an error says beside a command's output and its complaint."""
 
 
 @dataclass(frozen=True)
@@ -370,7 +370,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _run_here(
     function: Callable[..., Any], call: LeapFunctionCall, policy: ToolPolicy, cancelled: threading.Event | None
 ) -> str:
-    """Run a callable in this process. One that takes too long goes on behind the scenes."""
+    """Run a callable in this process. One that takes too long continues behind the scenes."""
     outcome: list[str] = []
     failure: list[str] = []
 

@@ -39,7 +39,7 @@ def run_functions(
     message: ChatMessage | str | None = None,
     options: GenerationOptions | None = None,
 ) -> FunctionRun:
-    """Generate, run the functions that the model calls, and go on with their results until it calls none.
+    """Generate, run the functions that the model calls, and continue with their results until it calls none.
 
     The run is iterated like a response stream and delivers the responses of every generation, with a FunctionResult
     for every call in between. Calls of one round run at the same time; results are recorded in the order of the calls.
@@ -47,7 +47,7 @@ def run_functions(
     a model that still calls after ``policy.rounds`` rounds. A call that repeats one of the round before is not run
     again: it has the same result, and where the model made no other call it is to answer without tools, with a warning
     in Complete. After an error it may repeat the call. Functions that are only declared end the run quietly: their
-    calls are for the caller. ``message`` None goes on from the history and runs calls that it has not answered.
+    calls are for the caller. ``message`` None continues from the history and runs calls that it has not answered.
     """
     if not isinstance(policy, FunctionPolicy):
         raise LeapOptionsError("policy", f"a FunctionPolicy is needed, not {type(policy).__name__}")

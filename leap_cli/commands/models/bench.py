@@ -63,7 +63,7 @@ def bench(
     """Benchmark MODELs on this machine, each loaded in this process; by default the default model.
 
     It measures a prompt of 512 tokens, an answer of 64, eight parallel answers of 32, time to first token of a short
-    prompt, and the memory added to the process (llama.cpp's libraries included for the first model). Layers are
+    prompt, and the memory added to the process. The first model's memory includes llama.cpp's libraries. Layers are
     offloaded as by `--gpu-layers auto`. LOAD is the load of the machine from other processes: on a busy machine, trust
     ratios only. Speeds are in tokens per second (t/s).
     """

@@ -101,13 +101,13 @@ def refuse_aliases(env: Environment, names: Sequence[str]) -> None:
 
 
 def _names_of(model: InstalledModel) -> set[str]:
-    """What stands for an installed model: its names in lower case, and its paths."""
+    """The names of an installed model: its names in lower case, and its paths."""
     paths = {str(path) for path in (model.directory, *model.all_files)}
     return paths | {model.name.lower(), model.model.lower(), f"{model.model}:{model.quantization}".lower()}
 
 
 def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> None:
-    """Say which aliases stand for a removed model."""
+    """Say which aliases name a removed model."""
     names = _names_of(model)
     for alias, target in sorted(_written(env).items()):
         if target.lower() in names or target in names:

@@ -47,7 +47,7 @@ def open_on_cluster(
     cwd: Path | None = None,
     on_note: Callable[[str], object] = lambda _text: None,
 ) -> RayWorkers:
-    """The runner, not yet entered; ``on_note`` hears what takes long before the first answer. Raises
+    """The runner, not yet entered; ``on_note`` is called with what takes long before the first answer. Raises
     LeapModelNotFoundError where this machine lacks the model."""
     variables, cwd = os.environ if variables is None else variables, cwd or Path.cwd()
     loading = settings.loading_options()

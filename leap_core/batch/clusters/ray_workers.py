@@ -218,8 +218,8 @@ class RayWorkers(LineWorkers):
     """A context manager: entering it starts or joins the cluster, and returns once ``least`` models are loaded.
 
     ``address``: as ``ray.init`` takes it; None is RAY_ADDRESS, a cluster of this machine, or a new one. ``most``:
-    actors, None is as many as there is room for; there are no more than so many ``lines`` keep busy. Nodes that lack
-    the model and may fetch it do so first, and ``on_note`` hears of that. Entering raises
+    actors, None is as many as there is space for; there are no more than so many ``lines`` keep busy. Nodes that lack
+    the model and may fetch it do so first, and ``on_note`` is called with that. Entering raises
     LeapUnavailableError where there is no cluster, and LeapModelNotFoundError where a node lacks the model.
     """
 

@@ -1,4 +1,4 @@
-"""What a line names beside its prompt: documents, pictures and sounds; and prompts with holes."""
+"""What a line names beside its prompt: documents, images and audio; and prompts with holes."""
 
 from __future__ import annotations
 

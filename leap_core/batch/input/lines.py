@@ -149,11 +149,11 @@ class RequestReader:
     template: LineTemplate | None = None
     keep_fields: bool = False
     directory: Path = Path()
-    """Where the names of pictures and sounds begin."""
+    """Where the names of images and audio begin."""
     recipes: Mapping[str, str] = field(default_factory=dict)
     """The texts of the user's own recipes of tasks, by name."""
     urls: UrlAccess = UrlAccess.FILES
-    """What the pictures and sounds of lines may be fetched from."""
+    """What the images and audio of lines may be fetched from."""
     own_clients: bool = True
     """Whether lines may name files of this machine as adapters."""
     answers_to: tuple[str, ...] | None = None
@@ -343,7 +343,7 @@ def asks_for_vectors(value: JsonObject) -> bool:
 
 
 def parse_line(raw: bytes) -> JsonObject:
-    """A line's object; a string stands for its prompt. Raises LeapSerializationError."""
+    """A line's object; a string represents its prompt. Raises LeapSerializationError."""
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -76,7 +76,7 @@ def parquet_columns(stream: IO[bytes]) -> list[str]:
 
 
 def parquet_rows(stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows with their numbers, from 1. The bytes of pictures and sounds become what lines have in their place."""
+    """The rows with their numbers, from 1. The bytes of images and audio become what lines have in their place."""
     number = 0
     with _reading():
         for batch in _open(stream).iter_batches(batch_size=ROWS_AT_ONCE):

@@ -136,7 +136,7 @@ def append_whole(descriptor: int, data: bytes) -> None:
 
 
 BEGINNING = b'{"leap_batch_journal":1'
-"""The first line begins so, and goes on with the output that the journal is of; in older journals it ends here."""
+"""The first line begins so, and continues with the output that the journal is of; in older journals it ends here."""
 LONGEST_HEADER = 1 << 16
 OUTPUT = "output"
 STREAM = "-"
@@ -272,8 +272,8 @@ class Journal:
 
 
 class JournalView:
-    """A journal as it is now, only read: whoever writes to it goes on. Raises LeapSerializationError, and OSError where
-    it cannot be opened. Close it."""
+    """A journal as it is now, only read: whoever writes to it continues. Raises LeapSerializationError, and OSError
+    where it cannot be opened. Close it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

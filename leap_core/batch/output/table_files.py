@@ -102,7 +102,7 @@ def _evidence_of(arrow: Any) -> Any:
 
 
 HEADER_BYTES = 128
-"""Of a .npy file of two dimensions; numpy leaves room in it for the largest numbers."""
+"""Of a .npy file of two dimensions; numpy leaves space in it for the largest numbers."""
 
 
 class VectorFile(WholeFile):

@@ -135,7 +135,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _ends_string(text: str, place: int, bracket: str) -> bool:
-    """Whether what is at ``place`` goes on with the list after a string."""
+    """Whether what is at ``place`` continues with the list after a string."""
     space = SPACE.match(text, place)
     assert space is not None
     place = space.end()

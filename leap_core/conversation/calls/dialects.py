@@ -189,7 +189,7 @@ BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][\w.-]*)(\s*:)")
 
 
 def _gemma(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
-    """``call:NAME{key:<escape>text<escape>,n:5}``: keys are bare, and texts stand between two quote tokens."""
+    """``call:NAME{key:<escape>text<escape>,n:5}``: keys are bare, and texts are between two quote tokens."""
     match = GEMMA_CALL.match(body)
     if match is None:
         raise PythonicSyntaxError(0, "expected call:NAME{")

@@ -31,7 +31,7 @@ LOWEST, HIGHEST = 150, 4000
 QUIETEST = -90.0
 """Decibels of full scale; nothing counts as quieter."""
 BEGINS_ABOVE, GOES_ON_ABOVE = 8.0, 5.0
-"""Decibels above the floor at which speech begins, and down to which it goes on."""
+"""Decibels above the floor at which speech begins, and down to which it continues."""
 LEAST_LEVEL = -55.0
 """Decibels of full scale that speech has at least."""
 BLOCK_FRAMES, FLOOR_BLOCKS = 25, 10
@@ -182,7 +182,7 @@ TalkEvent = StateChange | Utterance | Interrupted
 ONSET_FRAMES, ONSET_WINDOW = 4, 5
 """Speech begins when so many frames of the last ones are loud: 0.1 s, which a click does not last."""
 LASTING_FRAMES = 3
-"""So many loud frames in a row are speech that goes on."""
+"""So many loud frames in a row are speech that continues."""
 PAUSE = 0.7
 """Seconds of quiet that end an utterance."""
 BEFORE, AFTER = 0.3, 0.2

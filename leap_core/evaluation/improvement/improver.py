@@ -3,7 +3,7 @@
 Cases are split into three parts by seed: ``train`` gives examples, failures to reflect on and training data; ``choose``
 selects the variants that a paired test finds better; ``held`` is looked at once, at the end: what was selected is kept
 only where one test finds it better there too. Every answer is in the journal of a batch, and every reflection in a
-file: the same call goes on where it was ended, and the same cases, seed and models give the same result.
+file: the same call resumes where it was ended, and the same cases, seed and models give the same result.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Trial:
     kept: bool
 
     def to_json(self) -> JsonObject:
-        """Of the record of an improvement, in which a step is called rung, and a variant way."""
+        """The entry of an improvement's record; its JSON key for the step is ``rung``, for the variant ``way``."""
         names = {"step": "rung", "variant": "way"}
         return {names.get(name, name): value for name, value in vars(self).items()}
 

@@ -2,7 +2,7 @@
 
 Data are lines of ``leap export --for-training``: {"prompt", "completion", "loss"}, or {"messages", "tools"}. The loss
 counts what the model wrote, and nothing else: in a conversation every answer whose OpenAI ``weight`` is not 0.
-Everything on the way is kept beside the adapter, in ``ADAPTER.training``: the same call goes on from there, after
+Everything on the way is kept beside the adapter, in ``ADAPTER.training``: the same call resumes there, after
 Ctrl-C and kill -9.
 """
 

@@ -141,7 +141,7 @@ RULE = re.compile(r"(?m)^[ \t]*[?!]?[A-Za-z_]\w*(\[[^\]\n]*\])?\s*:")
 LARK_EXPRESSION = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/((?:\\.|[^/\\\n])+)/')
 """A string, a comment, or the expression between slashes, which alone is a group."""
 LONGEST_CHOICE, LONGEST_GRAMMAR = 20_000, 200_000
-"""Characters: longer ones take a second and more, or more than llguidance's lexer has room for."""
+"""Characters: longer ones take a second and more, or more than llguidance's lexer has space for."""
 MOST_GRAMMAR_RULES = 1000
 """llguidance reads a chain of rules by recursion, and a full stack ends the process."""
 

@@ -66,7 +66,7 @@ class CompiledConstraint:
     ``constraint``: None when nothing is to be enforced while generating. ``warnings``: what it cannot enforce.
     ``validate`` lists what is wrong with the finished text, "" positions first; empty when it is right.
     ``exact``: whether all that ``validate`` checks is also enforced, so that only a text cut short can be wrong.
-    ``whole``: whether a text that was cut where it could have gone on is wrong, as half a number is.
+    ``whole``: whether a text that was cut where it could have continued is wrong, as half a number is.
     ``calls``: whether the reply has to call a function.
     """
 
@@ -106,7 +106,7 @@ class JsonPlace:
         self._escaped = False
 
     def feed(self, text: bytes) -> None:
-        """Go on over the next bytes."""
+        """Continue over the next bytes."""
         for byte in text:
             if self.in_string:
                 if self._escaped:
@@ -176,7 +176,7 @@ def shortest_end(
     matcher: LLMatcher, tokenizer: ConstraintTokenizer, most: int, place: JsonPlace | None = None
 ) -> list[int] | None:
     """At most ``most`` tokens after which the text is complete; None where no such way was found. ``place``: where in a
-    JSON text it goes on."""
+    JSON text it continues."""
     for attempt in range(len(ORDERS) + CHANCES):
         texts = ORDERS[attempt] if attempt < len(ORDERS) else BY_CHANCE
         draw = random.Random(attempt) if attempt >= len(ORDERS) else None
@@ -412,7 +412,7 @@ class AfterReasoning:
 
     @property
     def end_of_thinking(self) -> list[int]:
-        """The token that ends the reasoning, while it goes on."""
+        """The token that ends the reasoning, while it continues."""
         return sorted(self._ends)[:1] if self._state == "thinking" else []
 
     @property

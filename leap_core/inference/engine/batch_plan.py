@@ -294,7 +294,7 @@ def _left(slot: Slot, stop: int | None) -> int:
 
 
 def _append(parts: list[StepPart], slot: Slot, stop: int | None, room: int) -> int:
-    """Add the next run of a slot, up to its next ``stop`` and the room that is left; returns its length."""
+    """Add the next run of a slot, up to its next ``stop`` and the space that is left; returns its length."""
     request = slot.request
     assert request is not None
     start = len(slot.keys)

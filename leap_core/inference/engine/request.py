@@ -211,7 +211,7 @@ class SpeechWish:
 
 
 def frame_key(frame: Frame, fingerprint: bytes) -> int:
-    """The number that stands for a frame among the keys of positions: negative, so that it never equals a token."""
+    """The number that represents a frame among the keys of positions: negative, so that it never equals a token."""
     content = b"".join(code.to_bytes(4, "little") for code in frame)
     return -1 - int.from_bytes(blake2b(content, key=fingerprint[:64], digest_size=7).digest(), "little")
 
@@ -311,7 +311,7 @@ class Request:
         self.preempted = 0
         """How often it gave its slot to a request of a higher level."""
         self.held: HeldState | None = None
-        """What its slot held, while it waits to go on."""
+        """What its slot held, while it waits to continue."""
         self.keeps_slot_until = 0.0
         self._waited = 0.0
         self.created = time.perf_counter()

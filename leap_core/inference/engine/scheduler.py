@@ -250,7 +250,7 @@ class Scheduler:
         return request
 
     def _suspend(self, slot: Slot) -> bool:
-        """Let the request of a slot wait, to go on later with the same bits; False where that cannot be."""
+        """Let the request of a slot wait, to continue later with the same bits; False where that cannot be."""
         request = slot.request
         assert request is not None
         if slot.keys:
@@ -495,7 +495,7 @@ class Scheduler:
         return None
 
     def _take(self, slot: Slot, request: Request, token: int) -> bool:
-        """Take the next token; whether the answer goes on."""
+        """Take the next token; whether the answer continues."""
         if token in self._eog:
             self._finish(slot, Reason.STOP)
             return False

@@ -3,7 +3,7 @@ content.
 
 LFM2's memory is hybrid: a KV cache that can be cut anywhere, and convolutions whose state cannot. So at the positions a
 later prompt may return to, a *checkpoint* of the convolutions is kept (82 KB at 350M); restoring one and then cutting
-the KV cache brings a slot back to that position. On a GPU checkpoints stay there, as far as there is room.
+the KV cache brings a slot back to that position. On a GPU checkpoints stay there, as far as there is space.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class SnapshotStore:
 
     def hold(self, keys: Sequence[int], state: bytes, variant: bytes = b"") -> HeldState | None:
         """Keep a state until ``take``: in memory, where it has room beside others that are held, else on the disk. None
-        where neither can be. Other snapshots in memory make room."""
+        where neither can be. Other snapshots in memory make space."""
         if self._held_bytes + len(state) <= self._options.max_bytes_memory:
             self._held_bytes += len(state)
             self._shrink()

@@ -145,7 +145,8 @@ class ThreadGovernor:
         self._steps = self._crowded = self._calm = 0
 
     def _is_hopeless(self, size: int, seconds: float) -> bool:
-        """Whether a trial need not go on. Its first step says nothing: it also paid for waking or parking threads."""
+        """Whether a trial need not continue. Its first step says nothing: it also paid for waking or parking
+        threads."""
         before = [s for n, s in self._recent if n == size]
         return len(self._trial_steps) > 1 and bool(before) and seconds > median(before) / FASTER
 

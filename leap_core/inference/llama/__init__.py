@@ -1,1 +1,1 @@
-"""The only room that imports llama_cpp: one model, one context, many sequences."""
+"""The only package that imports llama_cpp: one model, one context, many sequences."""

@@ -396,7 +396,7 @@ class Bindings:
 
     @cached_property
     def has_projectors(self) -> bool:
-        """Whether pictures and sounds can be read."""
+        """Whether images and audio can be read."""
         return "mtmd" in self._paths and self.has("mtmd_tokenize_from_parts")
 
     def has(self, name: str) -> bool:

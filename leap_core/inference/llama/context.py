@@ -343,7 +343,7 @@ class LlamaContext:
 
     def keep_state(self, sequence: int) -> int | None:
         """Keep the state of a sequence on the device, as long as a slot holds its positions; None where there is no
-        room for it, as on a processor."""
+        space for it, as on a processor."""
         return self._kept.keep(sequence)
 
     def put_back(self, sequence: int, kept: int, position: int) -> None:

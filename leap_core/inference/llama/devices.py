@@ -202,7 +202,7 @@ def _experts_on_processor(layers: int) -> Any:
 
 def describe() -> dict[str, Any]:
     """The ``engine`` by its name, its ``version`` and ``folder``, the CPU ``features`` that are in use, the ``devices``
-    it computes on, whether layers can be offloaded to a GPU, and whether it reads pictures and sounds."""
+    it computes on, whether layers can be offloaded to a GPU, and whether it reads images and audio."""
     llama = library()
     engine = current_engine()
     words = llama.llama_print_system_info().decode("utf-8", "replace")

@@ -63,7 +63,7 @@ class Engine:
 
     @cached_property
     def has_projectors(self) -> bool:
-        """Whether it brings what pictures and sounds need."""
+        """Whether it brings what images and audio need."""
         return b"mtmd_tokenize_from_parts\0" in self._bytes_of("mtmd")
 
 

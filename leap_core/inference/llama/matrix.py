@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NODES = 8
-"""Room in a graph; it has one node."""
+"""Space in a graph; it has one node."""
 ALIGNMENT = 64
 """Bytes that an object in ggml's memory may lose to its place."""
 

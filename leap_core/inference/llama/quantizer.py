@@ -66,8 +66,8 @@ def quantize(
     dry: bool = False,
     on_tensor: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> QuantizeLog:
-    """Write ``source`` quantized to ``target``; with ``dry`` only find out what that gives. ``on_tensor`` hears of each
-    tensor's number, their count and its name before it is made. Raises LeapModelLoadingError."""
+    """Write ``source`` quantized to ``target``; with ``dry`` only find out what that gives. ``on_tensor`` is called
+    with each tensor's number, their count and its name before it is made. Raises LeapModelLoadingError."""
     lib = library()
     log = QuantizeLog()
 

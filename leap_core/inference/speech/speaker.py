@@ -159,7 +159,7 @@ class ReplySound:
         self._sounding = 0
         """Frames of this sound that are in a group that is due or made."""
         self._heard = self._given = self._samples_due = 0
-        """Frames that the reader has; pieces that it got, one a frame; samples that its frames still stand for."""
+        """Frames that the reader has; pieces that it got, one a frame; samples that its frames still represent."""
 
     def add(self, frame: Frame, *, last: bool) -> None:
         """A frame of the reply; after the ``last`` one there is text, or nothing."""
@@ -197,7 +197,7 @@ class ReplySound:
         return pieces
 
     def finish(self) -> Samples:
-        """The rest of what the reader's frames stand for: nothing is added any more. Frames that were made ahead of a
+        """The rest of what the reader's frames represent: nothing is added any more. Frames that were made ahead of a
         reader who stopped are not heard."""
         import numpy as np
 

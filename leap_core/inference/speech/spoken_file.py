@@ -14,7 +14,7 @@ from ...errors import LeapError
 from ...system.files import cannot_write, descriptor_of
 
 BARE_SUFFIXES = (".pcm", ".raw")
-"""Names that stand for bare 16-bit little-endian samples; every other gets a WAV."""
+"""Names that represent bare 16-bit little-endian samples; every other gets a WAV."""
 
 
 class SpokenFile:

@@ -151,8 +151,8 @@ class ChatTemplate:
         ended: bool = False,
     ) -> list[str | ChatMessageContent]:
         """The prompt, opening of the reply included, in pieces: tokenize each text with its special tokens and join;
-        pictures and sounds are between the texts, where their messages have them. An assistant's text at the end of
-        the messages opens the reply, which goes on from it. With ``ended`` the messages are whole and none is opened.
+        images and audio are between the texts, where their messages have them. An assistant's text at the end of
+        the messages opens the reply, which continues from it. With ``ended`` the messages are whole and none is opened.
 
         Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
         """
@@ -180,7 +180,7 @@ class ChatTemplate:
         self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], parser: FunctionCallParser | None
     ) -> JsonObject:
         """``messages`` and ``tools`` as the template takes them, in the first spelling that it does not refuse, for
-        other programs that render it. Raises what ``render`` raises; pictures and sound have no such form."""
+        other programs that render it. Raises what ``render`` raises; images and audio have no such form."""
 
         def no_place(part: ChatMessageContent) -> str:
             raise LeapGenerationError("images and audio cannot be passed to a chat template as text")
@@ -332,7 +332,7 @@ def _most_characters(messages: Sequence[ChatMessage]) -> int:
 
 
 def _content_of(message: ChatMessage, protect: Callable[[str], str], place: Callable[[ChatMessageContent], str]) -> str:
-    """The texts of a message, joined, with marks where its pictures and sounds are. The marks go through every
+    """The texts of a message, joined, with marks where its images and audio are. The marks go through every
     template as text does, whether or not it knows such parts; models' own templates print a word for them there."""
     content, text = "", ""
     for part in message.content:

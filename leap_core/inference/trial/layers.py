@@ -30,7 +30,7 @@ SAME = 64 * 1024**2
 
 
 def require_room(path: Path, options: ModelLoadingOptions, placement: Placement) -> None:
-    """Make sure that the GPUs have room for a model's layers. Raises LeapModelLoadingError where they have not."""
+    """Make sure that the GPUs have space for a model's layers. Raises LeapModelLoadingError where they have not."""
     free = [device.free for device in placement.devices]
     if not placement.n_gpu_layers or not free or os.environ.get(SWITCH) == "0":
         return

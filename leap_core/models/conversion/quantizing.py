@@ -124,7 +124,8 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Making:
-    """How work is followed and given up: ``on_tensor`` hears of each tensor's number, their count and its name."""
+    """How work is followed and given up: ``on_tensor`` is called with each tensor's number, their count and its
+    name."""
 
     on_tensor: Progress = lambda done, total, name: None
     stop: threading.Event | None = None

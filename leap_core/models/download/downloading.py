@@ -193,7 +193,7 @@ def download_model(
 ) -> LocalModel:
     """Make sure that the model is on this machine, and return its files. See ``grammar`` for references.
 
-    ``on_event`` hears of progress; setting ``stop`` ends with DownloadStopped and keeps what has arrived. Raises
+    ``on_event`` is called with progress; setting ``stop`` ends with DownloadStopped and keeps what has arrived. Raises
     LeapModelNotFoundError for a name that nothing answers to, and LeapModelDownloadError for everything that goes
     wrong on the way.
     """
@@ -202,7 +202,7 @@ def download_model(
 
 
 class _StartOver(Exception):
-    """The file that arrived, or was arriving, is not the planned one; ``final`` is the error if that goes on."""
+    """The file that arrived, or was arriving, is not the planned one; ``final`` is the error if that continues."""
 
     def __init__(self, reason: str, final: LeapModelDownloadError) -> None:
         super().__init__(reason)

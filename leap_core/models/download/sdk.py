@@ -158,7 +158,7 @@ class LeapModelDownloader:
         self._guard = threading.Lock()
 
     def request_download_model(self, model: DownloadableModel, force_download: bool = False) -> None:
-        """Begin to download in the background, unless that is going on already; see ``query_status``."""
+        """Begin to download in the background, unless that is continuing already; see ``query_status``."""
         _check_model(model)
         with self._guard:
             current = self._running.get(model.uri)

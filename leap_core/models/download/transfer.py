@@ -7,7 +7,7 @@ Knows nothing of where files come from or go to.
 The state's first line is JSON that says which remote file this is; then comes one character a block of 256 KiB,
 ``.`` for missing and ``#`` for written. A block is marked after its bytes were handed to the system, one byte at a time
 and in place, so a process that is killed loses at most the blocks it was receiving. After a power failure marks may
-stand for bytes that never reached the disk: the hash over the whole file shows it, and the transfer starts over.
+represent bytes that never reached the disk: the hash over the whole file shows it, and the transfer starts over.
 """
 
 from __future__ import annotations
@@ -367,7 +367,8 @@ class Transfer:
         return self.remote.sha256 is not None or self.part.etag is not None
 
     def _leave_to_others(self, segment: Segment | None, error: BaseException) -> bool:
-        """Whether the other connections can go on without this one: some servers refuse a second, whatever they say."""
+        """Whether the other connections can continue without this one: some servers refuse a second, whatever they
+        say."""
         with self._guard:
             me = threading.current_thread()
             others = any(thread.is_alive() for thread in self._threads if thread is not me)

@@ -1,1 +1,1 @@
-"""Models elsewhere, asked over OpenAI's protocol: the counterpart of ``protocols.openai``, which answers it."""
+"""Remote models, asked over OpenAI's protocol: the counterpart of ``protocols.openai``, which answers it."""

@@ -1,4 +1,4 @@
-"""A model elsewhere as a ModelRunner: one answer, the check of its shape, and the list of models."""
+"""A remote model as a ModelRunner: one answer, the check of its shape, and the list of models."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ UNLOADED = "the model is unloaded"
 def open_endpoint(
     endpoint: Endpoint, variables: Mapping[str, str] | None = None, patience: Patience | None = None
 ) -> EndpointRunner:
-    """The runner of a model elsewhere. Nothing is sent yet. Raises LeapEndpointError where the user wants nothing to
+    """The runner of a remote model. Nothing is sent yet. Raises LeapEndpointError where the user wants nothing to
     leave the machine, or the key is not where it should be."""
     refuse_offline(variables)
     key = endpoint.read_key(os.environ if variables is None else variables)

@@ -69,7 +69,7 @@ class HostFiles:
 
     @property
     def address(self) -> Path:
-        """It holds the port and the token of the hosts to come, for programs that go on using them."""
+        """It holds the port and the token of the hosts to come, for programs that continue using them."""
         return self.directory / "host.address"
 
     def read_address(self) -> tuple[int, str]:

@@ -1,7 +1,7 @@
 """leap's responses and errors as OpenAI's: completions, chunks of a stream, usage and finish reasons.
 
 The one writer of such bodies, for ``leap serve`` and for the results of ``leap batch``. What OpenAI has no field for
-stands in ``leap`` (finish reason, statistics, warnings) and ``reasoning_content``.
+is in ``leap`` (finish reason, statistics, warnings) and ``reasoning_content``.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def document_fields(request: GenerationRequest) -> JsonObject:
 
 
 class OpenAIReply:
-    """The answer to one request in OpenAI's shape; ``model`` is how the request named it. ``keep`` gets a message that
+    """The answer to one request in OpenAI's format; ``model`` is how the request named it. ``keep`` gets a message that
     was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
     several."""
 

@@ -335,7 +335,7 @@ class _DocumentParts:
 
 def with_arguments(messages: object) -> tuple[object, list[str]]:
     """The messages with the arguments of their calls as objects: what a model wrote wrongly is an argument of its own,
-    on which there is a note, or the conversation could never go on."""
+    on which there is a note, or the conversation could never continue."""
     notes: list[str] = []
 
     def read(call: object, path: str) -> object:

@@ -76,7 +76,7 @@ class ResponsesRequest:
 
 
 def previous_of(body: object) -> str | None:
-    """The id of the response that a request goes on from. Raises LeapSerializationError."""
+    """The id of the response that a request continues from. Raises LeapSerializationError."""
     value = object_at(body, "body").get("previous_response_id")
     return None if value is None else text_at(value, "previous_response_id")
 

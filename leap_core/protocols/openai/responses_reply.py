@@ -50,8 +50,8 @@ from .responses import (
 
 class ResponsesReply:
     """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with a whole answer
-    and its chat message, so that another request can go on from it; it says why the answer is not stored, if it is not.
-    ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
+    and its chat message, so that another request can continue from it; it says why the answer is not stored, if it is
+    not. ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
 
     media_type = EVENT_STREAM
 
@@ -339,7 +339,7 @@ class ResponsesReply:
 
 
 class CompactedReply(ResponsesReply):
-    """A conversation in short: what the user said, and an item that stands for all that was said."""
+    """A conversation in short: what the user said, and an item that represents all that was said."""
 
     def whole(self, complete: Complete) -> JsonObject:
         said = [message for message in self._request.own if message["role"] == "user"]

@@ -1,7 +1,7 @@
 """Speech in OpenAI's shapes: answers with ``modalities: ["text", "audio"]``, and the text of /v1/audio/speech.
 
 A spoken answer has an id; a later request that names it (``{"role": "assistant", "audio": {"id": …}}``) means all that
-was said, so that a conversation goes on.
+was said, so that a conversation continues.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ FINAL = ("completed", "failed", "cancelled", "expired")
 
 
 class BatchEndpoints:
-    """Files and batches in ``directory``, whose work ``queue`` does. ``urls``: what the pictures and sounds of lines
+    """Files and batches in ``directory``, whose work ``queue`` does. ``urls``: what the images and audio of lines
     may be fetched from. ``owner``: whose they are."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Conversations of OpenAI's Responses API: items that requests go on from, and that their answers are added to."""
+"""Conversations of OpenAI's Responses API: items that requests continue from, and that their answers are added to."""
 
 from __future__ import annotations
 

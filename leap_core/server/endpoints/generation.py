@@ -122,7 +122,7 @@ class GenerationEndpoints:
         return await self.answer(request, [generation_request.chat], write)
 
     def _history(self, body: object) -> list[dict[str, Any]]:
-        """The chat messages that a request to ``responses`` goes on from. Waits for the disk."""
+        """The chat messages that a request to ``responses`` continues from. Waits for the disk."""
         conversation, previous = conversation_of(body), previous_of(body)
         if conversation is not None:
             return self.conversations.history(conversation)
@@ -133,7 +133,7 @@ class GenerationEndpoints:
         return self._kept.history(previous)
 
     async def compact(self, request: Request) -> Response:
-        """A conversation in short, with which a request to ``responses`` may go on."""
+        """A conversation in short, with which a request to ``responses`` may continue."""
 
         def read(given: tuple[Any, list[dict[str, Any]]]) -> ResponsesRequest:
             asked = read_responses(compacting(given[0]), given[1], urls=self.urls)

@@ -131,7 +131,7 @@ class ManagementEndpoints:
         return _json({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
-        """End the answers to a request within a token; their stream goes on to its end."""
+        """End the answers to a request within a token; their stream continues to its end."""
         running = self._answering.running.get(request.path_params["generation"])
         if running is not None:
             running.stop()

@@ -187,7 +187,7 @@ def alive_route() -> Route:
 
 
 async def _pulled(name: str) -> AsyncIterator[JsonObject]:
-    """Ollama's lines about a download. It is stopped when nobody reads on, and goes on from there the next time."""
+    """Ollama's lines about a download. It is stopped when nobody reads on, and resumes there the next time."""
     loop, heard, stop = asyncio.get_running_loop(), asyncio.Queue[JsonObject | None](), threading.Event()
 
     def tell(event: Event) -> None:

@@ -241,7 +241,7 @@ class StoredResponses:
         return body
 
     def settle(self, id: str) -> None:
-        """Note the end of a response of the background, so that another can go on from it."""
+        """Note the end of a response of the background, so that another can continue from it."""
         with suppress(Exception):
             self.settled(self._kept.get(id))
 

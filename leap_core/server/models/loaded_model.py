@@ -149,7 +149,7 @@ class LoadedModel:
         self.throughput = Throughput()
         self.on_demand = on_demand
         self.leaving: asyncio.Task[None] | None = None
-        """It makes room: those who use it finish, and who comes waits for it to be loaded anew."""
+        """It makes space: those who use it finish, and who comes waits for it to be loaded anew."""
         self.active = 0
         self.reserved = 0
         """Requests that wait until it is loaded, or are about to use it."""

@@ -400,7 +400,7 @@ class LoadedModels:
         self._trim()
 
     async def _load_in_turn(self, model: LoadedModel, loader: Loader) -> Runner:
-        """Load a model, when there is room for it."""
+        """Load a model, when there is space for it."""
         path = str(model.local.path)
         need = self._measured.get(path)
         if need is None:

@@ -201,8 +201,8 @@ class PagePassages:
         return [services.route(PASSAGES_PATH, self.passages, "POST")]
 
     async def passages(self, request: Request) -> Response:
-        """``{"index", "question", "model"}`` -> ``system``, a prompt with the passages that the model has room for, and
-        those as ``sources``; ``note`` says where words alone were searched."""
+        """``{"index", "question", "model"}`` -> ``system``, a prompt with the passages that the model has space for,
+        and those as ``sources``; ``note`` says where words alone were searched."""
         index, question, name = await read_body(request, _question)
         check_countable(question)
         if index not in self._names:

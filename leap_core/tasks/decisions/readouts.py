@@ -145,7 +145,7 @@ def _logprob(text: str, complete: Complete) -> float:
 
 
 def _without_longer(n: int, tokens: Sequence[tuple[int, ...] | None], begun: Sequence[float]) -> float:
-    """The logarithm of what is left of an option's probability without the options that go on from it."""
+    """The logarithm of what is left of an option's probability without the options that continue from it."""
     own = tokens[n]
     if own is None:
         return begun[n]

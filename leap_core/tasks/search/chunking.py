@@ -137,7 +137,7 @@ def _split(text: str, length: int) -> list[str]:
 
 
 def _at_boundary(pieces: list[_Piece], tokens: int) -> tuple[list[_Piece], list[_Piece]]:
-    """Cut before the last block that begins in the second half; what comes after the cut goes on."""
+    """Cut before the last block that begins in the second half; what comes after the cut continues."""
     seen, total = 0, sum(piece.tokens for piece in pieces)
     for number in range(len(pieces) - 1, 0, -1):
         seen += pieces[number].tokens

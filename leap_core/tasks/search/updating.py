@@ -1,6 +1,6 @@
 """Indexes of this data directory, and bringing one up to date: only what has changed is read again.
 
-Killed at any point it goes on where it stopped, and does at most one file's chunks and one batch of vectors again.
+Killed at any point it resumes where it stopped, and does at most one file's chunks and one batch of vectors again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TEXTS_AT_ONCE = 32
 """Chunks whose vectors are made and kept together."""
 SPECIAL_TOKENS = 4
-"""Room that a model's own prefix and opening tokens may need beside those that are counted."""
+"""Space that a model's own prefix and opening tokens may need beside those that are counted."""
 
 Progress = Callable[[str, int, int], object]
 """What is done ("reading", "embedding"), how many of how many."""
