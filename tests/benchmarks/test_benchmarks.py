@@ -39,7 +39,7 @@ RUNS = {
     "host": BUILTIN,
     "interruption": BUILTIN,
     "job_stores": "--submits 4 --idle-seconds 0.5 --lines 4 --repeat 1",
-    "large_queues": "fifty --players 50 --lines 2000",
+    "large_queues": "fifty --players 12 --lines 500",
     "logprobs": BUILTIN,
     "lookup": BUILTIN,
     "many_workers": "--workers 4 --threads 2 --seconds 1 --answer-seconds 0.1",
