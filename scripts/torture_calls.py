@@ -60,9 +60,7 @@ def random_pieces(draw: random.Random, text: str) -> list[str]:
 
 def outcome(name: str, pieces: list[str]) -> list[object]:
     """Text, calls and warnings of a reply that comes in these pieces, in their order."""
-    stream = CallStream(
-        parser_named(name), [each.name for each in FUNCTIONS], None, lambda call: fits(call, FUNCTIONS)
-    )
+    stream = CallStream(parser_named(name), [each.name for each in FUNCTIONS], None, lambda call: fits(call, FUNCTIONS))
     events: list[CallEvent] = [event for piece in pieces for event in stream.feed(piece)] + stream.finish()
     found: list[object] = []
     for event in events:

@@ -284,6 +284,8 @@ COMBINED = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties")
 """Keywords of an object whose fields are not all among its properties."""
 
 
+DEPENDING = ("minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies")
+"""Keywords by which one field of an object decides about others."""
 MUST = ("required", "minProperties", "dependentRequired")
 """Keywords that say what an object must have."""
 
@@ -317,3 +319,28 @@ def _closed(schema: Mapping[str, Any], without: Collection[str]) -> JsonObject:
 
 def _each_closed(schemas: Mapping[str, Any], without: Collection[str]) -> JsonObject:
     return {name: _closed(part, without) if isinstance(part, dict) else part for name, part in schemas.items()}
+
+
+def absent_as_null(schema: JsonObject) -> JsonObject:
+    """The schema of documents in which each optional field is present, with null where its value is absent. Objects
+    whose fields depend on others stay as they are."""
+    if any(not {"not", "if"}.isdisjoint(part) for _, part in walk(schema)):
+        return schema
+    return _with_nulls(schema)
+
+
+def _with_nulls(schema: JsonObject) -> JsonObject:
+    changed = dict(schema)
+    for key in ("properties", "$defs", "definitions"):
+        if isinstance(schema.get(key), dict):
+            changed[key] = {n: _with_nulls(part) if isinstance(part, dict) else part for n, part in schema[key].items()}
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            changed[key] = [_with_nulls(part) if isinstance(part, dict) else part for part in schema[key]]
+    if isinstance(schema.get("items"), dict):
+        changed["items"] = _with_nulls(schema["items"])
+    if isinstance(schema.get("properties"), dict) and not any(key in schema for key in (*COMBINED, *DEPENDING)):
+        required, fields = schema.get("required", []), changed["properties"]
+        optional = {name: {"anyOf": [part, {"type": "null"}]} for name, part in fields.items() if name not in required}
+        changed |= {"properties": {**fields, **optional}, "required": [*required, *optional]}
+    return changed

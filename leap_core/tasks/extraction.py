@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..conversation.messages import ChatMessage, Image
+from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, TokenLogprob
 from ..errors import LeapConstraintError, LeapError, LeapOptionsError, LeapSerializationError
-from ..inference.constraints.shape_prompts import field_lines, typed_lines
-from ..schemas.json_schema import check_schema, parse_json
+from ..inference.constraints.shape_prompts import field_lines, typed_shape
+from ..schemas.json_schema import check_schema, parse_json, resolved_schema
 from ..schemas.json_values import JsonObject, object_at, text_at
-from ..schemas.transforms import MUST, all_optional, closed
+from ..schemas.transforms import MUST, absent_as_null, all_optional, closed
 from ..system.dataclass import dataclass
 from .evidence.evidence import invented_last, with_missed
 from .evidence.places import find_places
@@ -177,6 +178,7 @@ class Extract(Task):
         shape = closed(self.schema)
         if len(pieces) > 1:  # each has its part of the fields
             shape = {key: value for key, value in shape.items() if key not in MUST}
+        shape = absent_as_null(shape) if model.wording.nulls else shape
         scored = {"logprobs": True, "forced_logprobs": False} if self.has_evidence else {}
         options = model.options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False, **scored)
         for piece in pieces:
@@ -196,12 +198,13 @@ class Extract(Task):
             "omit": " Missing data should be omitted." if optional else "",
             "fields": fields_of_schema(self.schema),
             "lines": "\n".join(field_lines(self.schema)),
-            "typed": "\n".join(typed_lines(self.schema)),
+            "typed": typed_shape(self.schema, model.wording.nulls),
             "schema": json.dumps(closed(self.schema)),
         }
         *opening, asked = model.wording.messages({**values, "text": text}, pictures)
         for example in self.examples:
-            answer = ChatMessage("assistant", json.dumps(example.document, ensure_ascii=False))
+            absent = dict.fromkeys(self.schema.get("properties", {})) if model.wording.nulls else {}
+            answer = ChatMessage("assistant", json.dumps({**absent, **example.document}, ensure_ascii=False))
             opening += [model.wording.messages({**values, "text": example.text})[-1], answer]
         return [*opening, asked]
 
@@ -233,7 +236,7 @@ class Extract(Task):
         for number, (messages, options) in enumerate(prompts, 1):
             if len(prompts) > 1:
                 model.tell(f"piece {number} of {len(prompts)}")
-            answers.append(_answer_of(model.complete(messages, options)))
+            answers.append(self._answer(model, messages, options, optional=len(prompts) > 1))
         documents = [document for document, _ in answers]
         if len(documents) > 1 and self.has_evidence:
             documents = invented_last(documents, pieces, self.schema)
@@ -243,14 +246,14 @@ class Extract(Task):
             asked_again = [
                 (each, replace(options, json_schema_constraint=json.dumps(lacking))) for each, options in prompts
             ]
-            answers += [_answer_of(model.complete(*prompt)) for prompt in asked_again]
+            answers += [self._answer(model, *prompt) for prompt in asked_again]
             found = [document for document, _ in answers[-len(prompts) :]]
             whole = merged([whole, *invented_last(found, pieces, self.schema)])
         for again in range(1, self.passes):
             model.tell(f"pass {again + 1} of {self.passes}")
             for messages, options in prompts:
                 other = replace(options, temperature=PASS_TEMPERATURE, rng_seed=again)
-                answers.append(_answer_of(model.complete(messages, other)))
+                answers.append(self._answer(model, messages, other, optional=len(prompts) > 1))
                 whole = with_missed(whole, answers[-1][0], text_of(message))
         text = json.dumps(whole, ensure_ascii=False)
         problems = check_schema(all_optional(self.schema)).problems_of(whole) if len(answers) > 1 else []
@@ -261,6 +264,16 @@ class Extract(Task):
         if not self.has_evidence:
             return TaskAnswer(self.row(whole) if self.format == CSV else text)
         return self._with_evidence(whole, answers, text_of(message), name)
+
+    def _answer(
+        self, model: TaskModel, messages: list[ChatMessage], options: GenerationOptions, *, optional: bool = False
+    ) -> tuple[JsonObject, Sequence[TokenLogprob]]:
+        """The document that a model answered with. ``optional``: all fields are."""
+        document, logprobs = _answer_of(model.complete(messages, options))
+        if model.wording.nulls:
+            schema = {**self.schema, "required": []} if optional else self.schema
+            document = _without_absent(document, schema, schema)
+        return document, logprobs
 
     def _lacking(self, document: JsonObject) -> JsonObject:
         """A schema of the required fields that a document of several pieces lacks; empty where it has all."""
@@ -325,6 +338,18 @@ def _answer_of(complete: Complete) -> tuple[JsonObject, Sequence[TokenLogprob]]:
     if not isinstance(document, dict):
         raise LeapConstraintError("the answer is no JSON object", text=text, problems=[])
     return document, complete.logprobs
+
+
+def _without_absent(value: Any, schema: Any, root: JsonObject) -> Any:
+    """A value without the optional fields that are null."""
+    schema = resolved_schema(schema, root) if isinstance(schema, dict) else {}
+    if isinstance(value, list):
+        return [_without_absent(each, schema.get("items"), root) for each in value]
+    fields, required = schema.get("properties"), schema.get("required") or ()
+    if not isinstance(value, dict) or not isinstance(fields, dict):
+        return value
+    absent = {name for name, each in value.items() if each is None and name in fields and name not in required}
+    return {name: _without_absent(value[name], fields.get(name), root) for name in value if name not in absent}
 
 
 def fields_of_schema(schema: Mapping[str, Any], indent: str = "") -> str:

@@ -7,6 +7,7 @@
     user = "{text}"                        # the default
     options = { temperature = 0.3 }        # of the generation
     trained = true                         # these models were made for the task
+    nulls = true                           # extract: an optional field that the text does not have is written as null
     only = ["English", "Japanese"]         # the values of the task's main parameter that these models know
     input = "text"                         # or "picture"; without it the wording is for both
 
@@ -35,7 +36,7 @@ SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")
 TEXT, PICTURE = "text", "picture"
 INPUTS = (TEXT, PICTURE)
-FIELDS = ("models", "system", "user", "options", "only", "input", "trained")
+FIELDS = ("models", "system", "user", "options", "only", "input", "trained", "nulls")
 TOP_FIELDS = ("about", "kinds", "wording")
 
 
@@ -43,7 +44,8 @@ TOP_FIELDS = ("about", "kinds", "wording")
 class Wording:
     """How a task is put to the models whose names fit one of ``models``. ``only``: the values of the task's main
     parameter that the models know; None for any. ``input``: what kind of input it is for; None for any.
-    ``trained``: the models were made for the task."""
+    ``trained``: the models were made for the task. ``nulls``: they write null for an optional field that is absent,
+    which is left out of the answer."""
 
     models: tuple[str, ...]
     system: str = ""
@@ -52,6 +54,7 @@ class Wording:
     only: tuple[str, ...] | None = None
     input: str | None = None
     trained: bool = False
+    nulls: bool = False
 
     def fits(self, model: str, input: str = TEXT) -> bool:
         """Whether this is the wording for a model and a kind of input."""
@@ -202,6 +205,7 @@ def _wording(table: Mapping[str, Any], number: int) -> Wording:
         only=only,
         input=table.get("input"),
         trained=table.get("trained") is True,
+        nulls=table.get("nulls") is True,
     )
 
 

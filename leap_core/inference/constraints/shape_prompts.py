@@ -91,9 +91,10 @@ def _kind(field: Any) -> str:
     return " ".join(filter(None, (kind, field.get("format")))) if isinstance(kind, str) else "any value"
 
 
-def typed_lines(schema: JsonObject) -> list[str]:
-    """A line for each property: its name, its type or values, whether it may be left out, and its description. Those of
-    an object, or of the objects of a list, follow it, set in; those of a definition where it is first referred to."""
+def typed_shape(schema: JsonObject, nulls: bool = False) -> str:
+    """An object in TypeScript's notation: ``{name: string, tags: [string], age?: integer}``, with descriptions as
+    comments. ``nulls``: optional properties are null where they are absent. A definition is written where it is first
+    referred to."""
     seen: set[str] = set()
 
     def resolved(field: Any) -> JsonObject:
@@ -103,28 +104,38 @@ def typed_lines(schema: JsonObject) -> list[str]:
         found: Any = schema
         for part in target[2:].split("/"):
             found = found.get(part) if isinstance(found, dict) else None
-        found = found if isinstance(found, dict) else {}
-        if target in seen:
-            found = {key: value for key, value in found.items() if key != "properties"}
+        found = found if isinstance(found, dict) and target not in seen else {"type": "object"}
         seen.add(target)
         return {**found, **{key: value for key, value in field.items() if key != "$ref"}}
 
-    def lines_of(part: JsonObject, depth: int) -> list[str]:
-        properties = part.get("properties")
-        if not isinstance(properties, dict) or depth > DEEPEST:
-            return []
-        lines = []
-        for name, field in properties.items():
-            field = resolved(field)
-            items = resolved(field.get("items"))
-            inner = lines_of(field, depth + 1) or lines_of(items, depth + 1)
-            kind = _kind({**field, "items": items} if items else field) or "object"
-            about = kind if name in (part.get("required") or ()) else f"{kind}, optional"
-            text = " ".join(str(field.get("description") or "").split())
-            lines += ["  " * depth + f"- {name} ({about})" + (f": {text}" if text else ""), *inner]
-        return lines
+    def kind(field: JsonObject, depth: int) -> str:
+        if isinstance(field.get("enum"), list):
+            return "|".join(json.dumps(value, ensure_ascii=False) for value in field["enum"])
+        either = field.get("anyOf") or field.get("oneOf")
+        if isinstance(either, list):
+            return "|".join(dict.fromkeys(kind(resolved(each), depth) for each in either))
+        types = field.get("type", "object" if field.get("properties") else "any")
+        return "|".join(one(field, str(each), depth) for each in (types if isinstance(types, list) else [types]))
 
-    return lines_of(schema, 0)
+    def one(field: JsonObject, name: str, depth: int) -> str:
+        if name == "array" and depth <= DEEPEST:
+            return f"[{kind(resolved(field.get('items')), depth + 1)}]"
+        if name == "object" and isinstance(field.get("properties"), dict) and depth <= DEEPEST:
+            return written(field, depth)
+        return str(field.get("format") or name) if name == "string" else name
+
+    def written(part: JsonObject, depth: int) -> str:
+        parts = []
+        for name, field in part["properties"].items():
+            field = resolved(field)
+            absent = name not in (part.get("required") or ())
+            mark, values = "?" if absent and not nulls else "", kind(field, depth + 1)
+            null = "|null" if absent and nulls and "null" not in values.split("|") else ""
+            about = " ".join(str(field.get("description") or "").split())
+            parts.append(f"{name}{mark}: {values}{null}" + (f" /* {about} */" if about else ""))
+        return "{" + ", ".join(parts) + "}"
+
+    return written(resolved(schema), 0) if isinstance(resolved(schema).get("properties"), dict) else "{}"
 
 
 SENTENCE = "Respond only with JSON that matches this JSON schema:\n"

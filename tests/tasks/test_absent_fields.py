@@ -1,0 +1,68 @@
+"""Optional fields that a text does not have: general models write null for them, and they are left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from leap_core.inference.constraints.shape_prompts import typed_shape
+from leap_core.schemas.json_schema import check_schema
+from leap_core.schemas.transforms import absent_as_null, closed
+from leap_core.testing import ScriptedModelRunner
+
+from .conftest import do
+
+PART = {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "number"}}, "required": ["name"]}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "client": {"type": "string", "description": "who\nordered"},
+        "due": {"type": ["string", "null"], "format": "date"},
+        "status": {"enum": ["open", "paid"]},
+        "parts": {"type": "array", "items": {"$ref": "#/$defs/part"}},
+    },
+    "required": ["client", "due"],
+    "$defs": {"part": PART},
+}
+
+
+def test_nulls_of_optional_fields_are_left_out_and_those_of_required_ones_stay():
+    answer = {"client": "Tom", "due": None, "status": None, "parts": [{"name": "lamp", "size": None}]}
+    runner = ScriptedModelRunner(json.dumps(answer))
+    found = json.loads(do(runner, "Tom, a lamp", task="extract", schema=SCHEMA).full_message.text)
+    assert found == {"client": "Tom", "due": None, "parts": [{"name": "lamp"}]}
+    asked = json.loads(runner.requests[0].options.json_schema_constraint)
+    assert check_schema(asked).problems_of(answer) == []
+    assert check_schema(asked).problems_of({"client": "Tom", "due": None}), "the model decides about every field"
+    assert "Write null" in runner.requests[0].messages[0].text
+
+
+def test_models_of_liquid_are_asked_as_their_cards_say():
+    runner = ScriptedModelRunner('{"client": "Tom", "due": null}', model_id="LFM2-350M-Extract")
+    do(runner, "Tom", task="extract", schema=SCHEMA)
+    assert json.loads(runner.requests[0].options.json_schema_constraint)["required"] == ["client", "due"]
+    assert "null" not in runner.requests[0].messages[0].text
+
+
+def test_a_model_is_shown_types_values_and_descriptions_in_one_line():
+    assert typed_shape(SCHEMA, nulls=True) == (
+        '{client: string /* who ordered */, due: date|null, status: "open"|"paid"|null, '
+        "parts: [{name: string, size: number|null}]|null}"
+    )
+    assert typed_shape({"type": "object", "properties": {"a": {"anyOf": [PART, {"type": "null"}]}, "b": {}}}) == (
+        "{a?: {name: string, size?: number}|null, b?: any}"
+    )
+
+
+def test_objects_whose_fields_depend_on_others_stay_as_they_are():
+    for more in ({"minProperties": 1}, {"dependentRequired": {"a": ["b"]}}, {"not": {"required": ["a"]}}):
+        schema = closed({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **more})
+        assert absent_as_null(schema) == schema
+
+
+def test_each_piece_of_a_long_text_may_lack_every_field():
+    text = "Tom came.\n\n" + "Nothing happened.\n\n" * 200 + "The lamp is paid."
+    pieces = ['{"client": "Tom", "due": null, "status": null, "parts": null}', *['{"client": null}'] * 80]
+    runner = ScriptedModelRunner(*pieces, '{"due": null}', *['{"due": null}'] * 80, context_size=400)
+    found = json.loads(do(runner, text, task="extract", schema=SCHEMA).full_message.text)
+    assert found["client"] == "Tom" and "parts" not in found and len(runner.requests) > 3
