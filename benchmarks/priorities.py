@@ -139,13 +139,13 @@ def measure(given: argparse.Namespace, lines: range, load: Callable[[], ModelRun
     idle = [chat(runner, n)[0] for n in range(given.chats)]
     alone = batch(runner, lines, given.slots + 2, BATCH, given.tokens)
     before = mixed(runner, lines, given, INTERACTIVE)
-    idle += [chat(runner, n + given.chats)[0] for n in range(given.chats)]
     after = mixed(runner, lines, given, BATCH)
-    alone_again = batch(runner, lines, given.slots + 2, BATCH, given.tokens)
+    idle += [chat(runner, n + given.chats)[0] for n in range(given.chats)]
+    again = batch(runner, lines, given.slots + 2, BATCH, given.tokens)
     runner.unload()
+    speed = (alone.tokens + again.tokens) / (alone.seconds + again.seconds)
     show("first token of a chat on an idle machine, median, s", statistics.median(idle))
     show("the same, p95", p95(idle))
-    speed = statistics.mean([alone.tokens / alone.seconds, alone_again.tokens / alone_again.seconds])
     show("a batch alone, tokens/s", speed)
     for name, mix in (("before", before), ("after", after)):
         rest = mix.tokens / (mix.seconds - min(mix.chat_seconds, mix.seconds * 0.9))
@@ -153,11 +153,11 @@ def measure(given: argparse.Namespace, lines: range, load: Callable[[], ModelRun
         show(f"{name}: first token of a chat, median, s", statistics.median(mix.first_tokens or [0.0]))
         show(f"{name}: the same, p95", p95(mix.first_tokens))
         show(f"{name}: p95 beside p95 idle", p95(mix.first_tokens) / p95(idle))
+        show(f"{name}: seconds of a chat, mean", mix.chat_seconds / max(1, len(mix.first_tokens)))
         show(f"{name}: batch, tokens/s of all the time, beside alone", mix.tokens / mix.seconds / speed)
         show(f"{name}: batch, tokens/s outside of chats, beside alone", rest / speed)
-        show(f"{name}: seconds of chats", mix.chat_seconds)
         show(f"{name}: preemptions", mix.preemptions)
-        same = sum(mix.texts[n] == alone.texts[n] for n in lines)
+        same = sum(mix.texts[n] == alone.texts[n] == again.texts[n] for n in lines)
         show(f"{name}: texts as alone", f"{same} of {len(lines)}")
 
 

@@ -172,6 +172,20 @@ def test_loading_again_begins_its_time_anew(program, host):
     assert other.returncode == 3 and "leap unload builtin first" in other.stderr
 
 
+def test_jobs_and_batches_share_the_engine_of_the_host(program, host, tmp_path):
+    assert program(*LOAD).returncode == 0
+    (tmp_path / "in.jsonl").write_text('{"prompt": "What is the capital of France?"}\n' * 3)
+    ids = [
+        program("batch", "in.jsonl", "-m", "builtin", "-o", "out.jsonl", "--background").stdout.strip(),
+        program("generate", "-m", "builtin", QUESTION, "--background").stdout.strip(),
+    ]
+    assert [program("jobs", "wait", id).returncode for id in ids] == [0, 0]
+    assert soon(lambda: host.log.count(ANSWERED) == 4)
+    own = program("generate", "-m", "builtin", QUESTION, "--background", "--no-host").stdout.strip()
+    assert program("jobs", "wait", own).returncode == 0
+    assert host.log.count(ANSWERED) == 4
+
+
 def test_it_goes_when_nobody_uses_it(program, host, leap_home):
     leap_home.mkdir()
     (leap_home / "config.toml").write_text('keep_alive = "1s"\n')

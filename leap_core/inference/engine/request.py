@@ -313,7 +313,7 @@ class Request:
         self.held: HeldState | None = None
         """What its slot held, while it waits to continue."""
         self.keeps_slot_until = 0.0
-        self._waited = 0.0
+        self._waited = self._paused = 0.0
         self.created = time.perf_counter()
         self.waiting_since: float | None = self.created
         """None while it has a slot."""
@@ -353,8 +353,10 @@ class Request:
     def leave_queue(self, now: float) -> None:
         """It got a slot."""
         if self.waiting_since is not None:
-            self._waited += now - self.waiting_since
-            self.waiting_since = None
+            waited, self.waiting_since = now - self.waiting_since, None
+            self._waited += waited
+            if self._first_token is not None:
+                self._paused += waited
 
     def enter_queue(self, now: float) -> None:
         """It waits for a slot again."""
@@ -443,7 +445,7 @@ class Request:
     def _stats(self) -> GenerationStats:
         prompt = max(self.read, self.cached)
         first = self._first_token
-        decoding = 0.0 if first is None else self._last_token - first
+        decoding = 0.0 if first is None else self._last_token - first - self._paused
         speed = (self.generated - 1) / decoding if decoding > 0 and self.generated > 1 else 0.0
         return GenerationStats(
             prompt_tokens=prompt,
