@@ -104,7 +104,7 @@ def command(
     if print_env:
         for name, value in variables.items():
             output.text(f"export {name}={shlex.quote(value)}\n")
-        output.note(f"{endpoint.model} stays warm until `leap unload {endpoint.model}`")
+        output.note(f"{endpoint.model} stays loaded until `leap unload {endpoint.model}`")
         return
     assert program is not None
     loading["context_size"] = endpoint.context
@@ -187,7 +187,7 @@ def _open(
         **loading,
     )
     host.keep_address()
-    output.note(f"{model['model']} is warm with {model['context_size']} tokens; {name} needs {needs}")
+    output.note(f"{model['model']} is loaded with a context of {model['context_size']} tokens; {name} needs {needs}")
     directory = env.directories.data / "agents" / name
     return Endpoint(f"http://127.0.0.1:{host.state.port}", host.token, model["model"], model["context_size"], directory)
 

@@ -169,7 +169,7 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
         on_progress=lambda seconds: output.progress(f"loading {name} … {seconds:.0f} s"),
         keep_alive=seconds_of(answers.keep_alive),
     )
-    output.note(f"{held['model']} is warm")
+    output.note(f"{held['model']} is loaded")
 
 
 def _write(env: Environment, output: Output, answers: Answers, model: str | None, there: SetUp) -> None:

@@ -49,8 +49,8 @@ def load_command(
         output.record({key: value for key, value in held.items() if key not in ("key", "wish")}, name="model")
         return
     output.text(f"{held['model']}\n")
-    stays = f"for {in_words(held['keep_alive'])} after its last use" if held["keep_alive"] else "until `leap unload`"
-    output.note(f"{held['model']} is warm and stays {stays}")
+    until = f"for {in_words(held['keep_alive'])} after its last use" if held["keep_alive"] else "until `leap unload`"
+    output.note(f"{held['model']} stays loaded {until}")
 
 
 def configured_keep_alive(env: Environment) -> float | None:
@@ -95,7 +95,7 @@ def ps_command(env: Environment, /, format: str) -> None:
     if len(models) > len(warm):
         output.note("models with a port are those of leap serve, for other programs; leap's commands do not use them")
     if not models:
-        output.note("no model is warm; `leap load MODEL` keeps one so")
+        output.note("no model is loaded; `leap load MODEL` loads one")
 
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def unload_command(env: Environment, /, model: str | None, everything: bool) -> 
     elif model is not None:
         raise LeapModelNotFoundError(f"the model {model!r} is not loaded", hint="leap ps shows what is")
     else:
-        output.note("no model is warm")
+        output.note("no model is loaded")
 
 
 def _unload_all(env: Environment) -> None:
@@ -162,7 +162,7 @@ def _unload_all(env: Environment) -> None:
     if ending.forced_because is not None:
         output.note(f"the model host was ended by force: {ending.forced_because}")
     elif not ending.models:
-        output.note("no model is warm")
+        output.note("no model is loaded")
 
 
 def _only(models: list[dict[str, object]]) -> str:

@@ -377,7 +377,7 @@ def host(env: Environment) -> Check:
         return Check("model host", OK, "not running (leap load starts it)", None, {"running": False})
     names = [str(model["model"]) for model in status["models"]]
     facts = {"running": True, "pid": status["pid"], "models": names}
-    return Check("model host", OK, f"process {status['pid']} keeps {', '.join(names) or 'no model'} warm", None, facts)
+    return Check("model host", OK, f"process {status['pid']} has loaded {', '.join(names) or 'no model'}", None, facts)
 
 
 def hub(env: Environment) -> Check:

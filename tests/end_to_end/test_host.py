@@ -76,7 +76,7 @@ def host(variables: dict[str, str]) -> Iterator[Host]:
 def test_load_use_and_unload(program, host):
     loaded = program(*LOAD)
     assert (loaded.returncode, loaded.stdout) == (0, "builtin\n")
-    assert loaded.stderr == "leap: builtin is warm and stays for 10m after its last use\n"
+    assert loaded.stderr == "leap: builtin stays loaded for 10m after its last use\n"
     pid = host.pid
     assert os.getsid(pid) == pid != os.getsid(0), "a session of its own: closing a terminal does not end it"
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_load_use_and_unload(program, host):
     unloaded = program("unload")
     assert (unloaded.returncode, unloaded.stdout, unloaded.stderr) == (0, "builtin\n", "")
     assert host.has_left_nothing() and start_time(pid) is None
-    assert program("ps").stderr == "leap: no model is warm; `leap load MODEL` keeps one so\n"
+    assert program("ps").stderr == "leap: no model is loaded; `leap load MODEL` loads one\n"
 
 
 def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
@@ -167,7 +167,7 @@ def test_loading_again_begins_its_time_anew(program, host):
     assert program(*LOAD, "--keep-alive", "5m").returncode == 0
     pid = host.pid
     again = program("load", "builtin", "--keep-alive", "1h")
-    assert again.stderr == "leap: builtin is warm and stays for 1h after its last use\n" and host.pid == pid
+    assert again.stderr == "leap: builtin stays loaded for 1h after its last use\n" and host.pid == pid
     other = program("load", "builtin", "--context-size", "256")
     assert other.returncode == 3 and "leap unload builtin first" in other.stderr
 

@@ -91,7 +91,7 @@ def test_an_agent_runs_with_a_configuration_of_its_own(program, agent, variables
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
     assert said == {"argv": ["-p", "say hi"], "context": 32_768, "tokens": 3}
-    assert done.stderr == "leap: long is warm with 32768 tokens; pi needs 5496\n"
+    assert done.stderr == "leap: long is loaded with a context of 32768 tokens; pi needs 5496\n"
     assert digest(Path(variables["HOME"])) == before
     files = list((Path(variables["LEAP_HOME"])).rglob("agents/pi/*.json"))
     assert {file.name for file in files} == {"models.json", "settings.json"}
@@ -151,7 +151,7 @@ def test_variables_for_a_shell(program, agent, variables, ended):
     ):
         done = program("launch", name, "-m", str(agent), "--print-env")
         assert done.returncode == 0 and f"export {variable}=" in done.stdout, done.stderr
-        assert done.stderr.splitlines()[-1] == "leap: long stays warm until `leap unload long`"
+        assert done.stderr.splitlines()[-1] == "leap: long stays loaded until `leap unload long`"
     catalogue = next(Path(variables["LEAP_HOME"]).rglob("agents/codex/models.json"))
     (model,) = json.loads(catalogue.read_text())["models"]
     assert (model["slug"], model["context_window"]) == ("long", 32_768)
