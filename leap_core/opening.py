@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .conversation.embedding import EmbeddingRunner
 from .conversation.loading_options import DETAILS
@@ -58,24 +58,14 @@ def open_runner(
     that cannot be used. ``load`` loads the model here in another way. Raises what ``Leap.load`` raises, and
     LeapUnavailableError when the host is demanded and cannot answer.
     """
-    from .models.endpoints import find_endpoint
-
     options, host = _checked(options, host)
     variables = os.environ if variables is None else variables
     directories = directories or Directories.from_environment(variables)
-    endpoint = find_endpoint(reference, directories)
-    if endpoint is not None:
-        from .protocols.endpoint.runner import open_endpoint
-
-        _check_endpoint(endpoint, options, host, on_warning)
-        return open_endpoint(endpoint, variables)
-    if _may_ask_host(host, options, directories):
-        from .protocols.host.lookup import warm_runner
-
-        find = partial(warm_runner, reference, options, variables=variables, cwd=cwd)
-        warm = _from_host(find, host, on_warning)
-        if warm is not None:
-            return warm
+    runner: ModelRunner | None = _opened_elsewhere(
+        reference, options, _Surroundings(host, variables, cwd, directories, on_warning)
+    )
+    if runner is not None:
+        return runner
     if load is not None:
         return load(reference, options)
     from .models.resolving import resolve_local
@@ -94,28 +84,51 @@ def open_embedding_runner(
     load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
-    from .models.endpoints import find_endpoint
-
     options, host = _checked(options, host)
+    variables = os.environ if variables is None else variables
     directories = Directories.from_environment(variables)
-    endpoint = find_endpoint(reference, directories)
-    if endpoint is not None:
-        from .protocols.endpoint.vectors import open_endpoint_for_embedding
-
-        _check_endpoint(endpoint, options, host, on_warning)
-        return open_endpoint_for_embedding(endpoint, variables)
-    if _may_ask_host(host, options, directories):
-        from .protocols.host.lookup import warm_embedding_runner
-
-        find = partial(warm_embedding_runner, reference, options, variables=variables, cwd=cwd)
-        warm = _from_host(find, host, on_warning)
-        if warm is not None:
-            return warm
+    surroundings = _Surroundings(host, variables, cwd, directories, on_warning)
+    runner: EmbeddingRunner | None = _opened_elsewhere(reference, options, surroundings, embeds=True)
+    if runner is not None:
+        return runner
     if load is not None:
         return load(reference, options)
     from .models.resolving import resolve_local
 
     return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
+
+
+class _Surroundings(NamedTuple):
+    host: HostUse
+    variables: Mapping[str, str]
+    cwd: Path | None
+    directories: Directories
+    on_warning: Callable[[str], object] | None
+
+
+def _opened_elsewhere(
+    reference: str, options: ModelLoadingOptions, surroundings: _Surroundings, *, embeds: bool = False
+) -> Any:
+    """The runner at an endpoint or of the warm host; None where the model is to be loaded into this process."""
+    from .models.endpoints import find_endpoint
+
+    host, variables, cwd, directories, on_warning = surroundings
+    endpoint = find_endpoint(reference, directories)
+    if endpoint is not None:
+        _check_endpoint(endpoint, options, host, on_warning)
+        if embeds:
+            from .protocols.endpoint.vectors import open_endpoint_for_embedding
+
+            return open_endpoint_for_embedding(endpoint, variables)
+        from .protocols.endpoint.runner import open_endpoint
+
+        return open_endpoint(endpoint, variables)
+    if not _may_ask_host(host, options, directories):
+        return None
+    from .protocols.host.lookup import warm_embedding_runner, warm_runner
+
+    find: Callable[..., Any] = warm_embedding_runner if embeds else warm_runner
+    return _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
 
 
 def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[ModelLoadingOptions, HostUse]:
