@@ -31,7 +31,8 @@ def main(args: Sequence[str], env: Environment) -> int:
 def _invoke(args: list[str], env: Environment) -> int:
     try:
         with command_line.make_context("leap", args, obj=env) as context:
-            return int(command_line.invoke(context) or ExitCode.DONE)
+            code = command_line.invoke(context)
+            return int(code) if isinstance(code, int) else ExitCode.DONE  # a plugin may return anything
     except click.exceptions.Exit as finished:  # as after --help and --version
         return finished.exit_code
 

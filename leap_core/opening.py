@@ -10,13 +10,13 @@ from enum import Enum
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from .conversation.embedding import EmbeddingRunner
 from .conversation.loading_options import DETAILS
 from .conversation.options import ModelLoadingOptions, SamplingDefaults
 from .conversation.runner import ModelRunner
-from .errors import LeapError, LeapOptionsError, LeapUnavailableError
+from .errors import LeapError, LeapModelLoadingError, LeapOptionsError, LeapUnavailableError
 from .system.dataclass import dataclass
 from .system.directories import Directories
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .models.endpoints import Endpoint
     from .models.resolving import LocalModel
     from .protocols.endpoint.retries import Patience
+    from .system.plugins import Plugin
 
 Value = TypeVar("Value")
 
@@ -396,6 +397,8 @@ def load_local(
 
     A vocoder beside the model that belongs to a generation which this version cannot speak with leaves the model mute;
     one that the options name is an error. Raises LeapModelLoadingError."""
+    if model.opener is not None:
+        return cast(ModelRunner, _opened_by_plugin(model.opener, model.model_id, options, ModelRunner))
     from .inference.llama.library import use_engine
     from .inference.model_parts import EarlyOpening
     from .models.store import hold
@@ -424,12 +427,30 @@ def load_local(
         raise
 
 
+def _opened_by_plugin(
+    opener: Plugin, reference: str, options: ModelLoadingOptions, *kinds: type[ModelRunner] | type[EmbeddingRunner]
+) -> ModelRunner | EmbeddingRunner:
+    """What the plugin makes of a reference. Raises LeapModelLoadingError where that is no runner of these kinds."""
+    try:
+        runner = opener.load()(reference, options)
+        if not isinstance(runner, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise opener.error(f"opened {reference} as {type(runner).__name__}, and {wanted} is needed")
+        return runner
+    except LeapError as error:
+        raise LeapModelLoadingError(error.message, hint=error.hint) from None
+    except Exception as error:
+        failed = opener.error(f"cannot open {reference}: {type(error).__name__}: {error}")
+        raise LeapModelLoadingError(failed.message, hint=failed.hint) from error
+
+
 def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
     """Make sure that llama.cpp survives the files, those that are new here by a trial in a child process.
 
     Raises LeapModelLoadingError.
     """
-    _require_sound(model.path, _completed(model, options)[0], None)
+    if model.opener is None:
+        _require_sound(model.path, _completed(model, options)[0], None)
 
 
 def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
@@ -481,6 +502,8 @@ def load_local_for_embedding(
     model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None = None
 ) -> EmbeddingRunner:
     """Load files that were found, to make vectors. Like ``load_local``."""
+    if model.opener is not None:
+        return cast(EmbeddingRunner, _opened_by_plugin(model.opener, model.model_id, options, EmbeddingRunner))
     from .inference.llama.library import use_engine
     from .inference.trial.child import Subject
     from .inference.trial.trying import require_sound
@@ -499,6 +522,8 @@ def load_local_for_embedding(
 
 def load_as_made(model: LocalModel, options: ModelLoadingOptions) -> ModelRunner | EmbeddingRunner:
     """Load files that were found for what the model was made for: to write, or to make vectors."""
+    if model.opener is not None:
+        return _opened_by_plugin(model.opener, model.model_id, options, ModelRunner, EmbeddingRunner)
     from .inference.gguf.header import read_gguf_header
 
     if read_gguf_header(model.path).pooling is None:

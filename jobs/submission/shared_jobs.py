@@ -95,12 +95,14 @@ def _check_model(reference: str, configuration: JobsConfiguration) -> None:
     from leap_core.models.resolving import Registry
 
     data = configuration.directories.data
-    path = None
+    path = endpoint = None
+    registry = Registry(cwd=data)
     with suppress(LeapError):  # an unknown name: the attempt says so
-        path = Registry(cwd=data).path_of(reference)
+        path = registry.path_of(reference)
         endpoint = find_endpoint(reference, configuration.directories)
-        if endpoint is not None and endpoint.name is None:  # a row may not send this worker anywhere
-            raise _forbidden("the endpoint", reference)
+    # a row may not send this worker anywhere, nor choose what a plugin opens
+    if (endpoint is not None and endpoint.name is None) or registry.opener_of(reference):
+        raise _forbidden("the endpoint" if endpoint else "the model", reference)
     if path is not None and not path.resolve().is_relative_to(configuration.directories.models.resolve()):
         raise _forbidden("the model", reference)
 

@@ -233,6 +233,7 @@ def _find(env: Environment, name: str, files: tuple[str, ...]) -> LeapFunction:
 def _source(function: LeapFunction) -> str:
     from leap_core.tools.execution import Command, PythonFunction
     from leap_core.tools.mcp import McpTool
+    from leap_core.tools.sources import is_own
 
     program = function.call
     if isinstance(program, Command):
@@ -240,7 +241,7 @@ def _source(function: LeapFunction) -> str:
     if isinstance(program, McpTool):
         return "mcp"
     if isinstance(program, PythonFunction):
-        return "leap" if program.file is None else program.file.name
+        return "leap" if is_own(function) else "plugin" if program.file is None else program.file.name
     return "declaration"
 
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import click
 from click.shell_completion import ShellComplete
 
+from leap_core.errors import LeapError
+
 from ..framework.click_classes import CommandTable
 from ..framework.environment import Environment
 
@@ -65,10 +67,10 @@ def answer(root: CommandTable, env: Environment) -> int:
 def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[Proposal]:
     """Candidates at the cursor, best first."""
     try:
-        words = root.with_default(typed.words)
-        _offer_values(_command_of(root, words))
+        words = root.with_default(typed.words, env)
+        _offer_values(_command_of(root, words, env))
         items = ShellComplete(root, {"obj": env}, "leap", SHELL_VARIABLE).get_completions(words, typed.begun)
-    except click.ClickException:  # what comes before is wrong already
+    except (click.ClickException, LeapError):  # what comes before is wrong already
         return
     option, equals, _ = typed.begun.partition("=")
     before = option + equals if equals and option.startswith("--") else ""
@@ -78,10 +80,10 @@ def candidates(root: CommandTable, env: Environment, typed: Typed) -> Iterator[P
             yield Proposal(item.type, before + value, _one_line(item.help))
 
 
-def _command_of(root: CommandTable, words: list[str]) -> click.Command:
+def _command_of(root: CommandTable, words: list[str], env: Environment) -> click.Command:
     """The command that the words lead to."""
     command: click.Command = root
-    context = click.Context(root, info_name="leap")
+    context = click.Context(root, info_name="leap", obj=env)
     for word in words:
         if not isinstance(command, click.Group):
             break

@@ -25,6 +25,8 @@ from .output import Format
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from leap_core.system.plugins import Plugin
+
     from .help_text import HelpFormatter
 
 
@@ -38,6 +40,8 @@ OTHER_VERBS = {
 }
 """What else a verb may be called, in every group: the first of these that a group has."""
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+PLUGINS = "Plugins"
+"""The heading of commands that other packages bring."""
 HELP_ALL = "--help-all"
 SHOWS_ALL = "leap.help_all"
 """In a context's meta: whether help shows the rare options, too."""
@@ -323,9 +327,25 @@ class CommandTable(LeapGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing and _something_is_piped(ctx.ensure_object(Environment)):
             args = [STANDARD_INPUT]
-        return super().parse_args(ctx, self.with_default(args))
+        return super().parse_args(ctx, self.with_default(args, ctx.ensure_object(Environment)))
 
-    def with_default(self, args: list[str]) -> list[str]:
+    def entries(self, env: Environment) -> dict[str, TableEntry]:
+        """The table, with the commands of plugins."""
+        found = self._plugins(env).values()
+        return {**self.table, **{each.name: TableEntry("", each.summary, PLUGINS) for each in found}}
+
+    def _plugins(self, env: Environment) -> dict[str, Plugin]:
+        from leap_core.errors import LeapError
+        from leap_core.system.plugins import COMMANDS, plugins
+
+        from .output import Output
+
+        warn = None if "_LEAP_COMPLETE" in env.variables else partial(Output(env).warning, once=True)
+        with suppress(LeapError):  # no home directory: the command says so
+            return plugins(COMMANDS, env.directories, reserved=self.table, on_warning=warn)
+        return {}
+
+    def with_default(self, args: list[str], env: Environment) -> list[str]:
         """The line with the command that it leaves out.
 
         Its first word decides: one that cannot be a command's name, or the ``-`` of standard input, is a prompt; any
@@ -341,7 +361,10 @@ class CommandTable(LeapGroup):
                 return [self.default, *args]
             return [self.default, "--", *args] if any(map(str.isspace, begin)) else args
         first = args[1] if begin == "--" and len(args) > 1 else begin
-        if is_prompt(first) or (self._looks_like_no_command(first) and any(map(self._is_option_of_default, args[1:]))):
+        if is_prompt(first):
+            return [self.default, *args]
+        may_be_prompt = any(map(self._is_option_of_default, args[1:])) and self._looks_like_no_command(first)
+        if may_be_prompt and first not in self._plugins(env):
             return [self.default, *args]
         return args
 
@@ -392,13 +415,14 @@ class CommandTable(LeapGroup):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        entries = self.table.items()
+        entries = self.entries(ctx.ensure_object(Environment)).items()
         return [CompletionItem(name, help=e.summary) for name, e in entries if name.startswith(incomplete.lower())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.table.get(cmd_name)
         if entry is None:
-            return None
+            plugin = self._plugins(ctx.ensure_object(Environment)).get(cmd_name)
+            return None if plugin is None else _loaded(plugin)
         command = getattr(import_module(entry.module), entry.attribute)
         assert isinstance(command, LeapCommand), f"{entry.module}.{entry.attribute} is not a LeapCommand"
         return command
@@ -408,7 +432,9 @@ class CommandTable(LeapGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in self.table and not name.startswith("-"):
-            raise click.exceptions.NoSuchCommand(name, possibilities=self.table, ctx=ctx)
+            possible = self.entries(ctx.ensure_object(Environment))
+            if name not in possible:
+                raise click.exceptions.NoSuchCommand(name, possibilities=possible, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -435,19 +461,29 @@ class CommandTable(LeapGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line a command, the group's name before its first; above it where there is little space."""
-        width, group_width = max(map(len, self.table)), max(map(len, self.groups))
+        table = self.entries(ctx.ensure_object(Environment))
+        groups = self.groups if len(table) == len(self.table) else (*self.groups, PLUGINS)
+        width, group_width = max(map(len, table)), max(map(len, groups))
         if cast("HelpFormatter", formatter).is_narrow:
-            for group in self.groups:
+            for group in groups:
                 with formatter.section(group):
-                    formatter.write_dl([(name, e.summary) for name, e in self.table.items() if e.group == group])
+                    formatter.write_dl([(name, e.summary) for name, e in table.items() if e.group == group])
             return
         formatter.write_paragraph()
-        for group in self.groups:
+        for group in groups:
             heading = group
-            for name, entry in self.table.items():
+            for name, entry in table.items():
                 if entry.group == group:
                     formatter.write(f"{heading:<{group_width}}  {name:<{width}}  {entry.summary}\n")
                     heading = ""
+
+
+def _loaded(plugin: Plugin) -> click.Command:
+    """The command of a plugin. Raises LeapError where it cannot be imported, or is no command."""
+    command = plugin.load()
+    if not isinstance(command, click.Command):
+        raise plugin.error("is not a click command")
+    return command
 
 
 def _something_is_piped(env: Environment) -> bool:

@@ -494,7 +494,9 @@ def check_chats(env: Environment, reference: str) -> None:
     if reference.lower() == BUILTIN:
         return
     model = Registry(env.variables, env.cwd).find(reference)
-    obstacle = "" if isinstance(model, Endpoint) else _obstacle(model.path, model.chat_template)
+    obstacle = (
+        "" if isinstance(model, Endpoint) or model.opener is not None else _obstacle(model.path, model.chat_template)
+    )
     if obstacle:
         raise click.UsageError(f"{reference} cannot answer where no model is named: {obstacle}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -142,11 +143,14 @@ def configured_tools(env: Environment) -> ConfiguredTools:
 
 
 def known_tools(env: Environment) -> list[LeapFunction]:
-    """Registered commands, then leap's own tools."""
+    """Registered commands, leap's own tools, then those of plugins."""
     from leap_core.system.configuration import naming_file
+    from leap_core.tools.sources import plugin_functions
 
     with naming_file(env.directories.config_file):
-        return configured_tools(env).functions()
+        functions = configured_tools(env).functions()
+    taken = [function.name for function in functions]
+    return [*functions, *plugin_functions(env.directories, taken, partial(Output(env).warning, once=True))]
 
 
 def read_policy(env: Environment, functions: Sequence[LeapFunction]) -> FunctionPolicy:

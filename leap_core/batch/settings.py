@@ -431,6 +431,8 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
     model = Registry(variables, cwd).find(reference)
     if isinstance(model, Endpoint):
         return json.dumps({"endpoint": model.url, "model": model.model}, sort_keys=True)
+    if model.opener is not None:
+        return json.dumps({"opener": model.opener.value, "model": model.model_id}, sort_keys=True)
     value: dict[str, object] = {
         "model": _sampled(model.path),
         "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},

@@ -26,6 +26,7 @@ from ..inference.gguf.file_names import (
 from ..system.addresses import masked
 from ..system.dataclass import dataclass
 from ..system.directories import Directories
+from ..system.plugins import OPENERS, Plugin, plugins
 from .endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
@@ -46,6 +47,10 @@ from .store import InstalledModel, Store, identity_of
 if TYPE_CHECKING:
     from .catalogue import Catalogue, CatalogueEntry
     from .hub_settings import ForeignCaches
+
+
+SCHEMES = ("http", "https", "file", "hf")
+"""Schemes of references that no plugin may take."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class LocalModel:
     kind: str = "text"
     manifest_path: Path | None = None
     adapters: tuple[LoraAdapter, ...] = ()
+    opener: Plugin | None = None
+    """The plugin that opens the model, whose reference is ``model_id``. There is no file at ``path`` then."""
 
 
 def resolve_local(
@@ -131,7 +138,7 @@ class Registry:
 
     def path_of(self, reference: str) -> Path | None:
         """The file or directory that a reference names; None when it means something else."""
-        if find_endpoint(reference, self.directories) is not None:
+        if find_endpoint(reference, self.directories) is not None or self.opener_of(reference) is not None:
             return None
         named = self.named(reference, None)
         return (self.cwd or Path.cwd()) / named.path if isinstance(named, LocalPath) else None
@@ -170,6 +177,9 @@ class Registry:
         text, _ = expand(reference, quantization, self.aliases)
         if text.lower() in BUILTINS:
             return _builtin(text.lower())
+        opener = self.opener_of(text)
+        if opener is not None:
+            return LocalModel(text, Path(text), opener=opener)
         named = self.named(reference, quantization)
         if isinstance(named, LocalPath):
             return self._at_path(named.path, reference)
@@ -185,6 +195,13 @@ class Registry:
             return self._of_repository(reference, model, named.repo, named.quantization, default)
         assert not isinstance(named, Builtin)
         return self._of_origin(named, reference)
+
+    def opener_of(self, text: str) -> Plugin | None:
+        """The plugin whose name is the scheme of a reference, as in ``name://model``."""
+        scheme, mark, _ = text.partition("://")
+        if not mark or scheme.lower() in SCHEMES:
+            return None
+        return plugins(OPENERS, self.directories, reserved=SCHEMES).get(scheme)
 
     def _at_path(self, path: Path, reference: str) -> LocalModel:
         """The model that a file or directory is, with the files beside it."""

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ..conversation.calls.declaration import LeapFunction
-from ..errors import LeapSerializationError, LeapToolError, LeapToolNotFoundError
+from ..errors import LeapError, LeapSerializationError, LeapToolError, LeapToolNotFoundError
 from ..system.configuration import check_setting
 from ..system.dataclass import dataclass
+from ..system.directories import Directories
 from ..system.files import changing, replace_text
+from ..system.plugins import TOOLS, Plugin, plugins
 from .execution import Command, PythonFunction, run_process
 from .mcp import McpTool, server_of, tool_name, tools_of, words_of
 from .policy import ALLOW, FunctionPolicy, ToolPolicy, policy_from_table
@@ -106,6 +108,32 @@ def builtin_functions(directory: Path) -> list[LeapFunction]:
         program = PythonFunction(declared.name, module=BUILTIN_MODULE, fixed=hidden or None)
         functions.append(replace(declared, parameters=parameters, call=program))
     return functions
+
+
+def plugin_functions(
+    directories: Directories, taken: Collection[str] = (), on_warning: Callable[[str], object] | None = None
+) -> list[LeapFunction]:
+    """The tools of installed plugins: functions that run in a child process. One that cannot be imported or declared,
+    or whose name is ``taken``, is left out, and ``on_warning`` gets the reason."""
+    functions = []
+    for plugin in plugins(TOOLS, directories, reserved=taken, on_warning=on_warning).values():
+        try:
+            functions.append(_function_of_plugin(plugin))
+        except LeapError as error:
+            if on_warning is not None:
+                on_warning(error.message)
+    return functions
+
+
+def _function_of_plugin(plugin: Plugin) -> LeapFunction:
+    function = plugin.load()
+    if not callable(function):
+        raise plugin.error("is not a function")
+    try:
+        declared = LeapFunction.from_callable(function, name=plugin.name)
+        return replace(declared, call=PythonFunction.of(function))
+    except LeapError as error:
+        raise plugin.error(f"cannot be a tool: {error.message}") from None
 
 
 def is_own(function: LeapFunction) -> bool:

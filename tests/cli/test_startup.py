@@ -25,8 +25,10 @@ HEAVY = {
     "uvicorn",
     "urllib.request",
 }
-DECORATOR = {"leap_core.system", "leap_core.system.dataclass"}
-"""All that help imports of the core."""
+DECORATOR = {"leap_core.errors", "leap_core.system"} | {
+    f"leap_core.system.{name}" for name in ("dataclass", "directories", "files", "locks", "plugins")
+}
+"""All that help imports of the core: it lists the commands of plugins."""
 
 
 def imported(*arguments: str) -> set[str]:

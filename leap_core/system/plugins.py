@@ -1,0 +1,114 @@
+"""Plugins: entry points of other installed packages, scanned once for each set of installed distributions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+from ..errors import LeapError
+from .dataclass import dataclass
+from .directories import Directories, make_directory
+from .files import replace_text
+
+COMMANDS, OPENERS, TOOLS = "leap.commands", "leap.openers", "leap.tools"
+CACHE_FILE = "plugins.json"
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+Warn = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One entry point. ``value``: ``module:attribute``. ``package``: its distribution. ``summary``: that of the
+    distribution."""
+
+    group: str
+    name: str
+    value: str
+    package: str
+    summary: str
+
+    def load(self) -> Any:
+        """Import the object. Raises LeapError, whatever the import raises."""
+        from importlib.metadata import EntryPoint
+
+        try:
+            return EntryPoint(self.name, self.value, self.group).load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit: other people's code runs here
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise self.error(f"cannot be loaded: {reason}") from None
+
+    def error(self, problem: str) -> LeapError:
+        """The error that says what is wrong with this plugin."""
+        hint = f"update or uninstall the package {self.package}"
+        return LeapError(f"the plugin {self.name} ({self.group}, package {self.package}) {problem}", hint=hint)
+
+
+def plugins(
+    group: str, directories: Directories, *, reserved: Collection[str] = (), on_warning: Warn | None = None
+) -> dict[str, Plugin]:
+    """The plugins of a group by name; nothing is imported. A name that is ``reserved``, invalid, or offered twice is
+    left out, and ``on_warning`` gets one line."""
+    found: dict[str, Plugin] = {}
+    for plugin in _all(directories):
+        if plugin.group != group:
+            continue
+        problem = None
+        if not NAME.fullmatch(plugin.name):
+            problem = "is left out: a name has letters, digits, - and _ only"
+        elif plugin.name in reserved:
+            problem = "is left out: it cannot replace what leap has under this name"
+        elif plugin.name in found:
+            problem = f"is left out: the package {found[plugin.name].package} has this name, too"
+        if problem is None:
+            found[plugin.name] = plugin
+        elif on_warning is not None:
+            on_warning(plugin.error(problem).message)
+    return found
+
+
+def _all(directories: Directories) -> list[Plugin]:
+    """Those of all groups, from the cache while the set of installed distributions is the same."""
+    file, installed = directories.cache / CACHE_FILE, _installed()
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        cached = json.loads(file.read_text("utf-8"))
+        if cached["installed"] == installed:
+            return [Plugin(*map(str, each)) for each in cached["plugins"]]
+    found = _scan()
+    rows = [[each.group, each.name, each.value, each.package, each.summary] for each in found]
+    with suppress(OSError, LeapError):  # without a cache each start scans
+        make_directory(directories.cache)
+        replace_text(file, json.dumps({"installed": installed, "plugins": rows}))
+    return found
+
+
+def _installed() -> list[list[Any]]:
+    """The metadata directories from which this process could import, with the times at which they changed."""
+    found: list[list[Any]] = []
+    for place in dict.fromkeys(map(os.path.abspath, sys.path)):
+        with suppress(OSError), os.scandir(place) as entries:
+            names = [each for each in entries if each.name.endswith((".dist-info", ".egg-info"))]
+            found += sorted([each.path, each.stat().st_mtime_ns] for each in names)
+    return found
+
+
+def _scan() -> list[Plugin]:
+    from importlib.metadata import distributions
+
+    found: dict[str, list[Plugin]] = {}
+    for each in distributions():
+        with suppress(Exception):  # damaged metadata of one package
+            package = each.metadata["Name"]
+            if package in found:
+                continue  # the first on the path is the one that is imported
+            summary = str(each.metadata.json.get("summary") or f"A command of {package}.")
+            groups = (COMMANDS, OPENERS, TOOLS)
+            points = [point for point in each.entry_points if point.group in groups]
+            found[package] = [Plugin(point.group, point.name, point.value, package, summary) for point in points]
+    return [plugin for package in sorted(found, key=str.lower) for plugin in found[package]]
