@@ -34,7 +34,7 @@ import numpy as np
 from harness import SHORT
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
-from leap_core.inference.engine.request import Frame, PromptTokens, Request, SequenceEnd, SpeechWish, Tokens
+from leap_core.inference.engine.request import Frame, PromptTokens, Request, SequenceEnd, SpeechFrames, Tokens
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.snapshots import SnapshotStore
@@ -116,7 +116,7 @@ def speak(scheduler: Scheduler, speaker: Speaker, pattern: str, frames: int) -> 
     tokens = frames * (pattern.count("t") + pattern.count("f")) // pattern.count("f")
     request = Request(PromptTokens((Tokens(tuple(PROMPT)),)), Sampler(options, PROMPT), max_tokens=tokens)
     sound = TimedSound(speaker)
-    request.speech = SpeechWish(timed, Pattern(pattern), CodeSampler(0.8, 64, 1), sound)
+    request.speech = SpeechFrames(timed, Pattern(pattern), CodeSampler(0.8, 64, 1), sound)
     listener = Listener(sound)
     computed = 0.0
     scheduler.submit(request)

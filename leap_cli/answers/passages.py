@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..options.embedding import PassageWish, open_embedder
+from ..options.embedding import PassageOptions, open_embedder
 from ..options.loading import ModelChoice
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def find_passages(
     env: Environment,
     stack: ExitStack,
-    wish: PassageWish,
+    wish: PassageOptions,
     embedder: ModelChoice,
     *,
     mode: str = "hybrid",

@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
 from ..options.background import BACKGROUND, Background, print_id
-from ..options.batch import BATCH, MACHINES, BatchWish, Machines
+from ..options.batch import BATCH, MACHINES, BatchOptions, Machines
 from ..options.constraints import SHAPE, Constraint
 from ..options.embedding import open_embedder
 from ..options.loading import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def command(
     env: Environment,
     /,
-    batch: BatchWish,
+    batch: BatchOptions,
     model: ModelChoice,
     sampling: Sampling,
     shape: Constraint,

@@ -21,7 +21,7 @@ from ..framework.output import Output
 from ..options.background import BACKGROUND, Background, check_apart, print_id
 from ..options.batch import MACHINES, Machines
 from ..options.embedding import open_embedder
-from ..options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnWish, Judgement
+from ..options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnOptions, Judgement
 from ..options.loading import EACH_MODEL, ModelChoice, model_reference, note_builtin, warm_or_load
 from ..options.tasks import own_recipes
 
@@ -72,7 +72,7 @@ def run(
     env: Environment,
     /,
     cases: str,
-    wish: ColumnWish,
+    wish: ColumnOptions,
     asking: Asking,
     judgement: Judgement,
     machines: Machines,
@@ -201,7 +201,7 @@ def _tell_unsupported(output: Output, file: CaseFile) -> None:
 
 
 def _evaluation(
-    env: Environment, path: Path, file: CaseFile, wish: ColumnWish, asking: Asking, model: ModelChoice
+    env: Environment, path: Path, file: CaseFile, wish: ColumnOptions, asking: Asking, model: ModelChoice
 ) -> Evaluation:
     from leap_core.evaluation.running import Evaluation
 

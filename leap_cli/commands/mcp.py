@@ -22,7 +22,7 @@ from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.output import Output
 from ..input.files import read_bytes
-from ..options.embedding import PassageWish
+from ..options.embedding import PassageOptions
 from ..options.loading import MODEL_OPTION, ModelChoice, load_model, model_reference
 from ..options.stored_commands import read_command
 
@@ -319,7 +319,7 @@ class _Abilities:
         def work() -> list[dict[str, Any]]:
             from ..answers.passages import find_passages
 
-            wish = PassageWish(index, question, max(1, min(limit, MOST_PASSAGES)))
+            wish = PassageOptions(index, question, max(1, min(limit, MOST_PASSAGES)))
             with ExitStack() as stack:
                 hits = find_passages(self._env, stack, wish, ModelChoice())
             return [

@@ -24,7 +24,7 @@ from ..options.embedding import (
     EMBEDDER,
     EMBEDDER_OF_INDEX,
     PASSAGES,
-    PassageWish,
+    PassageOptions,
     full_reference,
     open_embedder,
 )
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 def search_command(
     env: Environment,
     /,
-    passages: PassageWish,
+    passages: PassageOptions,
     mode: str,
     embedder: ModelChoice,
     format: str,
@@ -127,7 +127,7 @@ NOTHING = "The documents do not say."
 def ask_command(
     env: Environment,
     /,
-    passages: PassageWish,
+    passages: PassageOptions,
     show_sources: bool,
     strict: bool,
     model: ModelChoice,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BatchWish:
+class BatchOptions:
     """``fields``: those of BatchSettings that are neither of the model nor of its answers. ``reasons``: the model is
     let reason. ``quiet``: no summary at the end. ``workers``: how many may answer at once."""
 
@@ -179,7 +179,7 @@ PLAIN = (
 """Options that are fields of BatchSettings unchanged."""
 
 
-def _build(arguments: Arguments) -> BatchWish:
+def _build(arguments: Arguments) -> BatchOptions:
     env = arguments.env
     pattern, variables = _prompts(arguments)
     tools, speech = arguments["tools"], arguments["speech"]
@@ -201,7 +201,7 @@ def _build(arguments: Arguments) -> BatchWish:
         fields["when"] = arguments["when"]
     if arguments["check"] is not None and arguments["escalate_to"] is None:
         raise click.UsageError("--check needs --escalate-to MODEL, which answers then")
-    return BatchWish(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
+    return BatchOptions(fields, arguments["show_thinking"], arguments["quiet"], arguments["max_workers"])
 
 
 BATCH = OptionGroup("batch", "", _OPTIONS, _build, {"background": ("quiet",)})

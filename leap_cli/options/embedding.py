@@ -24,7 +24,7 @@ BUILTIN_EMBED = "builtin-embed"
 
 
 @dataclass(frozen=True)
-class PassageWish:
+class PassageOptions:
     """The passages of an index that fit a question: at most ``limit``, of ``files``; ``rerank``: the model that orders
     the best anew."""
 
@@ -54,9 +54,9 @@ EMBEDDER_OF_INDEX = OptionGroup("embedder", "Model", (THREADS_OPTION, HOST_OPTIO
 """Where the index says which model it is."""
 
 
-def _passages(arguments: Arguments) -> PassageWish:
+def _passages(arguments: Arguments) -> PassageOptions:
     index, question = named_index(arguments.env, arguments["words"])
-    return PassageWish(index, question, **arguments.of("limit", "files", "rerank"))
+    return PassageOptions(index, question, **arguments.of("limit", "files", "rerank"))
 
 
 PASSAGES = OptionGroup(

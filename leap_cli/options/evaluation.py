@@ -31,7 +31,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class ColumnWish:
+class ColumnOptions:
     """The columns that were asked for: every model with every one of ``varied``'s values. ``options``: of all."""
 
     models: tuple[str, ...]
@@ -115,7 +115,7 @@ def _headings(chosen: Mapping[str, str], varied: Mapping[str, Sequence[str]]) ->
     ]
 
 
-def _columns(arguments: Arguments) -> ColumnWish:
+def _columns(arguments: Arguments) -> ColumnOptions:
     varied: dict[str, tuple[str, ...]] = {}
     for each in arguments["vary"]:
         name, equals, values = each.partition("=")
@@ -128,7 +128,7 @@ def _columns(arguments: Arguments) -> ColumnWish:
             _check_numbers(name, separate)
         varied[name] = tuple(dict.fromkeys((*varied.get(name, ()), *separate)))
     sampling = ("temperature", "rng_seed", "max_tokens")
-    return ColumnWish(
+    return ColumnOptions(
         tuple(dict.fromkeys(arguments["models"])),
         {name: arguments[name] for name in sampling if arguments[name] is not None},
         varied,

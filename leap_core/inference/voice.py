@@ -13,7 +13,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import AudioSample
 from ..errors import LeapModelLoadingError
 from ..system.directories import Directories
-from .engine.request import Frame, FrameRows, Segment, SpeechWish, Tokens
+from .engine.request import Frame, FrameRows, Segment, SpeechFrames, Tokens
 from .llama.model import LlamaModel
 from .media import MediaSegments
 from .speech.companions import open_vocoder
@@ -46,7 +46,7 @@ class ModelVoice:
         """A sentence for the user when speech is not as fast as it could be."""
         return self._speaker.warning
 
-    def begin(self, options: GenerationOptions, *, interleaved: bool) -> tuple[SpeechWish, Listener]:
+    def begin(self, options: GenerationOptions, *, interleaved: bool) -> tuple[SpeechFrames, Listener]:
         """What one request speaks with, and the ear of its reader."""
         temperature, top_k = CONVERSATION if interleaved else SYNTHESIS
         sampler = CodeSampler(
@@ -56,7 +56,7 @@ class ModelVoice:
         )
         turn = SpeechTurn(self._tokens, interleaved=interleaved, end_code=self._speaker.end_code)
         sound = ReplySound(self._speaker)
-        return SpeechWish(self._speaker, turn, sampler, sound), Listener(sound)
+        return SpeechFrames(self._speaker, turn, sampler, sound), Listener(sound)
 
     def can_read(self, speech: SpeechPart) -> bool:
         """Whether this model may have said that: its codes and tokens are among this one's."""

@@ -200,7 +200,7 @@ class FrameSound(Protocol):
 
 
 @dataclass(eq=False)
-class SpeechWish:
+class SpeechFrames:
     """What a request speaks with. ``rows``: the frames that it made, by their positions in the target."""
 
     source: FrameSource
@@ -269,7 +269,7 @@ class Request:
         max_tokens: int | None = None,
         constraint: TokenConstraint | None = None,
         adapters: Adapters = (),
-        speech: SpeechWish | None = None,
+        speech: SpeechFrames | None = None,
         prompt_recorder: ScoreRecorder | None = None,
         lookup: PromptLookup | None = None,
         watch: RepetitionWatch | None = None,

@@ -38,7 +38,7 @@ from .retries import Patience
 
 
 @dataclass(frozen=True)
-class Way:
+class RequestForm:
     """One of the addresses that answer a request: its body, and what reads its answer for a chat's reader."""
 
     path: str
@@ -52,7 +52,7 @@ class EndpointGeneration(Generation):
     def __init__(
         self,
         connection: Connection,
-        ways: Sequence[Way],
+        ways: Sequence[RequestForm],
         options: GenerationOptions,
         on_end: Callable[[EndpointGeneration], object],
     ) -> None:
@@ -120,7 +120,7 @@ class EndpointGeneration(Generation):
 
 async def _exchange(
     connection: Connection,
-    ways: Sequence[Way],
+    ways: Sequence[RequestForm],
     reply: ReplyReader,
     put: Callable[[MessageResponse | LeapError], object],
 ) -> None:
@@ -140,7 +140,7 @@ async def _exchange(
 
 async def _by_a_way_that_is_there(
     connection: Connection,
-    ways: Sequence[Way],
+    ways: Sequence[RequestForm],
     reply: ReplyReader,
     put: Callable[[MessageResponse | LeapError], object],
     on_again: Callable[[str], object],
@@ -273,10 +273,10 @@ class EndpointRunner(ModelRunner):
             chat = form(chat_body(asked, functions, options))
             failure = self._connection.words.of_event
             if self._endpoint.path is not None:
-                return self._begin((Way(self._endpoint.path, lambda: {"model": name, **chat}),), options)
+                return self._begin((RequestForm(self._endpoint.path, lambda: {"model": name, **chat}),), options)
             ways = (
-                Way("/chat/completions", lambda: {"model": name, **chat}),
-                Way(
+                RequestForm("/chat/completions", lambda: {"model": name, **chat}),
+                RequestForm(
                     PATH,
                     lambda: {"model": name, **responses_body(asked, functions, options)},
                     lambda reply: ResponsesReader(reply, failure),
@@ -298,7 +298,7 @@ class EndpointRunner(ModelRunner):
                 "shape", "a remote model completes plain text only without a schema; send a message instead"
             )
         body = {"model": self._model_name(), **text_body(text, options)}
-        return self._begin((Way("/completions", lambda: body),), options)
+        return self._begin((RequestForm("/completions", lambda: body),), options)
 
     def _checked(self, options: MaybeOptions) -> GenerationOptions:
         self._check_loaded()
@@ -308,7 +308,7 @@ class EndpointRunner(ModelRunner):
         check_held(options)
         return options
 
-    def _begin(self, ways: Sequence[Way], options: GenerationOptions) -> Generation:
+    def _begin(self, ways: Sequence[RequestForm], options: GenerationOptions) -> Generation:
         with self._guard:
             self._check_loaded()
             generation = EndpointGeneration(self._connection, ways, options, self._running.discard)

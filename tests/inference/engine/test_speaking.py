@@ -22,7 +22,7 @@ from leap_core.inference.engine.request import (
     PromptTokens,
     Request,
     SequenceEnd,
-    SpeechWish,
+    SpeechFrames,
     Tokens,
     frame_key,
 )
@@ -100,7 +100,7 @@ SOURCE = Source()
 
 def speaking(ids: list[int], pattern: str = "ttffft", max_tokens: int = 24, **given: Any) -> Request:
     made = request(ids, max_tokens, **given)
-    made.speech = SpeechWish(SOURCE, Turn(pattern), None, Sound())  # type: ignore[arg-type]
+    made.speech = SpeechFrames(SOURCE, Turn(pattern), None, Sound())  # type: ignore[arg-type]
     return made
 
 
@@ -124,7 +124,7 @@ def test_sound_is_told_of_each_frame_and_which_is_the_last_before_a_token(
     made = speaking(TEXT, "ttffft", 12)
     make_scheduler().submit(made)
     events(made)
-    assert isinstance(made.speech, SpeechWish) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
+    assert isinstance(made.speech, SpeechFrames) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
 
 
 def test_the_choice_of_threads_hears_of_frames_with_all_that_they_take(
@@ -257,7 +257,7 @@ def test_a_source_that_fails_takes_its_own_requests_down_alone(
 
     scheduler = make_scheduler()
     broken, text, spoken = speaking(TEXT, "tf"), request(TEXT[:20], 40), speaking(TEXT[:30], "tf")
-    broken.speech = SpeechWish(Broken(), Turn("tf"), None, Sound())  # type: ignore[arg-type]
+    broken.speech = SpeechFrames(Broken(), Turn("tf"), None, Sound())  # type: ignore[arg-type]
     for made in (broken, text, spoken):
         scheduler.submit(made)
     _, end = events(broken)
