@@ -10,7 +10,7 @@ import pytest
 from leap_cli.framework.option_defaults import MEANT, VARIABLES
 
 ROOT = Path(__file__).parent.parent.parent
-GIVEN = {"LEAP_AGENT_KEY"}
+GIVEN = {"LEAP_AGENT_KEY", "LEAP_JOB_PRIORITY"}
 """What leap gives to programs that it starts."""
 
 
