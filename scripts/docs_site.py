@@ -1,0 +1,84 @@
+"""Hooks of mkdocs (mkdocs.yml): navigation from docs/README.md, tabs of HTTP and Python sections, and llms.txt."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+INDEX, INDEX_COMMAND = "reference/index.md", "reference/index-command.md"
+"""The page of ``leap index``, whose file has the name of a section's first page, and its name in the site."""
+_LINK = re.compile(r"\[([^\]]*)\]\(([^):#\s]+)(#[^)]*)?\)")
+"""A link to a file: text, path, anchor."""
+_TABS = r"Command line|HTTP|Python"
+_SECTIONS = re.compile(rf"(?:^## (?:{_TABS})\n(?:(?!## ).*\n)*){{2,}}", re.MULTILINE)
+
+
+def on_config(config: Any) -> None:
+    folder = Path(config["docs_dir"])
+    config["nav"] = [{"Overview": "README.md"}, *({name: pages} for name, pages in sections(folder)), reference(folder)]
+
+
+def sections(folder: Path) -> list[tuple[str, list[dict[str, str]]]]:
+    """The sections of docs/README.md: the pages of each, by their titles there."""
+    text = (folder / "README.md").read_text("utf-8")
+    parts = re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.MULTILINE)
+    return [
+        (name, [{title[0].upper() + title[1:]: page} for title, page, _ in _LINK.findall(body) if "/" not in page])
+        for name, body in parts
+    ]
+
+
+def reference(folder: Path) -> dict[str, list[str]]:
+    names = sorted(
+        path.name for path in (folder / "reference").glob("*.md") if path.name not in ("README.md", "index.md")
+    )
+    return {"Reference": ["reference/README.md", INDEX_COMMAND, *(f"reference/{name}" for name in names)]}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    text = (Path(config["docs_dir"]) / INDEX).read_text("utf-8")
+    files.append(File.generated(config, INDEX_COMMAND, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def link(match: re.Match[str]) -> str:
+        """Links out of docs/ work on GitHub alone, and are text here."""
+        path = posixpath.normpath(posixpath.join(folder, match[2]))
+        if path.startswith("../"):
+            return match[1]
+        renamed = match[2].removesuffix("index.md") + "index-command.md" if path == INDEX else match[2]
+        return f"[{match[1]}]({renamed}{match[3] or ''})"
+
+    return _SECTIONS.sub(tabs, _LINK.sub(link, markdown.rstrip("\n") + "\n"))
+
+
+def tabs(match: re.Match[str]) -> str:
+    """Neighboring sections called HTTP and Python, as tabs under one heading."""
+    parts = re.split(rf"^## ({_TABS})\n", match[0], flags=re.MULTILINE)[1:]
+    pairs = list(zip(parts[::2], parts[1::2], strict=True))
+    bodies = (
+        f'=== "{name}"\n\n' + re.sub(r"^(?=.)", "    ", body.strip("\n"), flags=re.MULTILINE) for name, body in pairs
+    )
+    anchors = "".join(f'<a id="{name.lower().replace(" ", "-")}"></a>' for name, _ in pairs)
+    return f"{anchors}\n\n## {' and '.join(name for name, _ in pairs)}\n\n" + "\n\n".join(bodies) + "\n\n"
+
+
+def on_post_build(config: Any) -> None:
+    """llms.txt (llmstxt.org): each page with its first sentence."""
+    from leap_cli.help.topics import first_sentence
+
+    folder = Path(config["docs_dir"])
+    lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
+    for name, pages in sections(folder):
+        lines += ["", f"## {name}", ""]
+        for title, page in (item for each in pages for item in each.items()):
+            url = f"{config['site_url'] or ''}{page.removesuffix('.md')}/"
+            lines.append(f"- [{title}]({url}): {first_sentence((folder / page).read_text('utf-8'))}")
+    (Path(config["site_dir"]) / "llms.txt").write_text("\n".join(lines) + "\n", "utf-8")
