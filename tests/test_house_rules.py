@@ -46,12 +46,41 @@ def test_a_file_is_at_most_six_hundred_lines_long():
 
 def test_the_paths_of_the_architecture_name_files_that_are_there():
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    paths = page[page.index("## The path of each kind of work") : page.index("## Words")]
+    paths = page[page.index("## The path of each kind of work") : page.index("### Four lives")]
     parts = [path.relative_to(ROOT) for each in ("leap_core", "leap_cli", "jobs") for path in (ROOT / each).rglob("*")]
     there = {f"/{path.with_suffix('').as_posix()}" for path in parts}
     names = {re.split(r"[ .]|/\*", name)[0] for name in re.findall(r"`([^`]+)`", paths) if name.islower()}
     assert len(names) > 60
     assert {name for name in names if not any(path.endswith(f"/{name}") for path in there)} == set()
+
+
+def definition(step: str) -> ast.AST:
+    """The function or class of a step ``file:Class.function``."""
+    path, _, names = step.partition(":")
+    found: ast.AST = ast.parse((ROOT / path).read_text("utf-8"))
+    for name in names.split("."):
+        body = getattr(found, "body", [])
+        found = next((each for each in body if getattr(each, "name", None) == name), ast.Pass())
+        assert not isinstance(found, ast.Pass), f"there is no {step}"
+    return found
+
+
+def names_in(node: ast.AST) -> set[str]:
+    own = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return own | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+
+
+def test_each_step_of_the_four_lives_names_the_next_one():
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    lives = page[page.index("### Four lives") : page.index("## Words")]
+    steps = re.findall(r"^(\d+)\. `([^`]+)`$", lives, re.MULTILINE)
+    assert len(steps) > 50
+    for (_, before), (number, step) in zip(steps, steps[1:], strict=False):
+        definition(step)
+        if number != "1":
+            name = re.split(r"[.:]", step)[-1]
+            is_member = isinstance(definition(before), ast.ClassDef) and step.startswith(f"{before}.")
+            assert is_member or name in names_in(definition(before)), f"{before} does not name {name}"
 
 
 def test_the_architecture_names_every_room():
