@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..conversation.messages import ChatMessage
@@ -11,7 +12,7 @@ from ..conversation.options import GenerationOptions
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
 from .decisions.answers import Answer, answer_object, how_sure, names_of
-from .decisions.deciding import Settings, decide, prompts_of
+from .decisions.deciding import NO_TEXT, Settings, decide, prompts_of
 from .decisions.questions import Decision, Question
 from .decisions.readouts import LABELS
 from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, table_row, text_of
@@ -85,12 +86,16 @@ class Choose(Deciding):
         raise NotImplementedError
 
     def settings(self, model: TaskModel, message: ChatMessage) -> Settings:
-        def put(question: Question, texts: Sequence[str]) -> list[ChatMessage]:
-            values = {"labels": ", ".join(texts), "text": text_of(message), **self._values()}
-            return model.wording.messages(values, pictures_of(message))
+        pictures = pictures_of(message)
 
+        def put(text: str, _question: Question, texts: Sequence[str]) -> list[ChatMessage]:
+            return model.wording.messages({"labels": ", ".join(texts), "text": text, **self._values()}, pictures)
+
+        asked, free = partial(put, text_of(message)), None
+        if model.wording.calibrated and not pictures:
+            free = partial(put, NO_TEXT)
         turned = self.readout == LABELS and self.orders == 1
-        return Settings(self.readout, self.orders, put, GenerationOptions(temperature=0.0), turned)
+        return Settings(self.readout, self.orders, asked, GenerationOptions(temperature=0.0), turned, free)
 
     def _values(self) -> dict[str, str]:
         return {}

@@ -37,13 +37,15 @@ class Settings:
     """How to ask. ``readout``: text or labels; None for what the model is made for, else text. ``orders``: in how many
     orders the options of a choice are asked. ``put``: the messages of a question and its texts in their order, in
     the place of leap's own wording, for the readout text. ``options`` of each generation. ``turned``: ask models that
-    were not made for labels so that each option of a choice gets each label, in the place of ``orders``."""
+    were not made for labels so that each option of a choice gets each label, in the place of ``orders``. ``put_free``:
+    like ``put`` about a text that says nothing; what the model prefers then is taken from what it prefers."""
 
     readout: str | None = None
     orders: int = 1
     put: Put | None = None
     options: GenerationOptions = field(default_factory=GenerationOptions)
     turned: bool = False
+    put_free: Put | None = None
 
     def __post_init__(self) -> None:
         if self.readout not in (None, *READOUTS):
@@ -157,7 +159,12 @@ def _asked(runner: Generator, decision: Decision, question: Question, settings: 
         readings = [[_reading(runner, each, q, settings, readout) for each in (decision, free)] for q in turned]
         return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
     orders = orders_of(question, settings.orders)
-    return [_Asked(each, _reading(runner, decision, _turned(question, each), settings, readout)) for each in orders]
+    ways = [settings]
+    if settings.put_free is not None and readout == TEXT:
+        ways.append(replace(settings, put=settings.put_free))
+    turned = [_turned(question, each) for each in orders]
+    readings = [[_reading(runner, decision, q, way, readout) for way in ways] for q in turned]
+    return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
 
 
 def _reading(runner: Generator, decision: Decision, question: Question, settings: Settings, readout: str) -> Reading:

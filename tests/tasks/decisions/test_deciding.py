@@ -12,6 +12,7 @@ from leap_core.tasks.decisions.answers import Answer, choice_confidence, score_c
 from leap_core.tasks.decisions.calibration import Case, ece, fit, keep, kept_temperatures
 from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prompts_of, readout_for
 from leap_core.tasks.decisions.questions import Decision, Option, Question
+from leap_core.tasks.reading import read_task
 from leap_core.testing import ScriptedModelRunner
 
 from ..conftest import do
@@ -82,6 +83,21 @@ def test_classify_gives_each_label_of_a_readout_to_each_answer(builtin):
     shares = reply.details["probabilities"]
     turned = do(builtin, "The parcel is late.", task="classify", labels=["sport", "mail"], readout="labels")
     assert turned.details["probabilities"] == pytest.approx(shares, abs=2e-3)
+
+
+def test_a_calibrated_wording_takes_away_what_the_model_prefers_without_a_text(builtin):
+    wording = '[[wording]]\nmodels = ["*"]\nuser = "{text} Answer with one of {labels}."\n'
+    labels = ["mail", "sport", "not sure at all"]
+
+    def found(text: str, recipe: str) -> list[float]:
+        task, _ = read_task({"task": "classify", "labels": labels}, {"classify": recipe})
+        return list(task.complete(builtin, text).details["probabilities"].values())
+
+    plain, free = (found(text, wording) for text in ("The parcel is late.", "N/A"))
+    ratios = [a / b for a, b in zip(plain, free, strict=True)]
+    calibrated = wording + "calibrated = true\n"
+    assert found("The parcel is late.", calibrated) == pytest.approx([r / sum(ratios) for r in ratios], abs=2e-3)
+    assert found("N/A", calibrated) == pytest.approx([1 / 3] * 3, abs=2e-3)
 
 
 def test_orders_differ_and_only_choices_have_several():
