@@ -13,8 +13,10 @@ INDEX, INDEX_COMMAND = "reference/index.md", "reference/index-command.md"
 """The page of ``leap index``, whose file has the name of a section's first page, and its name in the site."""
 _LINK = re.compile(r"\[([^\]]*)\]\(([^):#\s]+)(#[^)]*)?\)")
 """A link to a file: text, path, anchor."""
-_TABS = r"Command line|HTTP|Python"
+_TABS = "Command line|HTTP|Python"
 _SECTIONS = re.compile(rf"(?:^## (?:{_TABS})\n(?:(?!## ).*\n)*){{2,}}", re.MULTILINE)
+_BLOCKS = r"(?:^```\w+\n(?:(?!```).*\n)*```\n+)+"
+_LABELED = re.compile(rf"({_BLOCKS})((?:^\*\*(?:{_TABS})\*\*\n+{_BLOCKS})+)", re.MULTILINE)
 
 
 def on_config(config: Any) -> None:
@@ -33,10 +35,8 @@ def sections(folder: Path) -> list[tuple[str, list[dict[str, str]]]]:
 
 
 def reference(folder: Path) -> dict[str, list[str]]:
-    names = sorted(
-        path.name for path in (folder / "reference").glob("*.md") if path.name not in ("README.md", "index.md")
-    )
-    return {"Reference": ["reference/README.md", INDEX_COMMAND, *(f"reference/{name}" for name in names)]}
+    names = sorted(f"reference/{path.name}" for path in (folder / "reference").glob("*.md") if path.stem != "README")
+    return {"Reference": ["reference/README.md", *(INDEX_COMMAND if each == INDEX else each for each in names)]}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -56,18 +56,25 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         renamed = match[2].removesuffix("index.md") + "index-command.md" if path == INDEX else match[2]
         return f"[{match[1]}]({renamed}{match[3] or ''})"
 
-    return _SECTIONS.sub(tabs, _LINK.sub(link, markdown.rstrip("\n") + "\n"))
+    return _LABELED.sub(labeled, _SECTIONS.sub(headed, _LINK.sub(link, markdown.rstrip("\n") + "\n")))
 
 
-def tabs(match: re.Match[str]) -> str:
-    """Neighboring sections called HTTP and Python, as tabs under one heading."""
+def headed(match: re.Match[str]) -> str:
+    """Neighboring sections called HTTP and Python, as tabs under one heading that keeps their anchors."""
     parts = re.split(rf"^## ({_TABS})\n", match[0], flags=re.MULTILINE)[1:]
-    pairs = list(zip(parts[::2], parts[1::2], strict=True))
-    bodies = (
-        f'=== "{name}"\n\n' + re.sub(r"^(?=.)", "    ", body.strip("\n"), flags=re.MULTILINE) for name, body in pairs
-    )
-    anchors = "".join(f'<a id="{name.lower().replace(" ", "-")}"></a>' for name, _ in pairs)
-    return f"{anchors}\n\n## {' and '.join(name for name, _ in pairs)}\n\n" + "\n\n".join(bodies) + "\n\n"
+    anchors = "".join(f'<a id="{name.lower().replace(" ", "-")}"></a>' for name in parts[::2])
+    return f"{anchors}\n\n## {' and '.join(parts[::2])}\n\n{tabs(parts)}"
+
+
+def labeled(match: re.Match[str]) -> str:
+    """Examples for the shell, and those below the words **HTTP** and **Python**, as tabs."""
+    return tabs(["Command line", match[1], *re.split(rf"^\*\*({_TABS})\*\*\n", match[2], flags=re.MULTILINE)[1:]])
+
+
+def tabs(parts: list[str]) -> str:
+    """``parts``: a name, its text, and so on."""
+    bodies = (re.sub(r"^(?=.)", "    ", body.strip("\n"), flags=re.MULTILINE) for body in parts[1::2])
+    return "".join(f'=== "{name}"\n\n{body}\n\n' for name, body in zip(parts[::2], bodies, strict=True))
 
 
 def on_post_build(config: Any) -> None:

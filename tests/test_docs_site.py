@@ -39,5 +39,6 @@ def test_mkdocs_builds_the_site_strictly(tmp_path):
         each["location"] for each in json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
     }
     assert {"structured-outputs/", "reference/generate/"} <= searched
+    assert 'class="tabbed-set' in (tmp_path / "structured-outputs" / "index.html").read_text("utf-8")
     page = (tmp_path / "lora-adapters" / "index.html").read_text("utf-8")
     assert 'class="tabbed-set' in page and 'data-md-color-scheme="slate"' in page and 'id="http"' in page
