@@ -50,6 +50,7 @@ COMMANDS = {
     "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
     "saved": TableEntry("leap_cli.commands.saved", "Save templates, schemas and recipes.", BUILD),
     "sessions": TableEntry("leap_cli.commands.sessions", "List conversations and logged prompts.", WORK),
+    "why": TableEntry("leap_cli.commands.why", "Explain why a request was slow, or ended so.", WORK),
     "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
     "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry background jobs.", WORK),
     "setup": TableEntry("leap_cli.commands.setup", "First-time setup: model, completion, keep-alive.", SETUP),

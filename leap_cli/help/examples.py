@@ -160,6 +160,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "leap export ada -o ada.md",
         "leap export --for-training -m builtin --rendered",
     ),
+    "why": ("leap sessions log on && leap generate 'Say hello.' && leap why", "leap why 1 --format json"),
     "sessions remove": ("leap sessions remove ada",),
     "sessions prune": ("leap sessions prune --older-than 30d --dry-run",),
     "saved templates add": (

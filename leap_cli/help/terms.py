@@ -180,6 +180,7 @@ TERMS = (
     Term("chat, conversation, system prompt, slash commands", "chat", "leap chat"),
     Term("session, sessions, history, export, conversation history", "sessions", "leap sessions list"),
     Term("prompt log, logging, log, audit", "prompt-log", "leap sessions log on"),
+    Term("slow request, latency, time to first token, cache miss, prefix cache miss", "prompt-log", "leap why"),
     Term(
         "batch, batches, batch inference, bulk, offline inference, jsonl, batch api",
         "batch-inference",

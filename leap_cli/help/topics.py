@@ -71,6 +71,7 @@ TOPIC_OF = {
     "config": "configuration",
     "models cache": "prompt-caching",
     "sessions log": "prompt-log",
+    "why": "prompt-log",
     "doctor": "command-line",
     "jobs schedules": "scheduling",
     "jobs folder": "scheduling",

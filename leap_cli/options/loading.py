@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
@@ -340,6 +341,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     note_missing_gpu(env, options.n_gpu_layers, options.engine)
     if model.prompt_cache is not None:
         options = replace(options, cache_options=model.prompt_cache)
+    began = time.monotonic()
     runner = open_runner(
         reference,
         options,
@@ -357,7 +359,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         from leap_core.conversation.runner import PrioritizedRunner
 
         runner = PrioritizedRunner(runner, int(priority))
-    return _reporting(env, _logged(env, runner, model.command))
+    return _reporting(env, _logged(env, runner, model.command, time.monotonic() - began))
 
 
 def note_endpoint(env: Environment, reference: str) -> None:
@@ -574,7 +576,7 @@ def _reporting(env: Environment, runner: ModelRunner) -> ModelRunner:
     return ReportingRunner(runner, PromptLine(output))
 
 
-def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
+def _logged(env: Environment, runner: ModelRunner, command: str, loading: float) -> ModelRunner:
     """The runner, with what is asked of it in the log where the user wants that."""
     from leap_core.system.configuration import log_is_on
 
@@ -582,4 +584,4 @@ def _logged(env: Environment, runner: ModelRunner, command: str) -> ModelRunner:
         return runner
     from leap_core.conversation.logged_runner import logged
 
-    return logged(runner, command, env.directories, env.variables, Output(env).warning)
+    return logged(runner, command, env.directories, env.variables, Output(env).warning, loading=loading)

@@ -78,11 +78,12 @@ class LogWriter:
 
 
 class LoggedRunner(PassingRunner):
-    """``runner``, each of whose generations becomes an entry of ``log`` when it has ended. ``command``: who asks."""
+    """``runner``, each of whose generations becomes an entry of ``log`` when it has ended. ``command``: who asks.
+    ``loading``: seconds until the model was there, which the first generation waited for."""
 
-    def __init__(self, runner: ModelRunner, log: LogWriter, command: str) -> None:
+    def __init__(self, runner: ModelRunner, log: LogWriter, command: str, loading: float = 0.0) -> None:
         super().__init__(runner)
-        self._log, self._command = log, command
+        self._log, self._command, self._loading = log, command, loading
 
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return self._logged(
@@ -104,6 +105,9 @@ class LoggedRunner(PassingRunner):
             return start()
         entry, began = describe(), time.monotonic()
         entry.made_by = made_by(self._runner)
+        loading, self._loading = self._loading, 0.0
+        if loading:
+            entry.facts = {"loading": round(loading, 3)}
         try:
             generation = start()
         except LeapError as error:
@@ -164,8 +168,10 @@ def logged(
     directories: Directories,
     variables: Mapping[str, str],
     on_warning: Callable[[str], object],
+    *,
+    loading: float = 0.0,
 ) -> ModelRunner:
     """The runner, with everything that is asked of it in the log while that is on."""
 
     writer = LogWriter(log_file(directories), lambda: log_is_on(directories, variables), on_warning)
-    return LoggedRunner(runner, writer, command)
+    return LoggedRunner(runner, writer, command, loading)

@@ -38,7 +38,8 @@ class Entry:
     messages before that. ``options``: those that differ from the model's own, without the shape. ``schema``: the JSON
     schema that the answer was held to, as text. ``finish``: why the answer ended; None where ``error`` says why there
     is none. ``rating``: good, bad, or None. ``made_by``: what the same answer depends on besides the request, see
-    ``made_by``. ``id``: its number in the log, 0 before it is in one."""
+    ``made_by``. ``facts``: how the request went (``RequestFacts``). ``id``: its number in the log, 0 before it is in
+    one."""
 
     command: str
     model: str
@@ -58,6 +59,7 @@ class Entry:
     seconds: float = 0.0
     rating: str | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     id: int = 0
 
     def end(self, complete: Complete, seconds: float) -> None:
@@ -66,6 +68,10 @@ class Entry:
         self.answer, self.reasoning = message.text, message.reasoning_content
         self.calls = [call.to_json()["function"] for call in message.function_calls or ()]
         self.finish, self.seconds = complete.finish_reason.value, seconds
+        if complete.facts is not None:
+            self.facts |= complete.facts.to_json()
+        if complete.searches:
+            self.facts["searches"] = len(complete.searches)
         if stats is not None:
             self.prompt_tokens, self.answer_tokens = stats.prompt_tokens, stats.completion_tokens
             self.made_by |= {"engine": stats.engine} if stats.engine else {}
@@ -159,8 +165,9 @@ SCHEMA = database.Schema(
     CREATE VIRTUAL TABLE words USING fts5 (prompt, answer, tokenize="unicode61 remove_diacritics 2");
     """,
 )
-COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name != "id")
+COLUMNS = tuple(name for name in Entry.__dataclass_fields__ if name not in ("id", "facts"))
 JSON_COLUMNS = ("calls", "options", "made_by")
+FACTS = "facts"
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,8 @@ class PromptLog:
     def add(self, entry: Entry) -> int:
         """Write an entry; its number."""
         values = {**asdict(entry), **{name: json.dumps(getattr(entry, name)) for name in JSON_COLUMNS}}
+        if entry.facts:  # in a column that is there: a file of this version may be of an earlier leap
+            values["made_by"] = json.dumps({**entry.made_by, FACTS: entry.facts})
         row = [text_of(values[name]) if isinstance(values[name], str) else values[name] for name in COLUMNS]
         places = ", ".join("?" * len(row))
         with self._transaction() as connection:
@@ -311,7 +320,8 @@ def _conditions(model: str | None, since: float | None) -> tuple[list[str], list
 
 def _entry(row: sqlite3.Row) -> Entry:
     values = {name: row[name] for name in (*COLUMNS, "id")}
-    return Entry(**{**values, **{name: json.loads(row[name]) for name in JSON_COLUMNS}})
+    read = {name: json.loads(row[name]) for name in JSON_COLUMNS}
+    return Entry(**{**values, **read}, facts=read["made_by"].pop(FACTS, {}))
 
 
 FINISHED = ("stop", "constraint")

@@ -19,6 +19,7 @@ from ..schemas.json_values import JsonObject, list_at, number_at, object_at, tex
 from ..system.dataclass import dataclass
 from .media.wav import as_float32
 from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall
+from .request_facts import RequestFacts
 
 
 class GenerationFinishReason(str, Enum):
@@ -220,6 +221,8 @@ class Complete(MessageResponse):
     """The stop string that ended the text; None where the answer ended in another way."""
     searches: tuple[FunctionResult, ...] = ()
     """What the model looked for among tools that its prompt did not declare, and the names that it got."""
+    facts: RequestFacts | None = field(default=None, compare=False, repr=False)
+    """How the request went, for ``leap why``; no part of its JSON form."""
 
     @property
     def is_lost(self) -> bool:
@@ -348,6 +351,7 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
         _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
         None if value.get("stop_string") is None else text_at(value["stop_string"], f"{path}.stop_string"),
         tuple(_read_result(object_at(each, path), path) for each in list_at(value.get("searches", []), path)),
+        RequestFacts.from_json(facts) if isinstance(facts := value.get("facts"), dict) else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
@@ -14,6 +15,7 @@ from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengt
 from ..system.dataclass import dataclass
 from .generator import Generation, PassingGeneration, PromptProgress
 from .messages import ChatMessage, ChatMessageRole
+from .request_facts import RequestFacts
 from .responses import Chunk, Complete, GenerationFinishReason, MessageResponse, require_complete
 
 
@@ -308,6 +310,8 @@ class CheckedGeneration(PassingGeneration):
         self._again = again
         self._most = MOST_REPAIRS if repairs is None else repairs
         self._repairs = 0
+        self._first: tuple[float, RequestFacts | None] | None = None
+        """When the first answer that did not fit was there, and how its request went."""
         self._held: list[MessageResponse] = []
 
     def _receive(self) -> None:
@@ -327,17 +331,23 @@ class CheckedGeneration(PassingGeneration):
         if not problems:
             if self._repairs:
                 note = f"the answer did not fit its constraint at first and was generated {self._repairs + 1} times"
-                complete = replace(complete, warnings=(*complete.warnings, note))
+                complete = replace(complete, warnings=(*complete.warnings, note), facts=self._facts())
             self._ready.extend([*held, complete])
             return
         if cut is not None or self._constraint.exact or self._repairs >= self._most:
             raise self._error(complete, problems, cut)
+        self._first = self._first or (time.monotonic(), complete.facts)
         try:
             if not self._begin(lambda: self._again(_shown(text, problems))):
                 self._ready.extend([*held, replace(complete, finish_reason=GenerationFinishReason.INTERRUPTED)])
         except LeapGenerationPromptExceedContextLengthError:  # there is no room to show what is wrong
             raise self._error(complete, problems, None) from None
         self._repairs += 1
+
+    def _facts(self) -> RequestFacts | None:
+        """Those of the first try, with the time that the others took."""
+        ended, facts = self._first or (0.0, None)
+        return facts and replace(facts, repairs=self._repairs, repairing=time.monotonic() - ended)
 
     def _problems(self, complete: Complete) -> list[str]:
         text, called = complete.full_message.text, bool(complete.full_message.function_calls)

@@ -44,6 +44,8 @@ class MadePrompt:
     prompt: PromptTokens
     media: Mapping[bytes, MediaSegments] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    """Of the messages that it was made of."""
 
     @property
     def opens_reasoning(self) -> bool:
@@ -111,7 +113,7 @@ class PromptMaker:
             parser=parser,
             enable_thinking=options.enable_thinking,
         )
-        return self._made(pieces, options, within)
+        return replace(self._made(pieces, options, within), roles=tuple(message.role.value for message in messages))
 
     def of_text(self, text: str | Sequence[int], within: int | None = None) -> MadePrompt:
         """The prompt that ``text`` is, special tokens read where it spells them; token ids are taken as they are."""

@@ -35,7 +35,8 @@ from ..conversation.options import (
     check_options,
 )
 from ..conversation.priority import INTERACTIVE
-from ..conversation.responses import Chunk, GenerationFinishReason, MessageResponse, ReasoningChunk
+from ..conversation.request_facts import RequestFacts
+from ..conversation.responses import Chunk, Complete, GenerationFinishReason, MessageResponse, ReasoningChunk
 from ..conversation.runner import ModelRunner
 from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
@@ -61,13 +62,20 @@ if TYPE_CHECKING:
 
 
 class InProcessGeneration(Generation):
-    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well.
-    ``listener``: for a request that speaks."""
+    """Reads a submitted ``request`` and builds its ``reply``. ``remember`` is called once that has ended well, and
+    ``facts`` at the end. ``listener``: for a request that speaks."""
 
     def __init__(
-        self, request: Request, reply: ReplyBuilder, remember: Callable[[], None], listener: Listener | None = None
+        self,
+        request: Request,
+        reply: ReplyBuilder,
+        remember: Callable[[], None],
+        listener: Listener | None = None,
+        *,
+        facts: Callable[[], RequestFacts],
     ) -> None:
         self._sequence = request
+        self._facts = facts
         self.prompt_tokens = len(request.prompt)
         self._reply = reply
         self._remember = remember
@@ -104,7 +112,10 @@ class InProcessGeneration(Generation):
             if self._met_stop_string:
                 total = stats.prompt_tokens + self._read
                 stats, scores = replace(stats, completion_tokens=self._read, total_tokens=total), scores[: self._read]
-            self._ready.extend(self._reply.finish(self._reason(event), stats, scores, prompt_scores))
+            for response in self._reply.finish(self._reason(event), stats, scores, prompt_scores):
+                if isinstance(response, Complete):
+                    response = replace(response, facts=self._facts())
+                self._ready.append(response)
         elif self._stopped or self._met_stop_string:
             return
         elif isinstance(event, tuple):
@@ -365,8 +376,16 @@ class InProcessRunner(ModelRunner):
             if speech is None or not speech.rows:  # what was spoken is read back from its message
                 self._prompts.keep_reply(made, request.target)
 
+        def facts() -> RequestFacts:
+            names = [function.name for function in functions]
+            from .engine.departures import Words, facts_of
+
+            model = self.model
+            words = Words(model.text_of, model.eog_tokens, model.control_tokens, names, made.roles)
+            return facts_of(request, words, self.context_size)
+
         # keep_reply keeps this runner loaded
-        return InProcessGeneration(request, reply, keep_reply, listener), constraint
+        return InProcessGeneration(request, reply, keep_reply, listener, facts=facts), constraint
 
     def _speech_warnings(self, instruction: str) -> tuple[str, ...]:
         warning = self._voice.warning if self._voice is not None else self._mute

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from ..conversation.causes import departed
 from ..conversation.generator import Generation, PromptProgress, given_up_when
 from ..conversation.messages import ChatMessage
 from ..conversation.responses import (
@@ -27,7 +29,7 @@ from ..errors import GenerationStats, LeapConstraintError, LeapError, LeapGenera
 from ..protocols.openai.replies import OpenAIReply
 from ..protocols.openai.requests import GenerationRequest
 from .http import AsciiJSON, client_watch, unacceptable
-from .measures import Metrics, answers_of_request
+from .measures import Metrics, answers_of_request, id_of_request
 from .models.loaded_model import LoadedModel
 from .models.loaded_models import LoadedModels
 from .pings import AcceptedAnswer, Pinging
@@ -222,7 +224,8 @@ class ReplyWriter(Protocol):
 
 
 class ServedAnswer:
-    """What comes of one request, with its counts measured and its end noted in the log."""
+    """What comes of one request, with its counts measured and its end noted in the log. ``loading``: seconds that it
+    waited for its model."""
 
     def __init__(
         self,
@@ -231,10 +234,12 @@ class ServedAnswer:
         bridge: GenerationBridge,
         model: LoadedModel,
         metrics: Metrics,
+        loading: float = 0.0,
     ) -> None:
         self.request, self.reply, self.bridge = generation_request, reply, bridge
         self._model, self._metrics = model, metrics
-        self._counts = answers_of_request.get()
+        self._counts, self._id = answers_of_request.get(), id_of_request.get()
+        self._loading = loading
         self._begun = time.monotonic()
         self._last: float | None = None
         self._texts: list[str] = []
@@ -288,11 +293,23 @@ class ServedAnswer:
             restored = stats.cached_prompt_tokens
             counts = f"prompt {stats.prompt_tokens - restored}+{restored}, answer {stats.completion_tokens} tokens"
             log.info("%s: %s, %.2f s", name, counts, now - self._begun)
+            if (departure := self._note_facts(item, now)) is not None:
+                counts += f", {departure}"
             if self._counts is not None:  # what was not done as asked is told here too: few clients show it
                 self._counts += [counts, *self.request.notes, *self.request.document_notes, *item.warnings]
         elif isinstance(item, LeapError):
             self._metrics.failed(name, type(item).__name__)
             log.info("%s: %s", name, type(item).__name__)
+
+    def _note_facts(self, complete: Complete, now: float) -> str | None:
+        """Keep how the request went; where its prefix departed from an earlier one, if that cost something."""
+        if complete.facts is None:
+            return None
+        facts = replace(complete.facts, searches=len(complete.searches), loading=self._loading)
+        record: dict[str, Any] = {"id": self._id, "model": self._model.name, "seconds": now - self._begun}
+        record |= {"asked": time.time() - record["seconds"], "finish": complete.finish_reason.value}
+        self._metrics.recent.append({**record, "facts": facts.to_json()})
+        return departed(facts)
 
     def as_cut(self, error: LeapError) -> Complete:
         """A constrained answer that was cut short is no error in OpenAI's protocol, but one that ends by ``length``.

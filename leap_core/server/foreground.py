@@ -125,7 +125,7 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
         urls=settings.urls,
         ping_interval=settings.ping_interval,
     )
-    routes: list[Route] = [] if state is None else [status_route(models, state.token)]
+    routes: list[Route] = [] if state is None else [status_route(models, generation.metrics, state.token)]
     if settings.jobs is not None and settings.files is not None:
         made = [] if settings.responses is None or settings.responses.records is None else [settings.responses.records]
         for endpoints in (BatchEndpoints, MessageBatches):

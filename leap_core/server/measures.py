@@ -8,6 +8,7 @@ import gc
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -18,12 +19,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import GenerationStats
+from ..schemas.json_values import JsonObject
 from .models.loaded_models import LoadedModels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FIRST_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+MOST_RECENT = 256
 NEXT_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 JobCounts = Callable[[], Mapping[str, int]]
@@ -60,6 +63,8 @@ class Metrics:
             registry=registry,
         )
         registry.register(_State(models, job_counts))
+        self.recent: deque[JsonObject] = deque(maxlen=MOST_RECENT)
+        """How the last requests went, for ``leap why``; in memory alone."""
 
     def request(self, path: str, status: int) -> None:
         """A request was answered; ``path`` is its route's."""
@@ -137,6 +142,7 @@ access_log = logging.getLogger("leap.access")
 
 answers_of_request: ContextVar[list[str] | None] = ContextVar("answers_of_request", default=None)
 """What is counted of each answer to the request that is being served."""
+id_of_request: ContextVar[str] = ContextVar("id_of_request", default="")
 REQUEST_ID = b"x-request-id"
 LONGEST_ID = 128
 LARGE = 8 * 1024 * 1024
@@ -168,6 +174,7 @@ class RequestLog:
         start, status, size = time.monotonic(), 0, 0
         answers: list[str] = []
         answers_of_request.set(answers)
+        id_of_request.set(id.decode("ascii"))
 
         async def send_named(message: Message) -> None:
             nonlocal status, size

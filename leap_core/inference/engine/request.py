@@ -22,6 +22,7 @@ from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
 from ...system.dataclass import dataclass
 from ..llama.library import other_engine
+from .course import Course
 from .repetition import PromptLookup, RepetitionWatch
 from .sampler import Sampler, ScoreRecorder, TokenScore
 from .thinking import ThinkingLimit
@@ -314,6 +315,7 @@ class Request:
         """What its slot held, while it waits to continue."""
         self.keeps_slot_until = 0.0
         self._waited = self._paused = 0.0
+        self.course = Course()
         self.created = time.perf_counter()
         self.waiting_since: float | None = self.created
         """None while it has a slot."""
@@ -440,9 +442,10 @@ class Request:
         if not self.ended:
             self.ended = True
             self.deliver()
-            self.events.put(SequenceEnd(reason, self._stats(), error))
+            self.events.put(SequenceEnd(reason, self.stats(), error))
 
-    def _stats(self) -> GenerationStats:
+    def stats(self) -> GenerationStats:
+        """Counts and speed so far."""
         prompt = max(self.read, self.cached)
         first = self._first_token
         decoding = 0.0 if first is None else self._last_token - first - self._paused

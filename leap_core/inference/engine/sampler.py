@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -184,6 +185,7 @@ class Sampler:
     def __init__(self, options: GenerationOptions, context: Iterable[int] = ()) -> None:
         self.temperature = options.temperature or 0.0
         self.top_k = options.top_k or 0
+        self.mask_seconds = 0.0
         self.top_p = 1.0 if options.top_p is None else options.top_p
         self.min_p = options.min_p or 0.0
         self.is_greedy = self.temperature <= 0.0 or self.top_k == 1
@@ -249,7 +251,9 @@ class Sampler:
         if self._recent:
             self._apply_penalties(logits)
         if constraint is not None:
+            began = time.perf_counter()
             constraint.apply(logits)
+            self.mask_seconds += time.perf_counter() - began
 
     def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that top_k, top_p and min_p leave (likeliest first) and numbers in proportion to their

@@ -29,6 +29,7 @@ from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
+from .departures import ComputedLately
 from .interruption import Interruption
 from .repetition import PromptLookup
 from .request import Request
@@ -71,6 +72,7 @@ class Scheduler:
         self._eog = context.model.eog_tokens
         self._batch_sampler = BatchSampler(context.model.n_tokens)
         self._delivered = 0.0
+        self._lately = ComputedLately()
         self._waiting: deque[Request] = deque()
         self._order = WaitingOrder()
         self._preemption = Preemption()
@@ -92,6 +94,8 @@ class Scheduler:
         if not len(request.prompt):
             raise LeapGenerationError("the prompt is empty")
         request.wake = self._interruption.update
+        activity = self.activity()
+        request.course.note_queue(activity.running, activity.waiting, activity.reading)
         with compute_loop.changed:
             if self._closing:
                 raise compute_loop.closed_error(self._closing)
@@ -230,6 +234,7 @@ class Scheduler:
         self._admission.admit(ordered, self._ticks, self._begins, room)
 
     def _begins(self, request: Request) -> None:
+        request.course.note_start(request.seconds_waited, self._lately.all(), self._memory.most_shared(request))
         self._waiting.remove(request)
         self._order.begins(request, list(self._waiting), time.perf_counter())
 
@@ -556,6 +561,7 @@ class Scheduler:
         request = slot.request
         assert request is not None
         self._release(slot)
+        self._lately.add(slot.keys, slot.variant)
         request.finish(reason)
         if reason is not Reason.INTERRUPTED:
             self._keep_on_disk(slot)

@@ -93,6 +93,11 @@ class SlotMemory:
             return max(0, shared) if self._context.sees(slot.index, shared) else 0
         return max((position for position in slot.checkpoints if position <= shared), default=0)
 
+    def most_shared(self, request: Request) -> int:
+        """Positions of a request that a slot holds, whether or not the slot can provide them."""
+        alike = [slot.keys for slot in self.slots if slot.variant == request.variant]
+        return max((common_prefix(keys, request.target) for keys in alike), default=0)
+
     def cut(self, slot: Slot, position: int) -> bool:
         """Bring a slot back to ``position``; False (and the slot empty) when llama.cpp refuses."""
         if position == len(slot.keys):
@@ -371,8 +376,7 @@ class Admission:
         begins so is spared the way there. 0 for nowhere."""
         if not self._memory.needs_checkpoints or request.prompt_recorder is not None:
             return 0
-        alike = [slot.keys for slot in self._memory.slots if slot.variant == request.variant]
-        most = max((common_prefix(keys, request.target) for keys in alike), default=0)
+        most = self._memory.most_shared(request)
         return most if most - position >= WORTH_WAITING and most < len(request.prompt) else 0
 
     def _should_wait(self, request: Request, position: int) -> bool:

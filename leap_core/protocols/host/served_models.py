@@ -78,16 +78,25 @@ def served_models(directory: Path) -> list[JsonObject]:
     ]
 
 
+def served_requests(directory: Path) -> list[JsonObject]:
+    """How the last requests to the servers went, each with its server's ``port``."""
+    return [
+        {"port": state.port} | request
+        for state in running_servers(directory)
+        for request in (_status(state, "?requests") or {}).get("requests", ())
+    ]
+
+
 def _read(path: Path) -> ServerState | None:
     with suppress(OSError, ValueError, TypeError):
         return ServerState(**json.loads(path.read_text("utf-8")))
     return None
 
 
-def _status(state: ServerState) -> JsonObject | None:
+def _status(state: ServerState, query: str = "") -> JsonObject | None:
     """None where the server does not answer: it listens on another address, or is just ending."""
     with suppress(OSError, ValueError, TypeError):
-        answer = send(state.port, "GET", STATUS_PATH, state.token, timeout=STATUS_SECONDS)
+        answer = send(state.port, "GET", STATUS_PATH + query, state.token, timeout=STATUS_SECONDS)
         with answer:
             status = answer.json() if answer.status == 200 else None
         return status if isinstance(status, dict) and isinstance(status.get("models"), list) else None

@@ -349,6 +349,8 @@ class OpenAIReply:
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The chunks of a stream that one response becomes."""
         event: dict[str, Any] = {"leap": response.to_json()} if self._request.events else {}
+        if event and isinstance(response, Complete) and response.facts is not None:
+            event["leap"]["facts"] = response.facts.to_json()
         audio = self._request.audio
         if isinstance(response, AudioSample) and audio is not None:
             yield self._chunk({"audio": {"id": audio.id, "data": self._sound(response, audio)}}, more=event)

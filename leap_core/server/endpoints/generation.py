@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -201,8 +202,10 @@ class GenerationEndpoints:
         ping_interval: float = 0.0,
     ) -> Response:
         """The answers to prompts. Raises where they are refused."""
+        asked = time.monotonic()
         with ExitStack() as using:
             model = await reserved(self._models, prompts[0].model, request, using, keep_alive=prompts[0].keep_alive)
+            loading = time.monotonic() - asked
             prompts = [self._with_adapters(prompt, model) for prompt in prompts]
             priority = prompts[0].options.priority
             runner = using.enter_context(model.in_use(priority=priority))
@@ -218,7 +221,7 @@ class GenerationEndpoints:
             for _ in range(1, len(prompts) * first.choices):
                 using.enter_context(model.in_use(priority=priority))
             using.callback(self.running.pop, reply.id, None)
-            answer = ServedAnswer(first, reply, bridge, model, self.metrics)
+            answer = ServedAnswer(first, reply, bridge, model, self.metrics, loading)
             begin_next = self._next(request, answer, prompts, model, runner)
             answers = Answers(answer, using.pop_all(), begin_next, prompts=len(prompts), ping_interval=ping_interval)
             self.running[reply.id] = answers

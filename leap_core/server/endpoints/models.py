@@ -168,15 +168,17 @@ async def _offered(models: LoadedModels) -> list[dict[str, Any]]:
     return await asyncio.to_thread(lambda: [_to_be_loaded(local) for local in away])
 
 
-def status_route(models: LoadedModels, token: str) -> Route:
-    """What ``leap ps`` asks a server in the foreground; ``token`` is known to the server's own user."""
+def status_route(models: LoadedModels, metrics: Metrics, token: str) -> Route:
+    """What ``leap ps``, and with ``?requests`` ``leap why``, ask a server in the foreground; ``token`` is known to the
+    server's own user."""
 
     async def status(request: Request) -> Response:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), token.encode()):
             error = LeapUnavailableError("only leap ps of the server's own user asks this")
             raise Refused(403, "permission_denied", error, kind="permission_error")
-        return AsciiJSON({"models": [model.to_json() for model in models]})
+        recent = {"requests": list(metrics.recent)} if "requests" in request.query_params else {}
+        return AsciiJSON({"models": [model.to_json() for model in models], **recent})
 
     return Route(STATUS_PATH, status)
 

@@ -1,0 +1,263 @@
+"""Why a request took as long as it did, or ended as it did: known causes, the costliest first.
+
+Nothing is named that is not in the facts and did not cost a noticeable part of the time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..system.dataclass import dataclass
+from .request_facts import Departure, RequestFacts
+
+KEPT = ("adapter", "slot-lost")
+"""Causes for which nothing of the prompt changed."""
+LEAST_SECONDS, LEAST_SHARE = 0.2, 0.15
+"""A cause is named if it cost at least so many seconds, and such a share of the whole time."""
+LEAST_TOKENS, LEAST_OF_PROMPT = 64, 0.2
+"""A prefix that was not reused is named if it would have saved so many tokens, and such a share of the prompt."""
+BUSY = 0.4
+"""The share of the time that threads have to wait for a processor, for other work to be named."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``text`` says what happened, ``change`` the one thing that would help. ``seconds``: what it cost, about.
+    ``tokens``: that the context would have to hold, where it is too small."""
+
+    name: str
+    text: str
+    change: str
+    seconds: float = 0.0
+    tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as an object."""
+        return {"name": self.name, "text": self.text, "change": self.change, "seconds": round(self.seconds, 2)}
+
+
+@dataclass(frozen=True)
+class RequestEnd:
+    """How a request ended: ``seconds`` after it was asked, by ``finish`` or with an ``error``."""
+
+    seconds: float
+    finish: str | None = None
+    error: str | None = None
+
+
+def causes_of(facts: RequestFacts, end: RequestEnd) -> list[Cause]:
+    """The causes in order: first what spoiled the answer, then what cost time, the most expensive first."""
+    prefix = _of_prefix(facts)
+    others = _of_time(facts, 0.0 if prefix is None else prefix.seconds)
+    slow = [cause for cause in others if _matters(cause.seconds, end.seconds)]
+    slow += [] if prefix is None else [prefix]
+    return [*_of_end(facts, end), *sorted(slow, key=lambda cause: -cause.seconds)]
+
+
+def _matters(lost: float, seconds: float) -> bool:
+    return lost >= LEAST_SECONDS and lost >= LEAST_SHARE * seconds
+
+
+TOO_LONG = re.compile(r"the prompt has (?:more than )?(\d+) tokens and the context holds (\d+)")
+
+
+def _of_end(facts: RequestFacts, end: RequestEnd) -> Iterator[Cause]:
+    too_long = TOO_LONG.search(end.error or "")
+    if too_long or end.finish == "exceed_context" or "end of the context" in (end.error or ""):
+        held = too_long[2] if too_long else facts.context_size
+        what = f"the prompt has {too_long[1]} tokens" if too_long else "prompt and answer filled the context"
+        change = "load the model with a larger --context-size, or shorten the prompt"
+        text = f"the context is too small: {what}, it holds {held}"
+        yield Cause("context-too-small", text, change, tokens=int(too_long[1]) if too_long else 0)
+    elif end.finish == "repetition":
+        text = f"the answer repeated itself and was stopped after {facts.answer_tokens} tokens"
+        yield Cause("repetition", text, "ask with --repetition-penalty 1.1, or a higher temperature")
+    elif end.error is not None and "does not fit its constraint" in end.error:
+        yield Cause("constraint", end.error, "describe the wanted shape in the prompt, or use a larger model")
+
+
+def _of_time(facts: RequestFacts, unread: float) -> Iterator[Cause]:
+    """``unread``: seconds that would not have been computed at all."""
+    behind = [
+        f"{facts.running} running" if facts.running else "",
+        f"{facts.waiting} waiting" if facts.waiting else "",
+        f"{facts.ahead_tokens} tokens of prompts to read" if facts.ahead_tokens else "",
+    ]
+    listed = ", ".join(filter(None, behind)) or "other requests"
+    yield Cause(
+        "queue",
+        f"it waited {facts.queued:.1f} s for a slot, behind {listed}",
+        "load the model with more --slots, or give the other requests a lower priority",
+        facts.queued,
+    )
+    yield Cause(
+        "preempted",
+        f"it gave its slot {_times(facts.preempted)} to a request of a higher level, and waited {facts.swapped:.1f} s",
+        "ask with a higher priority, or load the model with more --slots",
+        facts.swapped if facts.preempted else 0.0,
+    )
+    yield Cause(
+        "loading",
+        f"the model was loaded first, which took {facts.loading:.1f} s",
+        "keep it warm: leap load MODEL",
+        facts.loading,
+    )
+    yield Cause(
+        "repairs",
+        f"the answer did not fit its shape and was made again {_times(facts.repairs)}, {facts.repairing:.1f} s",
+        "describe the wanted shape in the prompt, or use a larger model",
+        facts.repairing if facts.repairs else 0.0,
+    )
+    yield Cause(
+        "masks",
+        f"the masks of its schema or grammar took {facts.masks:.1f} s",
+        "simplify the schema: fewer alternatives, and bounds on lengths",
+        facts.masks,
+    )
+    if facts.others is not None and facts.others >= BUSY:
+        yield Cause(
+            "other-work",
+            f"other work on the machine kept it waiting for a processor {facts.others:.0%} of the time",
+            "end the other work, or ask when the machine is idle",
+            facts.others * max(0.0, facts.reading + facts.writing - unread),
+        )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _of_prefix(facts: RequestFacts) -> Cause | None:
+    """Why less of the prompt was reused than an earlier one could give, if that is so."""
+    departure = facts.departure
+    if departure is None:
+        return None
+    unread = facts.prompt_tokens - facts.cached
+    kept = departure.position - facts.cached
+    lost = min(unread, kept + (0 if departure.ended else departure.shared))
+    if lost < LEAST_TOKENS or lost < LEAST_OF_PROMPT * facts.prompt_tokens:
+        return None
+    seconds = facts.reading * lost / max(1, unread)
+    if departure.other_adapter:
+        text = f"{departure.position} tokens of its prompt were computed with another adapter"
+        return Cause("adapter", text, "ask with one adapter throughout, or none", seconds)
+    if kept >= max(LEAST_TOKENS, lost / 2) and departure.in_slots - facts.cached < LEAST_TOKENS:
+        text = f"its slot was lost: {departure.position} tokens were in memory before, and {facts.cached} were left"
+        change = "load the model with more --slots, or with --prompt-cache"
+        return Cause("slot-lost", text, change, seconds)
+    if departure.ended or departure.shared < LEAST_TOKENS:
+        return None
+    name, what, change = _kind(departure)
+    return Cause(name, f"{what}: the prefix {_departed(departure, facts.prompt_tokens)}", change, seconds)
+
+
+def _departed(departure: Departure, tokens: int) -> str:
+    start = departure.before[-16:]
+    start = start if len(departure.before) <= len(start) else start.partition(" ")[2] or start
+    had, got = (_shortened(f"{start}{text}") for text in (departure.had, departure.got))
+    return f'departed at token {departure.position} of {tokens}, in {departure.place}: had "{had}", got "{got}"'
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 56 else f"{line[:55]}…"
+
+
+def alternative_system(system: str, departure: Departure) -> tuple[str, str, str]:
+    """The system prompt with something new at the place of the departure, which the words before it name; without the
+    line or sentence that it is in; and that line."""
+    before, got = departure.before.rsplit("\n", 1)[-1], departure.got
+    place = system.find(before + got)
+    place = place + len(before) if place >= 0 else max(0, system.find(got))
+    new = f"{system[:place]}{time.time_ns()} {system[place:]}"
+    starts = [system.rfind(mark, 0, place) + len(mark) for mark in ("\n", ". ") if mark in system[:place]]
+    ends = [found + 1 for mark in ("\n", ". ") if (found := system.find(mark, place)) >= 0]
+    start, end = max(starts, default=0), min(ends, default=len(system))
+    return new, system[:start] + system[end:].lstrip(" "), system[start:end].strip()
+
+
+def departed(facts: RequestFacts) -> str | None:
+    """Where the prefix departed and why, without what was said; None where no reuse was lost by it."""
+    cause, departure = _of_prefix(facts), facts.departure
+    if cause is None or departure is None:
+        return None
+    place = f"departed at token {departure.position} in {departure.place}" if cause.name not in KEPT else "not reused"
+    return f"{place} ({cause.name})"
+
+
+def course_of(facts: RequestFacts, end: RequestEnd) -> dict[str, str]:
+    """How it went, by what was done; what did not happen is left out."""
+    departure, computed = facts.departure, facts.prompt_tokens - facts.cached
+    level = f" (level {facts.level})" if facts.level else ""
+    course = {
+        "loaded": f"{facts.loading:.2f} s" if facts.loading >= 0.1 else "",
+        "waited": f"{facts.queued:.2f} s for a slot{level}" if facts.queued >= 0.01 else "",
+        "read": f"{facts.prompt_tokens} tokens, {facts.cached} of them from the cache, in {facts.reading:.2f} s",
+        "prefix": "" if departure is None or departure.ended else _departed(departure, facts.prompt_tokens),
+        "preempted": f"{_times(facts.preempted)}, and waited {facts.swapped:.2f} s" if facts.preempted else "",
+        "wrote": f"{facts.answer_tokens} tokens in {facts.writing:.2f} s",
+        "masks": f"{facts.masks:.2f} s" if facts.masks >= 0.01 else "",
+        "repairs": f"{facts.repairs}, in {facts.repairing:.2f} s" if facts.repairs else "",
+        "searches": f"{facts.searches} for tools" if facts.searches else "",
+        "ended": end.error or end.finish or "",
+    }
+    if not facts.prompt_tokens:  # a model elsewhere, or one that failed
+        course |= {"read": "", "wrote": ""}
+    if computed and facts.reading:
+        course["read"] += f" ({computed / facts.reading:.0f} tokens/s)"
+    return {name: text for name, text in course.items() if text}
+
+
+BILLING = re.compile(r"x-anthropic-billing-header", re.IGNORECASE)
+THINKING = re.compile(r"<think>|<\|begin_of_thought\|>|\[THINK\]|<\|channel\|>analysis|<reasoning>", re.IGNORECASE)
+MONTHS = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+CLOCK = re.compile(
+    rf"\d{{1,2}}:\d{{2}}(?::\d{{2}})?|\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
+    rf"|\b(?:{MONTHS}\.? \d{{1,2}}|\d{{1,2}}\.? {MONTHS})\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+    r"|\b(?:mon|tue|wed|thu|fri|sat|sun)\b|\b1\d{9}(?:\d{3})?\b|\b\d+ (?:seconds?|minutes?|hours?|days?) ago\b",
+    re.IGNORECASE,
+)
+ID = re.compile(r"\b[A-Za-z0-9_-]{8,}")
+NUMBER = re.compile(r"\d[\d.,]*")
+MOVE = "send what changes at the end of the last message, or not at all"
+
+
+def _kind(departure: Departure) -> tuple[str, str, str]:
+    """Name, words and change of a prefix that departed."""
+    both = f"{departure.before}{departure.had}", f"{departure.before}{departure.got}"
+    if any(BILLING.search(text) for text in both):
+        return "billing-header", "a billing header changes with each request", "turn the header off in the client"
+    if departure.media:
+        return "picture", "a picture was encoded anew", "send the same bytes of a picture in each request"
+    if departure.tools_had and sorted(departure.tools_had) == sorted(departure.tools_got):
+        return "tools-reordered", "the tools come in another order", "send the tools in the same order each time"
+    if departure.tools_had or departure.tools_got:
+        added = sorted(set(departure.tools_got) - set(departure.tools_had))
+        gone = sorted(set(departure.tools_had) - set(departure.tools_got))
+        listed = [f"with {', '.join(added[:3])}"] * bool(added) + [f"without {', '.join(gone[:3])}"] * bool(gone)
+        return "tools-changed", f"other tools: {', '.join(listed)}", "declare the same tools in each request"
+    if departure.role == "assistant" and THINKING.search(both[0]) and not THINKING.search(departure.got):
+        change = "send the reasoning back (reasoning_content), or turn reasoning off"
+        return "thinking-removed", "the reasoning of an earlier answer was removed", change
+    for name, what, pattern in (
+        ("clock", "a clock", CLOCK),
+        ("id", "an id", ID),
+        ("counter", "a number", NUMBER),
+    ):
+        if _differs(pattern, *both, len(departure.before)):
+            return name, f"{what} in {departure.place} changes", MOVE
+    if departure.role == "system" or departure.tool:
+        return "system-changed", f"{departure.place} changed", MOVE
+    return "history-changed", "what was said before was changed", "add messages at the end, and leave earlier ones"
+
+
+def _differs(pattern: re.Pattern[str], had: str, got: str, place: int) -> bool:
+    """Whether both texts have something of this pattern at ``place``, and not the same."""
+    found = [
+        next((each[0] for each in pattern.finditer(text) if each.start() <= place + 1 and each.end() >= place), "")
+        for text in (had, got)
+    ]
+    return found[0] != found[1] and all(any(map(str.isdigit, each)) or (each and pattern is CLOCK) for each in found)

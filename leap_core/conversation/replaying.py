@@ -1,0 +1,78 @@
+"""A logged request run once more, with the change that would have helped, and both times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..errors import LeapOptionsError
+from ..system.dataclass import dataclass
+from .causes import Cause, alternative_system
+from .messages import ChatMessage
+from .options import GenerationOptions
+from .prompt_log import Entry, request_of
+from .request_facts import RequestFacts
+from .responses import GenerationFinishReason
+from .runner import ModelRunner
+from .streams import last_of
+
+ALONE = ("queue", "preempted", "loading", "other-work", "slot-lost")
+"""Causes that are gone when the request runs alone on a model that is loaded."""
+SYSTEM = ("clock", "id", "counter", "billing-header", "system-changed")
+PENALTY = 1.1
+
+OpenRunner = Callable[[int | None], ModelRunner]
+"""Loads the entry's model, with a context of so many tokens where one is given."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """``seconds`` of a run, and why it ended."""
+
+    seconds: float
+    ended: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as an object."""
+        return {"seconds": round(self.seconds, 3), "ended": self.ended}
+
+
+def replay(entry: Entry, cause: Cause, open_runner: OpenRunner) -> tuple[Run, Run]:
+    """The request of ``entry`` as it was, and with the change that ``cause`` asks for. Raises LeapOptionsError where
+    the change is not leap's to make, or the log does not hold all of the request."""
+    facts = RequestFacts.from_json(entry.facts)
+    messages, options = request_of(replace(entry, error=None))
+    was = Run(entry.seconds + facts.loading, entry.error or entry.finish or "")
+    if cause.name == "context-too-small":
+        room = 2 * max(facts.prompt_tokens + facts.answer_tokens, facts.context_size, cause.tokens)
+        with open_runner(room) as runner:
+            return was, _timed(runner, messages, options)
+    if cause.name == "repetition":
+        with open_runner(None) as runner:
+            return was, _timed(runner, messages, replace(options, repetition_penalty=PENALTY))
+    if cause.name in ALONE:
+        with open_runner(None) as runner:
+            return was, _timed(runner, messages, options)
+    departure = facts.departure
+    if cause.name not in SYSTEM or departure is None or entry.system is None:
+        raise LeapOptionsError("entry", f"{entry.id}: this change is not one that a replay can make: {cause.change}")
+    changed, without, moved = alternative_system(entry.system, departure)
+    with open_runner(None) as runner:
+        before = _timed(runner, [ChatMessage("system", changed), *messages[1:]], options)
+        steady = [ChatMessage("system", without)]
+        _prime(runner, [*steady, *messages[1:]], options)
+        return before, _timed(runner, [*steady, ChatMessage("user", f"{entry.prompt}\n\n{moved}")], options)
+
+
+def _prime(runner: ModelRunner, messages: list[ChatMessage], options: GenerationOptions) -> None:
+    """Have a prompt in memory, as the request before left it."""
+    last_of(runner.start(messages, (), replace(options, max_tokens=1, json_schema_constraint=None)))
+
+
+def _timed(runner: ModelRunner, messages: list[ChatMessage], options: GenerationOptions) -> Run:
+    began = time.monotonic()
+    complete = last_of(runner.start(messages, (), options))
+    reason = complete.finish_reason
+    return Run(time.monotonic() - began, "" if reason is GenerationFinishReason.STOP else reason.value)

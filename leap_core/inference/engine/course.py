@@ -1,0 +1,70 @@
+"""How one request goes: what it waited for, and what of its prompt was in memory, noted as it happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...system.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from array import array
+
+    from ...conversation.generator import PromptProgress
+
+MOST_THREADS = 32
+"""In a process with more of them it is not looked up how long they waited for a processor."""
+LEAST_COMPUTED = 0.2
+"""Seconds of computing, from which on it says something how long the threads waited."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The keys of the positions of an earlier request, prompt and answer, and the variant that computed them."""
+
+    keys: array[int]
+    variant: bytes
+
+
+class Course:
+    """Notes of one request. The scheduler's thread writes."""
+
+    def __init__(self) -> None:
+        self.running = self.waiting = self.ahead_tokens = 0
+        self.queued: float | None = None
+        """Seconds until it got its first slot."""
+        self.in_slots = 0
+        self.earlier: tuple[Computed, ...] = ()
+        self._processors = _processor_seconds()
+
+    def note_queue(self, running: int, waiting: int, reading: Sequence[PromptProgress]) -> None:
+        """These were there when the request came."""
+        self.running, self.waiting = running, waiting
+        self.ahead_tokens = sum(each.total - each.processed for each in reading)
+
+    def note_start(self, queued: float, earlier: tuple[Computed, ...], in_slots: int) -> None:
+        """It gets its first slot after so many seconds; ``in_slots``: positions of its prompt that slots hold."""
+        if self.queued is None:
+            self.queued, self.earlier, self.in_slots = queued, earlier, in_slots
+
+    def waited_for_processors(self) -> float | None:
+        """The share of the time that threads wanted a processor and had none; None where that is not known."""
+        begun, ended = self._processors, _processor_seconds()
+        if begun is None or ended is None or ended[0] - begun[0] < LEAST_COMPUTED:
+            return None
+        computed, waited = ended[0] - begun[0], max(0.0, ended[1] - begun[1])
+        return waited / (computed + waited)
+
+
+def _processor_seconds() -> tuple[float, float] | None:
+    """How long this process's threads have computed, and waited for a processor; None where that is not known."""
+    computed = waited = 0
+    with suppress(OSError, ValueError):
+        threads = os.listdir("/proc/self/task")
+        for thread in threads if len(threads) <= MOST_THREADS else ():
+            with suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat") as file:
+                parts = file.read().split()
+                computed, waited = computed + int(parts[0]), waited + int(parts[1])
+    return (computed / 1e9, waited / 1e9) if computed else None

@@ -1,0 +1,167 @@
+"""The causes that are named of what is known of a request: planted ones first, and none of a healthy request."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from leap_core.conversation.causes import RequestEnd, alternative_system, causes_of, course_of, departed
+from leap_core.conversation.request_facts import Departure, RequestFacts
+
+FINE = RequestEnd(4.0, "stop")
+QUICK = RequestFacts(prompt_tokens=2000, cached=1900, answer_tokens=100, context_size=8192, reading=0.5, writing=3.5)
+
+
+def left(before: str, had: str, got: str, **more: Any) -> RequestFacts:
+    """A prompt of which all but the first 40 tokens had to be read again."""
+    place = {"role": "system", "message": 1, "messages": 3, "shared": 1800, "in_slots": 40, **more}
+    departure = Departure(40, before=before, had=had, got=got, **place)
+    return replace(QUICK, cached=40, reading=3.0, departure=departure)
+
+
+def waiting(**facts: Any) -> RequestFacts:
+    return replace(QUICK, **facts)
+
+
+PREFIXES = {
+    "clock": [
+        left("It is Fri Nov 27 01:4", "0. Be short.", "1. Be short."),
+        left("Date: 2026-", "11-26\nRules:", "11-27\nRules:"),
+        left("The time is ", "14:03:59 UTC", "14:04:02 UTC"),
+        left("Today is ", "Thursday, be kind", "Friday, be kind"),
+        left("now=", "1764208800 user", "1764208861 user"),
+        left("last seen ", "5 minutes ago.", "6 minutes ago."),
+    ],
+    "id": [
+        left("Request ", "3f2a9c1e-77aa-4b1c-9d00", "8b1a9c1e-77aa-4b1c-9d00"),
+        left("session_id: ", "sess_8Zk2Qp11xY", "sess_0aB3Lm77tR"),
+        left("trace ", "9f86d081884c7d65\n", "2c26b46b68ffc68f\n"),
+    ],
+    "counter": [left("You have ~", "12k tokens remaining", "11k tokens remaining")],
+    "billing-header": [
+        left("x-anthropic-billing-header: cc_version=2.1; cch=", "a1b2c", "d3e4f"),
+        left("", "x-anthropic-billing-header: a", "You are"),
+    ],
+    "tools-reordered": [
+        left(
+            '"name": "', 'read", ', 'write", ', tool="write", tools_had=("read", "write"), tools_got=("write", "read")
+        ),
+        left('[{"name": "', "a", "b", tool="b", tools_had=("a", "b", "c"), tools_got=("b", "a", "c")),
+    ],
+    "tools-changed": [
+        left('{"name": "', "a", "x", tool="x", tools_had=("a", "b"), tools_got=("x", "a", "b")),
+    ],
+    "thinking-removed": [
+        left("assistant\n", "<think>\nThe user", "The answer", role="assistant", message=3),
+        left("assistant\n<think>", "So the user", "</think>Yes", role="assistant", message=3),
+    ],
+    "picture": [left("Look: ", "[picture or sound]", "[picture or sound]", role="user", message=2, media=True)],
+    "system-changed": [left("You are ", "a helpful friend", "an expert of law")],
+    "history-changed": [left("user\n", "Read the file", "Summary of before", role="user", message=2)],
+    "adapter": [
+        left("", "", "", other_adapter=True),
+        waiting(cached=0, departure=Departure(1900, ended=True, other_adapter=True)),
+    ],
+    "slot-lost": [
+        waiting(cached=0, reading=3.0, departure=Departure(1900, ended=True)),
+        waiting(cached=30, reading=3.0, departure=Departure(1500, shared=20, in_slots=30, had="a", got="b")),
+    ],
+}
+TIMES = {
+    "queue": [waiting(queued=3.0, running=2, ahead_tokens=6000), waiting(queued=9.0, waiting=4)],
+    "preempted": [waiting(preempted=2, swapped=2.5)],
+    "loading": [waiting(loading=2.2)],
+    "repairs": [waiting(repairs=2, repairing=2.0)],
+    "masks": [waiting(masks=2.0)],
+    "other-work": [waiting(others=0.7)],
+}
+PLANTED = [(name, facts, FINE) for name, all_facts in {**PREFIXES, **TIMES}.items() for facts in all_facts]
+PLANTED += [
+    ("context-too-small", QUICK, RequestEnd(0.1, None, "the prompt has 9000 tokens and the context holds 4096")),
+    ("context-too-small", replace(QUICK, queued=3.0), RequestEnd(9.0, "exceed_context")),
+    ("repetition", replace(QUICK, loading=2.0), RequestEnd(4.0, "repetition")),
+]
+
+
+@pytest.mark.parametrize(("name", "facts", "end"), PLANTED)
+def test_a_planted_cause_is_named_first(name, facts, end):
+    causes = causes_of(facts, end)
+    assert causes[0].name == name and "\n" not in causes[0].text and causes[0].change
+
+
+def test_there_are_at_least_thirty_planted_causes():
+    assert len(PLANTED) >= 30 and len({name for name, *_ in PLANTED}) >= 18
+
+
+def healthy(seed: int) -> tuple[RequestFacts, RequestEnd]:
+    """A request as they usually are: a new question, a next turn, a first prompt, an answer under a schema."""
+    rng = random.Random(seed)
+    prompt = rng.randint(20, 6000)
+    cached = rng.choice([0, int(prompt * 0.9), prompt - 1])
+    reading, writing = (prompt - cached) / 400, rng.uniform(0.2, 20)
+    position = rng.choice([cached, min(prompt - 1, cached + rng.randint(0, 40))])
+    departure = Departure(
+        position,
+        shared=rng.randint(0, 60),
+        in_slots=position,
+        before=f"It is 10:{rng.randint(10, 59)}. ",
+        had="What is the time at 12:30?",
+        got="Is 3f2a9c1e-77aa-4b1c-9d00 an id?",
+        role="user",
+        message=rng.randint(2, 9),
+        ended=rng.random() < 0.5,
+    )
+    facts = RequestFacts(
+        prompt_tokens=prompt,
+        cached=cached,
+        answer_tokens=rng.randint(1, 400),
+        context_size=8192,
+        queued=rng.choice([0.0, 0.004, 0.05]),
+        reading=reading,
+        writing=writing,
+        masks=rng.choice([0.0, 0.05 * writing]),
+        others=rng.choice([None, 0.0, 0.2]),
+        loading=rng.choice([0.0, 0.03]),
+        searches=rng.choice([0, 1]),
+        departure=rng.choice([None, departure]),
+    )
+    return facts, RequestEnd(reading + writing, rng.choice(["stop", "max_tokens", "interrupted"]))
+
+
+def test_no_cause_is_named_of_a_hundred_healthy_requests():
+    assert [seed for seed in range(100) if causes_of(*healthy(seed))] == []
+
+
+def test_the_most_expensive_cause_comes_first():
+    facts = replace(left("It is 01:4", "0 ", "1 "), loading=9.0, queued=2.0)
+    assert [cause.name for cause in causes_of(facts, RequestEnd(15.0, "stop"))] == ["loading", "clock"]
+
+
+def test_facts_read_back_equal_and_what_is_unknown_is_left_out():
+    for _, facts, _ in PLANTED:
+        assert RequestFacts.from_json({**facts.to_json(), "later": 1}) == facts
+    assert RequestFacts().to_json() == {}
+
+
+def test_what_a_server_logs_of_a_departure_holds_nothing_that_was_said():
+    said = departed(left("SECRET It is 01:4", "0 SECRET", "1 SECRET"))
+    assert said == "departed at token 40 in the system prompt (clock)"
+    assert departed(QUICK) is None
+
+
+def test_the_course_says_what_happened_and_leaves_out_the_rest():
+    course = course_of(replace(QUICK, queued=1.0, preempted=1, swapped=0.5, level="batch"), FINE)
+    assert course["waited"] == "1.00 s for a slot (level batch)" and course["preempted"] == "once, and waited 0.50 s"
+    assert course["read"] == "2000 tokens, 1900 of them from the cache, in 0.50 s (200 tokens/s)"
+    assert {"loaded", "masks", "repairs", "prefix"}.isdisjoint(course)
+
+
+def test_the_line_that_changes_is_moved():
+    system = "You are X.\nIt is Fri Nov 27 01:41.\nBe short."
+    departure = Departure(9, before="\nIt is Fri Nov 27 01:4", had="0.\nBe", got="1.\nBe")
+    changed, without, moved = alternative_system(system, departure)
+    assert (without, moved) == ("You are X.\nBe short.", "It is Fri Nov 27 01:41.")
+    assert changed != system and changed.endswith("1.\nBe short.")
