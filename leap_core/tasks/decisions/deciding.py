@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import islice
+from weakref import WeakKeyDictionary
 
 from ...conversation.generator import Generator
 from ...conversation.messages import ChatMessage
@@ -126,21 +127,24 @@ def temperatures_for(runner: Generator, way: str) -> Mapping[str, float]:
 @dataclass(frozen=True)
 class _Asked:
     """A question with its options in one order, by their numbers. ``prior``: the reading of it where the state says
-    nothing, which is taken from the other one."""
+    nothing, which is taken from the other one. ``known``: what it gave before, in which case it is not asked again."""
 
     order: tuple[int, ...]
     reading: Reading
     prior: Reading | None = None
+    known: Sequence[float] | None = None
+    keep: Callable[[Sequence[float]], object] = lambda _prior: None
 
     @property
     def prompts(self) -> list[Prompt]:
-        return [*self.reading.prompts, *(self.prior.prompts if self.prior else ())]
+        return [*self.reading.prompts, *(self.prior.prompts if self.prior and self.known is None else ())]
 
     def logprobs(self, completes: Sequence[Complete]) -> list[float]:
         """Of the options, less what the model prefers without a state (Zhao et al. 2021, Calibrate Before Use)."""
         count = len(self.reading.prompts)
         found = self.reading.logprobs(completes[:count])
-        prior = self.prior.logprobs(completes[count:]) if self.prior else [0.0] * len(found)
+        prior = self.known or ([0.0] * len(found) if self.prior is None else self.prior.logprobs(completes[count:]))
+        self.keep(prior)
         return [each - before if before > -math.inf else each for each, before in zip(found, prior, strict=True)]
 
     def mass(self, completes: Sequence[Complete]) -> float:
@@ -159,12 +163,30 @@ def _asked(runner: Generator, decision: Decision, question: Question, settings: 
         readings = [[_reading(runner, each, q, settings, readout) for each in (decision, free)] for q in turned]
         return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
     orders = orders_of(question, settings.orders)
-    ways = [settings]
-    if settings.put_free is not None and readout == TEXT:
-        ways.append(replace(settings, put=settings.put_free))
-    turned = [_turned(question, each) for each in orders]
-    readings = [[_reading(runner, decision, q, way, readout) for way in ways] for q in turned]
-    return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
+    asked = [_Asked(each, _reading(runner, decision, _turned(question, each), settings, readout)) for each in orders]
+    return [_calibrated(runner, question, each, settings) for each in asked] if readout == TEXT else asked
+
+
+PRIORS: WeakKeyDictionary[Generator, dict[str, Sequence[float]]] = WeakKeyDictionary()
+MOST_PRIORS = 64
+"""Wordings with their labels whose priors are kept of a model."""
+
+
+def _calibrated(runner: Generator, question: Question, asked: _Asked, settings: Settings) -> _Asked:
+    """The question with its prior, which is asked once for all texts."""
+    if settings.put_free is None:
+        return asked
+    way = replace(settings, put=settings.put_free)
+    reading = _reading(runner, Decision(NO_TEXT, (question,)), _turned(question, asked.order), way, TEXT)
+    kept = PRIORS.setdefault(runner, {})
+    key = repr([each.text for each in reading.prompts[0][0]] + [question.texts[n] for n in asked.order])
+
+    def keep(prior: Sequence[float]) -> None:
+        for oldest in list(kept)[: len(kept) + 1 - MOST_PRIORS] if len(kept) >= MOST_PRIORS else ():
+            kept.pop(oldest, None)
+        kept[key] = prior
+
+    return replace(asked, prior=reading, known=kept.get(key), keep=keep)
 
 
 def _reading(runner: Generator, decision: Decision, question: Question, settings: Settings, readout: str) -> Reading:

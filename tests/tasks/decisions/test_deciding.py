@@ -15,7 +15,7 @@ from leap_core.tasks.decisions.questions import Decision, Option, Question
 from leap_core.tasks.reading import read_task
 from leap_core.testing import ScriptedModelRunner
 
-from ..conftest import do
+from ..conftest import ask_of, do
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +98,15 @@ def test_a_calibrated_wording_takes_away_what_the_model_prefers_without_a_text(b
     calibrated = wording + "calibrated = true\n"
     assert found("The parcel is late.", calibrated) == pytest.approx([r / sum(ratios) for r in ratios], abs=2e-3)
     assert found("N/A", calibrated) == pytest.approx([1 / 3] * 3, abs=2e-3)
+    again, _ = read_task({"task": "classify", "labels": labels}, {"classify": calibrated})
+    asked: list[str] = []
+
+    def ask(messages, options, on_text=None):
+        asked.append(messages[0].text)
+        return ask_of(builtin)(messages, options, on_text)
+
+    again.complete(builtin, "The train is late.", ask)
+    assert len(asked) == len(labels) and not any("N/A" in text for text in asked), "it is asked once for all texts"
 
 
 def test_orders_differ_and_only_choices_have_several():
