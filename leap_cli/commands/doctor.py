@@ -21,7 +21,7 @@ from ..framework.output import Format, Output
     help="Timeout for the built-in model and a cluster to answer.",
 )
 @click.option("--on", metavar="CLUSTER", help="Also check this Ray cluster: ray or ray://HOST:10001.")
-@format_choice("Print text, one json document, jsonl, or quiet: names of failed checks.")
+@format_choice("Output format: text, one JSON document, JSON Lines, or quiet: names of failed checks.")
 @click.pass_obj
 def command(env: Environment, /, timeout: float, on: str | None, format: str) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background

@@ -292,7 +292,7 @@ def show_schema(env: Environment, /, schema: str, multi: bool) -> ExitCode:
 
 @schemas.command("check")
 @click.argument("schema")
-@format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
+@format_choice("Output format: text, or one JSON document.", [Format.TEXT.value, Format.JSON.value])
 @click.option("--strict", is_flag=True, help="Exit with 6 unless the whole schema is enforced during generation.")
 @click.pass_obj
 def check_schema(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCode:

@@ -20,7 +20,7 @@ from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming
     "--keep-alive", type=Duration(), metavar="TIME", help="Unload the model after this idle time; 0 is never."
 )
 @HOST_LOADING
-@format_choice("Print the model as leap ps does: text, one json document, jsonl, or quiet: its name only.")
+@format_choice("Output format of leap ps: text, one JSON document, JSON Lines, or quiet: the name only.")
 @click.pass_obj
 def load_command(
     env: Environment, /, model: str | None, keep_alive: float | None, format: str, loading: HostLoading

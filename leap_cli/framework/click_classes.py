@@ -554,7 +554,7 @@ def format_choice(help: str, formats: Sequence[str] = FORMATS, **more: Any) -> C
 
 def format_option(quiet: str) -> Callable[[Any], Any]:
     """The option of a command whose data are things with names; ``quiet`` prints only them."""
-    return format_choice(f"Print text, one json document, jsonl, or quiet: {quiet} only.")
+    return format_choice(f"Output format: text, one JSON document, JSON Lines, or quiet: {quiet} only.")
 
 
 format_flag = format_option("ids")

@@ -54,7 +54,7 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
 
 
 @cache.command("info")
-@format_choice("Print text, or one json document.", [Format.TEXT.value, Format.JSON.value])
+@format_choice("Output format: text, or one JSON document.", [Format.TEXT.value, Format.JSON.value])
 @click.pass_obj
 def info(env: Environment, /, format: str) -> ExitCode:
     """Show the location, number and size of cached prompts."""
