@@ -45,6 +45,7 @@ def test_files_of_a_row_are_refused(configuration, tmp_path):
         job("generate", loading={"mm_proj_path": "/x"}),
         job("shard", batch={"loading": {"mm_proj_path": "/x"}}),
         replace(job("generate", model=None), parameters={"model": "/etc/passwd"}),
+        replace(job("generate", model=None), parameters={"model": "http://127.0.0.1:9/v1"}),
         replace(job("download"), parameters={"model": str(tmp_path / "notes.gguf"), "cwd": "/"}),
     ]
     (tmp_path / "notes.gguf").write_bytes(b"GGUF")
