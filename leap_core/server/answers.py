@@ -225,7 +225,7 @@ class ReplyWriter(Protocol):
 
 class ServedAnswer:
     """What comes of one request, with its counts measured and its end noted in the log. ``loading``: seconds that it
-    waited for its model."""
+    waited for its model. ``own_client``: it gets the facts of its request too, which may quote an earlier one."""
 
     def __init__(
         self,
@@ -235,11 +235,13 @@ class ServedAnswer:
         model: LoadedModel,
         metrics: Metrics,
         loading: float = 0.0,
+        *,
+        own_client: bool = False,
     ) -> None:
         self.request, self.reply, self.bridge = generation_request, reply, bridge
         self._model, self._metrics = model, metrics
         self._counts, self._id = answers_of_request.get(), id_of_request.get()
-        self._loading = loading
+        self._loading, self._own_client = loading, own_client
         self._begun = time.monotonic()
         self._last: float | None = None
         self._texts: list[str] = []
@@ -259,7 +261,9 @@ class ServedAnswer:
         self.note(item)
         if isinstance(item, LeapError):
             return self.as_cut(item)
-        return item if isinstance(item, Complete) else None
+        if not isinstance(item, Complete):
+            return None
+        return item if self._own_client else replace(item, facts=None)
 
     def given_up(self) -> LeapError:
         """The error of an answer that has no end."""

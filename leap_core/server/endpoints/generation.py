@@ -221,7 +221,7 @@ class GenerationEndpoints:
             for _ in range(1, len(prompts) * first.choices):
                 using.enter_context(model.in_use(priority=priority))
             using.callback(self.running.pop, reply.id, None)
-            answer = ServedAnswer(first, reply, bridge, model, self.metrics, loading)
+            answer = ServedAnswer(first, reply, bridge, model, self.metrics, loading, own_client=self._own_clients)
             begin_next = self._next(request, answer, prompts, model, runner)
             answers = Answers(answer, using.pop_all(), begin_next, prompts=len(prompts), ping_interval=ping_interval)
             self.running[reply.id] = answers
@@ -253,7 +253,9 @@ class GenerationEndpoints:
             bridge = GenerationBridge(_beginning(runner, varied))
             if not await start_bridge(bridge, request.receive):
                 raise first.given_up()
-            return ServedAnswer(generation_request, first.reply, bridge, model, self.metrics)
+            return ServedAnswer(
+                generation_request, first.reply, bridge, model, self.metrics, own_client=self._own_clients
+            )
 
         return begin
 
