@@ -80,7 +80,7 @@ class LeapGenerationError(LeapError):
 
 
 class LeapQueueFullError(LeapGenerationError):
-    """As many requests wait for a warm model as may; later there will be room."""
+    """As many requests wait for a warm model as may; later there will be space."""
 
 
 class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
@@ -105,7 +105,7 @@ LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengt
 
 
 class LeapUnsupportedMediaError(LeapGenerationError):
-    """A picture or a sound for a model that cannot see or hear, or whose projector is not loaded."""
+    """An image or audio for a model that does not accept it, or whose projector is not loaded."""
 
 
 class LeapConstraintError(LeapGenerationError):

@@ -21,7 +21,7 @@ PRIVATE = re.compile(
 )
 """Words of leap's former idiom: use structured output, image, audio, remote, continue, means, step and the like."""
 RIGHT = re.compile(
-    r"(has|have|of|claims)( the)? shape\b|\bshapes? \[|float32, shape\b|shapes, its notes", re.IGNORECASE
+    r"(has|have|of|claims)( the)? shape\b|\bshapes? [\[(]|float32, shape\b|shapes, its notes", re.IGNORECASE
 )
 """Right uses: the shape of a tensor, and the shapes of a slide."""
 OLD_PAGES = {"documents-and-ocr": 2, "embeddings-and-rag": 1, "evaluation": 1, "python-api": 6, "reliability": 11}

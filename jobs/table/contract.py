@@ -71,7 +71,7 @@ class Database(Protocol):
         ...
 
     def listen(self, job: str = "", worker: str = "") -> Changes:
-        """Hear what is announced to workers, or about a job; and what is meant for this worker alone."""
+        """Receive what is announced to workers, or about a job; and what is meant for this worker alone."""
         ...
 
     def version(self) -> int | None:

@@ -167,7 +167,7 @@ class PostgresDatabase:
 
     def server_facts(self) -> dict[str, object]:
         """The server's version, its clock's lead over this machine's in seconds, the version of the tables, and
-        ``deaf``: why its announcements may not be heard."""
+        ``deaf``: why its announcements may not arrive."""
         before = time.time()
         row = self.rows("SELECT current_setting('server_version') AS version, leap_now() AS now")[0]
         lead = float(row["now"]) - (before + time.time()) / 2

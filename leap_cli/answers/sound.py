@@ -64,7 +64,7 @@ class SpokenOutput:
         self._open()
 
     def hearing(self, stream: Stream, runner: Generator) -> Stream:
-        """The answer without its sound, which goes its own way. Where no voice is heard, the answer itself."""
+        """The answer without its sound, which goes its own way. Without a voice, the answer itself."""
         return _Hearing(stream, self) if self._target or runner.speaks else stream
 
     def take(self, sample: AudioSample) -> bool:

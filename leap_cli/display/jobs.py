@@ -248,7 +248,7 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class LiveScreen:
-    """The terminal's second screen while the block lasts; what stood on the first is there again afterwards. Keys are
+    """The terminal's second screen while the block lasts; the contents of the first are restored afterwards. Keys are
     not echoed, Ctrl-C raises KeyboardInterrupt as ever."""
 
     def __init__(self, env: Environment) -> None:

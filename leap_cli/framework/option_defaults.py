@@ -133,7 +133,7 @@ class OptionDefaults(UserDict[str, Any]):
         return {}
 
     def prefer(self, values: dict[str, Any], file: str) -> None:
-        """Let values from elsewhere, by the names of their options, override these. Raises UsageError."""
+        """Let other values, by the names of their options, override these. Raises UsageError."""
         by_name = _by_name(self._command)
         for name, value in values.items():
             if name not in by_name:

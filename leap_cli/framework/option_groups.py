@@ -86,7 +86,7 @@ class Arguments:
         return [name, *(key for key, each in parameters if isinstance(each, LeapOption) and each.implies == name)]
 
     def check_apart(self, name: str, other: str) -> None:
-        """Refuse these two together. A general wish for the other is passed over. Raises UsageError."""
+        """Refuse these two together. A general setting of the other is ignored. Raises UsageError."""
         if not (self.is_set(name) and self.is_set(other)):
             return
         option = self._parameters[other]

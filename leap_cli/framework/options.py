@@ -27,7 +27,7 @@ FEWEST = 14
 class LeapOption(click.Option):
     """An option of a command.
 
-    ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general wish, which a command
+    ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general setting, which a command
     passes over where it cannot fulfil it. ``saved``: the text that a saved prompt keeps for one that was typed; None
     for an option that belongs to one call, or has a place of its own in a saved prompt. ``implies``: the parameter of
     another option whose rules this one shares: what excludes that one excludes this one, too.

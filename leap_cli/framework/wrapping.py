@@ -121,7 +121,7 @@ NARROWEST = 8
 
 def fitting_widths(widths: list[int], width: int, *, whole: bool = False) -> list[int]:
     """The widths of a table's columns so that all fit: the widest are shortened first, then the last left out. With
-    ``whole`` the first, a name that is typed elsewhere, is shortened only where there is nothing else."""
+    ``whole`` the first, a name that people type in other commands, is shortened only where there is nothing else."""
     if whole and len(widths) > 1 and width - widths[0] - GAP >= min(widths[1], NARROWEST):
         return [widths[0], *fitting_widths(widths[1:], width - widths[0] - GAP)]
     if whole:

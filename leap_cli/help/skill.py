@@ -1,4 +1,4 @@
-"""The page that tells coding agents how to use leap: a SKILL.md, made of the table of commands and their examples.
+"""The page for coding agents on how to use leap: a SKILL.md, made of the table of commands and their examples.
 
 A skill is a folder with a SKILL.md, whose front matter has a name (a to z, 0 to 9 and -, 64 at most) and a description
 (1,024 characters at most); agents look for it in ``~/.agents/skills``, Claude Code in ``~/.claude/skills``.

@@ -117,9 +117,9 @@ def session_model(recorder: SessionRecorder, env: Environment, model: ModelChoic
 @dataclass(frozen=True)
 class TalkOptions:
     """``voice``: that reads answers aloud, None for the conversation's own. ``microphone``, ``loudspeaker``: numbers or
-    parts of names, None for the system's own. ``sound``: the file that is heard instead; ``answers``: where what is
-    said goes then, ``fast`` or in real time. ``recording``: the file of both sides. ``pause``: seconds that end an
-    utterance."""
+    parts of names, None for the system's own. ``sound``: the audio file that replaces the microphone; ``answers``:
+    where what is said goes then, ``fast`` or in real time. ``recording``: the file of both sides. ``pause``: seconds
+    that end an utterance."""
 
     system: str | None
     voice: str | None

@@ -1,4 +1,4 @@
-"""Where a talk hears and speaks: devices or files, and both sides recorded."""
+"""Audio input and output of a voice chat: devices or files, and both sides recorded."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def list_devices() -> list[dict[str, Any]]:
 
 
 class SoundDevices:
-    """Lets ``talk`` hear a microphone, and be heard through a loudspeaker. ``microphone``, ``loudspeaker``: a number of
+    """Connects ``talk`` to a microphone and a loudspeaker. ``microphone``, ``loudspeaker``: a number of
     ``list_devices``, a part of a name, or None for the system's own. ``on_lost`` is called when one is gone.
 
     Raises LeapError where one is missing, or on entering cannot be used, and LeapNotFoundError for a name that
@@ -297,7 +297,7 @@ STEP = 0.02
 
 
 class SoundFiles:
-    """Lets ``talk`` hear samples (mono, 16 kHz) and writes what it says, with the silence between, to ``sink``. It
+    """Feeds ``talk`` samples (mono, 16 kHz) and writes what it says, with the silence between, to ``sink``. It
     hears as fast as answers are made if ``fast``, else in real time."""
 
     def __init__(

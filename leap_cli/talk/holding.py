@@ -1,4 +1,4 @@
-"""One talk from its beginning to its end: what it hears and speaks with, and where it is kept."""
+"""One talk from its beginning to its end: its audio input and output, and where it is kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def list_devices(output: Output) -> None:
 
 
 def check_model(runner: ModelRunner) -> None:
-    """Raises LeapUnsupportedMediaError for a model that cannot hear, or cannot speak."""
+    """Raises LeapUnsupportedMediaError for a model without audio input or without speech output."""
     from leap_core.conversation.media.audio import wav_of_integers
 
     require_voice(runner)

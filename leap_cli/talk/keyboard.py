@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ShownLine:
-    """Shows one answer after the other, and lets it be heard. ``voice``: the one that reads it aloud, None for the
+    """Shows one answer after the other, and plays it. ``voice``: the one that reads it aloud, None for the
     conversation's own. ``answering``: what is done around each answer."""
 
     def __init__(

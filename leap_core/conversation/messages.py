@@ -161,7 +161,7 @@ class Audio(ChatMessageContent):
     @staticmethod
     def from_float_samples(samples: Sequence[float], sample_rate: int, channel_count: int = 1) -> Audio:
         """Samples in [-1, 1] as a float32 WAV. Of several channels, whose samples take turns, the mean is taken:
-        models hear mono."""
+        models take mono."""
         if not isinstance(channel_count, int) or isinstance(channel_count, bool) or channel_count < 1:
             raise LeapSerializationError(f"channel_count {channel_count!r} is not a whole number above 0")
         if channel_count > 1:

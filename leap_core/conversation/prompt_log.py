@@ -108,7 +108,7 @@ def made_by(runner: Generator) -> dict[str, Any]:
 
 
 def described(message: ChatMessage) -> str:
-    """A message's text, with a mark where a picture or a sound stood."""
+    """A message's text, with a mark in place of each image or audio."""
     parts = (part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in message.content)
     return "\n".join(parts)
 

@@ -43,7 +43,7 @@ class _Table:
 
     def take_row(self) -> list[str]:
         """The texts of the open row's cells: that of a merged cell in each of its places; but a title over the whole
-        row stands once."""
+        row occurs once."""
         row: list[str] = []
         rest: list[str] = []
         cells, self.cells = self.cells, []

@@ -244,7 +244,7 @@ def _merged(file: Any) -> list[tuple[int, int, int, int]]:
 
 
 def with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) -> Iterator[Row]:
-    """Rows in which each cell of a merged range has its value; but a title over the whole row stands once."""
+    """Rows in which each cell of a merged range has its value; but a title over the whole row occurs once."""
     starts: dict[int, list[tuple[int, int, int]]] = {}
     for left, right, top, bottom in merged:
         if (right - left + 1) * (bottom - top + 1) <= MOST_MERGED:

@@ -114,7 +114,7 @@ Load = Callable[[CheckedBatch], AbstractContextManager[Runner]]
 class Evaluation:
     """Cases put to columns. ``directory`` keeps what was answered: the same evaluation resumes there. ``load``
     opens the model of a batch. ``on``, ``workers``: the cluster that asks the columns. ``part``: of their lines, that
-    alone is asked. ``merge``: so many parts that were asked elsewhere are put together first. ``judge``, ``embedder``:
+    alone is asked. ``merge``: so many parts that ran on other machines are put together first. ``judge``, ``embedder``:
     the models that ``judge`` and ``similar`` ask."""
 
     file: CaseFile

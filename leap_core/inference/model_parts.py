@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def placement_for(path: Path, options: ModelLoadingOptions, layers: int | None = None) -> Placement:
     """Where a model's layers go: so many ``layers`` on GPUs, else as many as the options say; with ``auto`` as many as
-    fit into the free memory of the GPUs that have room, none where there is none."""
+    fit into the free memory of the GPUs with enough of it, none where there is none."""
     from .llama.devices import NONE, Placement, measured, usable_gpus
 
     wanted = options.n_gpu_layers if layers is None else layers

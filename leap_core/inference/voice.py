@@ -1,4 +1,4 @@
-"""How a loaded model speaks: what its requests need to make frames, and what their readers need to hear them."""
+"""How a loaded model speaks: what its requests need to make frames, and what their readers need to play them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ModelVoice:
 
 
 class Listener:
-    """Hears one reply's ``sound`` in the thread of its reader, and keeps what the next turn needs."""
+    """Decodes one reply's ``sound`` in the thread of its reader, and keeps what the next turn needs."""
 
     def __init__(self, sound: ReplySound) -> None:
         self._source = sound

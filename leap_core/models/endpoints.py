@@ -38,7 +38,7 @@ BUILTINS = ("builtin", "builtin-vl", "builtin-audio", "builtin-embed")
 
 def read_aliases(file: Path) -> dict[str, str]:
     """The aliases in config.toml, by their names in lower case. What is no alias, or no file, gives none: those who
-    change the file hear what is wrong with it."""
+    change the file are shown what is wrong with it."""
     with suppress(LeapSerializationError):
         table = read_table(file).get("aliases")
         if isinstance(table, dict):

@@ -292,7 +292,7 @@ def _files_in(directory: Path) -> list[Path]:
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes that the file takes here: less than its length while it has holes, nothing for a link to elsewhere."""
+    """Bytes that the file takes here: less than its length while it has holes, nothing for a link to another place."""
     with suppress(FileNotFoundError):
         status = path.lstat()
         if path.is_symlink():
@@ -303,7 +303,7 @@ def size_on_disk(path: Path) -> int:
 
 
 def freed_by(model: InstalledModel) -> int:
-    """Bytes that removing a model gives back: not those of files that have another name elsewhere."""
+    """Bytes that removing a model gives back: not those of files that have another name in another place."""
     return sum(size_on_disk(path) for path in _files_in(model.directory) if path.lstat().st_nlink == 1)
 
 

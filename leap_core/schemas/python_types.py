@@ -113,7 +113,7 @@ def fields_of(kind: type) -> list[Field]:
 
 
 def without_annotations(hint: Any) -> tuple[Any, str | None]:
-    """A type without Annotated, Required and NotRequired, and the description that stood there. A bare ``List`` becomes
+    """A type without Annotated, Required and NotRequired, and its description. A bare ``List`` becomes
     ``list``."""
     description: str | None = None
     while True:

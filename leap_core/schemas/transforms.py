@@ -212,7 +212,7 @@ class Definitions:
         return {"$defs": self.schemas} if self.schemas else {}
 
     def adopt(self, schema: JsonObject, name: str) -> JsonObject:
-        """A schema that stood alone as a part of the whole; one that refers to its root becomes a definition."""
+        """A schema of its own as a part of the whole; one that refers to its root becomes a definition."""
         if "$id" in schema:
             return schema
         text = json.dumps(schema, sort_keys=True, default=str)

@@ -124,7 +124,7 @@ class AccessCheck:
 
 
 def refused_origin(origin: str) -> Refused:
-    """The refusal of a request of a web page that comes from elsewhere."""
+    """The refusal of a request of a web page of another origin."""
     return _refused(403, "foreign_origin", f"requests from web pages of {origin} are refused")
 
 

@@ -182,7 +182,7 @@ VERSION_AT = 60
 
 
 def has_tables(path: Path) -> bool:
-    """Whether the file at ``path`` may hold rows: a disk without room leaves a file without tables."""
+    """Whether the file at ``path`` may hold rows: a full disk leaves a file without tables."""
     try:
         with_log = path.with_name(path.name + "-wal")
         with path.open("rb") as file:

@@ -86,7 +86,7 @@ def transcribe(
     """The text of each piece, in order, as it is ready. Closing the iterator stops what still runs.
 
     ``options`` default to the likeliest text of at most 512 tokens. Raises LeapUnsupportedMediaError for a model that
-    cannot hear, and what ``ModelRunner.start`` raises.
+    has no audio input, and what ``ModelRunner.start`` raises.
     """
     options = options or GenerationOptions()
     options = replace(

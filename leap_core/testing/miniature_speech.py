@@ -1,5 +1,5 @@
 """A speech model made by hand, not trained: it hums the tone that the prompt names, so that the whole way from a prompt
-to a WAV file can be heard and measured without a download.
+to a WAV file can be played and measured without a download.
 
 write_miniature_speech_model(directory)      # a model and its vocoder, 11 MB, in a fraction of a second
     python -m leap_core.testing.miniature_speech DIRECTORY      # the same from a shell; prints the model's path

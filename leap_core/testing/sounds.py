@@ -1,5 +1,5 @@
 """Clips of notes and beeps, played from a seed, with all that there is to know about them: what ``builtin-audio`` was
-trained on, and what tests and demonstrations let it hear. Needs numpy; writing a file needs soundfile.
+trained on, and what tests and demonstrations use as input. Needs numpy; writing a file needs soundfile.
 """
 
 from __future__ import annotations

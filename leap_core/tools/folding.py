@@ -1,4 +1,4 @@
-"""Tools that a turn does not need: told in a line each, found by the model, and declared at the end of the context.
+"""Tools that a turn does not need: listed in a line each, found by the model, and declared at the end of the context.
 
 The prefix of a prompt stays what it was: what is shown from the start depends on the list of tools and on the first
 question alone, and a tool that is wanted later is declared where it is first called. ``DECLARED`` is the form in which
@@ -72,7 +72,7 @@ def size_of(functions: Iterable[LeapFunction]) -> int:
 
 
 def search(functions: Sequence[LeapFunction], wish: str, most: int = MOST_FOUND) -> list[LeapFunction]:
-    """The functions that fit a wish in plain words best, those that it names first."""
+    """The functions that match a request in plain words best, those that it names first."""
     wish = wish[:MOST_SEARCHED]
     named = [each for each in functions if re.search(rf"(?<!\w){re.escape(each.name)}(?!\w)", wish)]
     return list({each.name: each for each in [*named, *_ranked(functions, wish)]}.values())[:most]
@@ -113,7 +113,7 @@ def fold(functions: Sequence[LeapFunction], messages: Messages, most_tokens: int
     """The functions with those ``deferred`` that are not declared from the start, and the others with shorter
     descriptions, so that all take about ``most_tokens`` at most. All as they are where they fit.
 
-    What stays: what the user asks for before the first answer, then what the system prompt names, until the room is
+    What stays: what the user asks for before the first answer, then what the system prompt names, until the space is
     used.
     """
     if size_of(functions) <= most_tokens:

@@ -91,7 +91,7 @@ class Mapper:
         mapper({"text": ["one", "two"]})["answer"]
 
     ``prompt`` and the texts of ``messages`` name columns in braces; ``{{`` and ``}}`` are braces. The columns ``image``
-    and ``audio``, unless the prompt has them, are what the model sees and hears: names of files, or bytes. ``schema``:
+    and ``audio``, unless the prompt has them, are the model's images and audio: names of files, or bytes. ``schema``:
     a JSON schema, or its short form, that each answer satisfies. ``task``: a task with its parameters, such as
     ``{"task": "classify", "labels": ["a", "b"]}``, done to what ``prompt`` gives (``{text}`` by default).
     ``concurrency`` rows are answered at once. ``loading`` and ``host`` are those of ``Leap.load``.

@@ -1,8 +1,8 @@
 """A batch on Ray: nodes that are joined and asked, actors that answer lines, and those of a dead one handed out again.
 
-Ray places the actors and starts them again elsewhere. Which lines an actor has is known here alone: those of an actor
-that dies are handed out again, and an answer that comes for a line that it no longer has is dropped. So Ray tries no
-task again.
+Ray places the actors and starts them again on other nodes. Which lines an actor has is known here alone: those of an
+actor that dies are handed out again, and an answer that comes for a line that it no longer has is dropped. So Ray tries
+no task again.
 """
 
 from __future__ import annotations

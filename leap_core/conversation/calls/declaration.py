@@ -105,7 +105,7 @@ class Service(Protocol):
 class LeapFunction:
     """A function that a model may call.
 
-    ``schema``: the JSON schema of the arguments as it was declared elsewhere; then it is what the model gets and
+    ``schema``: the JSON schema of the arguments as another program declared it; then it is what the model gets and
     what calls are held to, and ``parameters`` are read off it. ``call`` is what runs it (a callable that takes the
     arguments by name, or a Program), if leap is to run it; it takes no part in comparison. ``deferred``: the prompt
     does not declare it from the start. ``grammar``: what its one argument, ``input``, has to follow, in Lark's form.

@@ -104,7 +104,7 @@ class ObjectType(LeapFunctionParameterType):
 
 @dataclass(frozen=True)
 class SchemaType(LeapFunctionParameterType):
-    """Any JSON schema, word for word: for tools declared elsewhere that say more than the other types can."""
+    """Any JSON schema, word for word: for tools declared by other programs that say more than the other types can."""
 
     schema: Mapping[str, Any] = field(default_factory=dict)
 

@@ -35,7 +35,7 @@ THRESHOLD = 0.35
 
 @dataclass(frozen=True)
 class Piece:
-    """Samples ``start`` to ``end`` of the whole. ``is_silent``: nothing can be heard in it."""
+    """Samples ``start`` to ``end`` of the whole. ``is_silent``: it has no audible sound."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""What a microphone hears, cut into utterances: speech found by energy, the loudspeaker's echo kept out.
+"""A microphone's audio, cut into utterances: speech found by energy, the loudspeaker's echo kept out.
 
 The floor is the quietest moment of the last seconds: speech has gaps, and noise that lasts has none, so a fan that is
 switched on becomes the floor. ``benchmarks/speech_detector.py`` measures it on speech under noise.
@@ -105,7 +105,7 @@ FORGETTING = 0.02
 
 
 class Echo:
-    """Gets of each frame what is played and what is heard."""
+    """Gets of each frame what is played and what is recorded."""
 
     def __init__(self) -> None:
         self._frames = 0
@@ -159,7 +159,7 @@ class Utterance:
         return len(self.samples) / RATE
 
     def parts(self) -> list[Audio]:
-        """The sound as parts of a message; more than a model hears at once is cut at its pauses."""
+        """The sound as parts of a message; more than a model takes at once is cut at its pauses."""
         pieces = cut_at_silences(self.samples, longest=MOST_SECONDS)
         return [Audio(wav_of_integers(self.samples[piece.start : piece.end])) for piece in pieces]
 
@@ -221,7 +221,7 @@ class Ears:
 
     @property
     def seconds(self) -> float:
-        """How much was heard."""
+        """Seconds that were played."""
         return self._frames * FRAME / RATE
 
     def hear(self, frame: NDArray[float32], *, opens: bool = True, at_least: float = QUIETEST) -> Utterance | None:
@@ -243,7 +243,7 @@ class Ears:
         return self._end() if self._quiet >= self._pause_frames else None
 
     def press(self) -> None:
-        """An utterance begins here, whatever is heard."""
+        """An utterance begins here, whatever the input is."""
         self.is_pressed = self.is_hearing = True
         self._kept = []
 
@@ -252,7 +252,7 @@ class Ears:
         return self._end() if self.is_hearing else None
 
     def forget(self) -> None:
-        """Nothing of what was heard so far is an utterance."""
+        """No input so far is an utterance."""
         self._kept, self._onset, self._quiet = [], [], 0
         self.is_hearing = self.is_pressed = False
 

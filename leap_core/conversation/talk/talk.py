@@ -38,7 +38,7 @@ POLL = 0.2
 @dataclass(frozen=True)
 class TalkSettings:
     """``pause``: seconds of quiet that end an utterance. ``push``: only what is said between ``press`` and ``release``
-    is one. ``interrupts``: whether speaking stops an answer; otherwise nothing is heard while one sounds.
+    is one. ``interrupts``: whether speaking stops an answer; otherwise the input is ignored while one plays.
     ``hears_itself``: whether the loudspeaker may come back through the microphone; then a voice over an answer has to
     be louder than that."""
 
@@ -53,7 +53,7 @@ class TalkSettings:
 
 
 class Talk:
-    """Hears, lets answers be heard, and stops them when the user speaks. Any thread may call.
+    """Takes audio input, plays answers, and stops them when the user speaks. Any thread may call.
 
     ``sample_rate``: Hz of what is fed. ``on_event`` is called with each state, utterance and interruption, in the
     thread that feeds or answers.
@@ -81,7 +81,7 @@ class Talk:
         self.state = TalkState.IDLE
 
     def feed(self, samples: NDArray[float32]) -> None:
-        """What the microphone heard next: mono samples from -1 to 1."""
+        """The microphone's next samples: mono, from -1 to 1."""
         import numpy as np
 
         with self._guard:
@@ -123,7 +123,7 @@ class Talk:
         return self._ears.is_pressed
 
     def end(self) -> None:
-        """Nothing more is heard: the utterance at hand ends, and those that wait are still answered."""
+        """The input ends: so does the current utterance, and those that wait are still answered."""
         with self._guard:
             self._take(self._ears.end())
             self._ended = True
@@ -131,7 +131,7 @@ class Talk:
             self._playback.changed.notify_all()
 
     def close(self) -> None:
-        """Stop the answer, hear and play no more."""
+        """Stop the answer, the input and the playback."""
         with self._guard:
             self._ears.forget()
             self._ended = True
@@ -147,7 +147,7 @@ class Talk:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more is heard."""
+        """Whether the input has ended."""
         return self._ended
 
     @property
@@ -176,7 +176,7 @@ class Talk:
             return self._utterances.popleft()
 
     def speaking(self, stream: Stream) -> SpokenAnswer:
-        """The answer ``stream``, which is heard while it is read, and ends when it was played or interrupted."""
+        """The answer ``stream``, which is played while it is read, and ends when it was played or interrupted."""
         return SpokenAnswer(stream, self, self._playback)
 
     def hold(

@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 class ProjectorInfo:
     """What a projector takes, and the ``width`` of its embeddings, which must be that of the text model.
 
-    ``longest_seconds`` of sound in one piece; 0.0 when it cannot hear.
+    ``longest_seconds`` of sound in one piece; 0.0 without audio input.
     """
 
     sees: bool

@@ -128,7 +128,7 @@ def companions_of(model: str, files: Iterable[str]) -> Companions:
 
     A companion belongs to the model whose name it carries. One that carries another name, or none, is taken only when
     no other model is there, and never from one of Liquid's models to another. A projector of a model that sees is
-    preferred in Q8_0; a model that hears takes all its companions in its own quantization where there is such a file.
+    preferred in Q8_0; an audio model takes all its companions in its own quantization where there is such a file.
     """
     files = list(files)
     models = {_plain(name_of(file).model) for file in model_files(files)} | {_plain(name_of(model).model)}

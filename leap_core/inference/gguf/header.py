@@ -219,7 +219,7 @@ class GGUFHeader:
 
     @property
     def is_projector(self) -> bool:
-        """Whether this is an mmproj file, the companion of a model that sees or hears."""
+        """Whether this is an mmproj file, the companion of a multimodal model."""
         return self.architecture == "clip" or self._text("general.type") == "mmproj"
 
     @cached_property

@@ -2,7 +2,7 @@
 
 The rules are llama.cpp's: the output counts as a layer, so that N layers are the output and the last
 N - 1; the table of embeddings stays on the processor, and is copied where it is the output too. Several GPUs share the
-layers in order, by ``tensor_split`` or by their room, and the last of them has the output.
+layers in order, by ``tensor_split`` or by their free memory, and the last of them has the output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The projector of a model that sees or hears: pixels and samples to rows of embeddings, by llama.cpp's mtmd."""
+"""The projector of a multimodal model: pixels and samples to rows of embeddings, by llama.cpp's mtmd."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class ReplySound:
 
     def finish(self) -> Samples:
         """The rest of what the reader's frames represent: nothing is added any more. Frames that were made ahead of a
-        reader who stopped are not heard."""
+        reader who stopped are not played."""
         import numpy as np
 
         self._close_group()

@@ -1,4 +1,4 @@
-"""Trying in a child process whether a model's layers have room on GPUs, where that is not certain.
+"""Trying in a child process whether a model's layers fit on GPUs, where that is not certain.
 
 A backend ends the process when a GPU has no memory left, also later, at the first long prompt. So what comes close to
 the memory that is free is loaded and computed by a child before. The verdict holds until less memory is free.

@@ -182,7 +182,7 @@ def _check(family: Family, planned: Mapping[str, PlannedTensor]) -> None:
 
 
 def total(planned: Iterable[PlannedTensor]) -> int:
-    """Bytes of all of them, with room between."""
+    """Bytes of all of them, with padding between."""
     return sum(each.size + 32 for each in planned)
 
 

@@ -310,7 +310,7 @@ def url_directory(file: str) -> str:
 
 
 def own_file_name(wish: str | None, file: str) -> str:
-    """The name on this disk of a model's ``file``: the wish, where it names a GGUF file. Raises
+    """The name on this disk of a model's ``file``: the requested name, where it names a GGUF file. Raises
     LeapModelDownloadError for a name that leaves the directory."""
     if wish is None:
         return file

@@ -14,8 +14,8 @@ from .errors import Refusal
 @dataclass(frozen=True)
 class Patience:
     """Times in seconds. ``retries`` of a request that failed, each after about twice the wait of the one before;
-    ``held_back``: most that a request waits altogether where it is told to (429). ``connect`` and ``silence`` end a
-    wait for the connection, and for the next byte."""
+    ``held_back``: most that a request waits altogether where the server asks for it (429). ``connect`` and ``silence``
+    end a wait for the connection, and for the next byte."""
 
     retries: int = 3
     first_wait: float = 0.5

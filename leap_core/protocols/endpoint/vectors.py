@@ -1,4 +1,4 @@
-"""A model for vectors elsewhere (``/v1/embeddings``), as an EmbeddingRunner."""
+"""A remote embedding model (``/v1/embeddings``), as an EmbeddingRunner."""
 
 from __future__ import annotations
 

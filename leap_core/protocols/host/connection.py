@@ -119,7 +119,7 @@ class ModelHost:
         raise self.lost(LeapModelLoadingError, f"while it loaded {reference}")
 
     def find(self, reference: str, cwd: str | None = None, **loading: object) -> JsonObject | None:
-        """``model``, and in what it ``differs`` from the wish; None when the host does not hold it.
+        """``model``, and in what it ``differs`` from what is requested; None when the host does not hold it.
 
         A model that is just being loaded is waited for.
         """

@@ -89,7 +89,7 @@ def foreseen_memory(local: LocalModel, options: ModelLoadingOptions, on_gpu: OnG
 
 
 def fits_on_gpus(local: LocalModel, options: ModelLoadingOptions) -> bool:
-    """Whether all layers that may be on GPUs would have room there now, or no GPU is there."""
+    """Whether all layers that may be on GPUs would fit there now, or no GPU is there."""
     from ...inference.model_parts import placement_for
 
     wanted = replace(options, mm_proj_path=options.mm_proj_path or local.mm_proj_path)

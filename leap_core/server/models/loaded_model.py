@@ -191,7 +191,7 @@ class LoadedModel:
         return max(0.0, self.last_used + self.keep_alive - time.monotonic())
 
     def differs(self, load_request: LoadRequest) -> str | None:
-        """In what this model is not as wished, if in anything."""
+        """In what this model differs from the request, if in anything."""
         if self._version() != self.version:
             return "an older version of its file"
         context = _size_of_context(self.runner) if self.runner else self.options.context_size

@@ -80,8 +80,8 @@ def invented_last(documents: Sequence[JsonObject], pieces: Sequence[str], schema
 
 
 def with_missed(document: JsonObject, more: JsonObject, text: str) -> JsonObject:
-    """The document with the fields that it lacks, and the elements of lists that are elsewhere in the text than its
-    own do. Nothing is doubled, and what is not in the text is not added."""
+    """The document with the fields that it lacks, and the elements of lists that are at other places in the text than
+    its own do. Nothing is doubled, and what is not in the text is not added."""
     whole = dict(document)
     for name, value in more.items():
         if name not in whole:
