@@ -120,7 +120,7 @@ def _talk(dialogue: Dialogue, env: Environment, output: Output, load: Callable[[
 
 
 class _Shown:
-    """Shows one answer after the other, as text or as messages of JSON, and lets them be heard."""
+    """Shows one answer after the other, as text or as messages of JSON, and plays them."""
 
     def __init__(self, env: Environment, answers: AnswerOutput, *, jsonl: bool) -> None:
         self._env, self._answers, self._jsonl = env, answers, jsonl

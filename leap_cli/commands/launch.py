@@ -140,7 +140,7 @@ def _list(env: Environment, output: Output, model: str | None, fold: int | None)
 
 
 def _local(env: Environment, reference: str) -> LocalModel:
-    """The files of a model of this machine. Raises LeapOptionsError for one that answers elsewhere."""
+    """The files of a model of this machine. Raises LeapOptionsError for a remote model."""
     from leap_core.models.resolving import LocalModel, Registry
 
     found = Registry(env.variables, env.cwd).find(reference)

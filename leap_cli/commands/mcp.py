@@ -273,7 +273,7 @@ class _Abilities:
         return int(await _in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
 
     async def transcribe(self, file: str) -> str:
-        """Write down what is said in a sound file of this machine (WAV, FLAC, OGG, MP3); the model must hear."""
+        """Transcribe an audio file of this machine (WAV, FLAC, OGG, MP3); the model needs audio input."""
         if SUBMITTED.get() is not None:
             return str((await self._submit(lambda jobs: self._transcription(jobs, file)))["job"])
 
@@ -331,7 +331,7 @@ class _Abilities:
 
     async def batch(self, prompts: str, output: str) -> dict[str, Any]:
         """Answer many prompts in the background: one a line of a file of this machine (JSON lines, CSV or text). The
-        answers go to another file, a line each. Gives the job's id; job_status tells how far it is."""
+        answers go to another file, a line each. Gives the job's id; job_status shows its progress."""
 
         def submit(jobs: JobsClient) -> str:
             from leap_core.batch.settings import BatchSettings

@@ -124,7 +124,7 @@ def _upper(cell: str) -> str:
 
 
 def _plain(cell: str) -> str:
-    """The cell without the marks of code and emphasis, which take no room."""
+    """The cell without the marks of code and emphasis, which take no space."""
     return re.sub(r"`|\*\*", "", cell)
 
 

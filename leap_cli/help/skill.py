@@ -16,31 +16,31 @@ from .examples import EXAMPLES
 NAME = "leap"
 DESCRIPTION = (
     "Run small language models on this machine with the command line tool leap: one-shot answers, answers that fit a "
-    "JSON schema, extraction, classification, translation, batches over many prompts, search in files, and work in the "
-    "background. Use it for many small text tasks that need no large model, and for data that must stay on the machine."
+    "JSON schema, extraction, classification, translation, batches over many prompts, RAG over files, and background "
+    "jobs. Use it for many small text tasks that need no large model, and for data that must stay on the machine."
 )
 HOW = """\
 ## How it behaves
 
-- Answers go to stdout, everything else to stderr; the exit code says what went wrong (below).
-- Standard input is the prompt where none is given, and goes with it where one is: `git diff | leap "Summarize this."`
-- `--format json` prints one document, `--format jsonl` each event as it comes. `leap COMMAND --help` lists options.
-- Without `-m MODEL` the default model answers: `leap models list` shows those that are here, `leap download NAME`
-  fetches one.
+- Answers go to stdout, everything else to stderr; the exit codes are listed below.
+- Standard input is the prompt, or follows a prompt that is given: `git diff | leap "Summarize this."`
+- `--format json` prints one document, `--format jsonl` one event per line. `leap COMMAND --help-all` lists options.
+- Without `-m MODEL` the default model answers: `leap models list` shows installed ones, `leap download NAME`
+  downloads one.
 - The built-in model `builtin` is for trying things out; for real work use one of `leap models catalogue`.
 
 ## Patterns
 
 ```sh
-leap generate --json-schema 'name, age int' 'Ada Lovelace was 36 years old.'   # always valid JSON of that shape
+leap generate --json-schema 'name, age int' 'Ada Lovelace was 36 years old.'   # always valid JSON of that schema
 leap classify --labels bug,question,praise < message.txt                       # one of these labels
 leap extract --json-schema schema.json letter.txt --evidence                   # values with their places in the text
-leap batch prompts.jsonl -o answers.jsonl --format plain                       # many prompts; goes on after a crash
-job=$(leap batch prompts.jsonl -o answers.jsonl --background)                  # in the background: prints the job's id
+leap batch prompts.jsonl -o answers.jsonl --format plain                       # many prompts; resumes after a crash
+job=$(leap batch prompts.jsonl -o answers.jsonl --background)                  # a background job: prints its id
 leap jobs wait "$job"                                                          # until it ends; leap jobs status looks
 leap index make notes docs/ && leap ask notes 'How do we deploy?'             # answers from files, with sources
-leap load MODEL                                                                # keeps a model warm: faster answers
-leap serve                                                                     # for clients of OpenAI's protocol
+leap load MODEL                                                                # keeps a model loaded: faster answers
+leap serve                                                                     # an OpenAI-compatible API
 ```
 """
 
