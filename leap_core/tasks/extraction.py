@@ -9,6 +9,7 @@ is checked: its document fits the schema, and its values are in its text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -273,6 +274,8 @@ class Extract(Task):
         if model.wording.nulls:
             schema = {**self.schema, "required": []} if optional else self.schema
             document = _without_absent(document, schema, schema)
+        if model.wording.verbatim:
+            document = _verbatim(document, self.schema, self.schema, messages[-1].text)
         return document, logprobs
 
     def _lacking(self, document: JsonObject) -> JsonObject:
@@ -350,6 +353,28 @@ def _without_absent(value: Any, schema: Any, root: JsonObject) -> Any:
         return value
     absent = {name for name, each in value.items() if each is None and name in fields and name not in required}
     return {name: _without_absent(value[name], fields.get(name), root) for name in value if name not in absent}
+
+
+FREE_TEXT = {"type", "title", "minLength", "maxLength", "anyOf", "oneOf"}
+"""Keywords of a field that ask for no spelling of its own."""
+LONGEST_VERBATIM = 200
+
+
+def _verbatim(value: Any, schema: Any, root: JsonObject, text: str) -> Any:
+    """A value whose texts are spelled as ``text`` has them, where they differ in case alone and it has one spelling."""
+    asked = schema if isinstance(schema, dict) else {}
+    schema = resolved_schema(asked, root)
+    if isinstance(value, list):
+        return [_verbatim(each, schema.get("items"), root, text) for each in value]
+    if isinstance(value, dict):
+        fields = schema.get("properties") or {}
+        return {name: _verbatim(each, fields.get(name), root, text) for name, each in value.items()}
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_VERBATIM or value in text:
+        return value
+    if not FREE_TEXT.issuperset({*asked, *schema}):
+        return value
+    found = set(re.findall(rf"(?i)(?<!\w){re.escape(value)}(?!\w)", text))
+    return found.pop() if len(found) == 1 else value
 
 
 def fields_of_schema(schema: Mapping[str, Any], indent: str = "") -> str:

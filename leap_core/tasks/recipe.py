@@ -8,6 +8,7 @@
     options = { temperature = 0.3 }        # of the generation
     trained = true                         # these models were made for the task
     nulls = true                           # extract: an optional field that the text does not have is written as null
+    verbatim = true                        # extract: texts are spelled as the input has them, in capitals or not
     calibrated = true                      # classify: what the model prefers without a text is taken away
     only = ["English", "Japanese"]         # the values of the task's main parameter that these models know
     input = "text"                         # or "picture"; without it the wording is for both
@@ -37,7 +38,7 @@ SHIPPED = Path(__file__).parent / "recipes"
 PLACE = re.compile(r"\{(\w+)\}")
 TEXT, PICTURE = "text", "picture"
 INPUTS = (TEXT, PICTURE)
-FIELDS = ("models", "system", "user", "options", "only", "input", "trained", "nulls", "calibrated")
+FIELDS = ("models", "system", "user", "options", "only", "input", "trained", "nulls", "verbatim", "calibrated")
 TOP_FIELDS = ("about", "kinds", "wording")
 
 
@@ -46,7 +47,8 @@ class Wording:
     """How a task is put to the models whose names fit one of ``models``. ``only``: the values of the task's main
     parameter that the models know; None for any. ``input``: what kind of input it is for; None for any.
     ``trained``: the models were made for the task. ``nulls``: they write null for an optional field that is absent,
-    which is left out of the answer. ``calibrated``: labels count by how much likelier the text makes them."""
+    which is left out of the answer. ``verbatim``: texts of the answer that differ from the input in case alone are
+    spelled as it has them. ``calibrated``: labels count by how much likelier the text makes them."""
 
     models: tuple[str, ...]
     system: str = ""
@@ -56,6 +58,7 @@ class Wording:
     input: str | None = None
     trained: bool = False
     nulls: bool = False
+    verbatim: bool = False
     calibrated: bool = False
 
     def fits(self, model: str, input: str = TEXT) -> bool:
@@ -208,6 +211,7 @@ def _wording(table: Mapping[str, Any], number: int) -> Wording:
         input=table.get("input"),
         trained=table.get("trained") is True,
         nulls=table.get("nulls") is True,
+        verbatim=table.get("verbatim") is True,
         calibrated=table.get("calibrated") is True,
     )
 

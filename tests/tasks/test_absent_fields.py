@@ -66,3 +66,16 @@ def test_each_piece_of_a_long_text_may_lack_every_field():
     runner = ScriptedModelRunner(*pieces, '{"due": null}', *['{"due": null}'] * 80, context_size=400)
     found = json.loads(do(runner, text, task="extract", schema=SCHEMA).full_message.text)
     assert found["client"] == "Tom" and "parts" not in found and len(runner.requests) > 3
+
+
+def test_texts_are_spelled_as_the_input_has_them():
+    text = "The router of mrs. lee, Green or green, is in de. A ROUTERS' shop sells it."
+    names = {name: {"type": "string"} for name in ("device", "owner", "color", "place")}
+    fields = {**names, "country": {"enum": ["DE"]}, "code": {"type": "string", "description": "in capitals"}}
+    values = {"device": "Router", "owner": "Mrs. Lee", "color": "GREEN", "place": "Shop floor", "country": "DE"}
+    answer = {**values, "code": "DE", "parts": ["LEE"]}
+    schema = {"type": "object", "properties": {**fields, "parts": {"type": "array", "items": {"type": "string"}}}}
+    reply = do(ScriptedModelRunner(json.dumps(answer)), text, task="extract", schema=schema).full_message.text
+    assert json.loads(reply) == {**answer, "device": "router", "owner": "mrs. lee", "parts": ["lee"]}
+    liquid = ScriptedModelRunner(json.dumps(answer), model_id="LFM2.5-350M")
+    assert json.loads(do(liquid, text, task="extract", schema=schema).full_message.text) == answer
