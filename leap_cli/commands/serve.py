@@ -217,7 +217,7 @@ PAGE = OptionGroup(
 
 
 class PingInterval(click.FloatRange):
-    """Seconds without data until a stream gives a sign of life; 0 for never."""
+    """Seconds without data until a stream sends a keep-alive; 0 for never."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = float(super().convert(value, param, ctx))

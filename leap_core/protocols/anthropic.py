@@ -412,7 +412,7 @@ class MessagesReply:
         return b""
 
     def ping(self) -> bytes:
-        """A sign of life in a stream: an event, because clients do not count comments."""
+        """A keep-alive in a stream: an event, because clients do not count comments."""
         return _event("ping")
 
     def failed(self, error: LeapError) -> bytes:

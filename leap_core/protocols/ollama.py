@@ -249,7 +249,7 @@ class OllamaReply:
         return b""
 
     def ping(self) -> bytes:
-        """A sign of life in a stream: a piece without text, because lines of JSON have no comments."""
+        """A keep-alive in a stream: a piece without text, because lines of JSON have no comments."""
         return _line({**self._body(""), "done": False})
 
     def failed(self, error: LeapError) -> bytes:

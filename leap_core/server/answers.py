@@ -215,7 +215,7 @@ class ReplyWriter(Protocol):
         ...
 
     def ping(self) -> bytes:
-        """A sign of life in a stream, which means nothing."""
+        """A keep-alive in a stream, which means nothing."""
         ...
 
     def failed(self, error: LeapError) -> bytes:
@@ -379,7 +379,7 @@ class Answers(AcceptedAnswer):
     until then. When the reader leaves, all end.
 
     ``begin_next`` starts those after ``first``: ``prompts`` times the choices of each. Several have one head, and each
-    of their chunks its index. ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never.
+    of their chunks its index. ``ping_interval``: seconds without data until a stream sends a keep-alive, 0 for never.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class ServerSettings:
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
     people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
     that the server has made. ``host_names``: names that clients of this machine call it by, besides its own.
-    ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never.
+    ``ping_interval``: seconds without data until a stream sends a keep-alive, 0 for never.
     """
 
     address: str = LOOPBACK

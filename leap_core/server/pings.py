@@ -1,4 +1,4 @@
-"""Signs of life in streams: bytes that mean nothing, sent when there was no data for a while.
+"""Keep-alives of streams: bytes that mean nothing, sent when there was no data for a while.
 
 A stream begins before its request is accepted where that takes longer: while its model loads, or its prompt is made.
 """
@@ -20,7 +20,7 @@ from .http import Refused
 log = logging.getLogger("leap.host")
 
 PING_SECONDS = 1.0
-"""Without data until a sign of life, where neither the server nor the request says another number."""
+"""Without data until a keep-alive, where neither the server nor the request says another number."""
 
 
 class Pinging:
@@ -65,7 +65,7 @@ class StreamWriter(Protocol):
     media_type: str
 
     def ping(self) -> bytes:
-        """A sign of life."""
+        """A keep-alive."""
         ...
 
     def failed(self, error: LeapError) -> bytes:
@@ -89,7 +89,7 @@ async def answer_or_stream(
     preparing: asyncio.Task[Response], writer: Callable[[], StreamWriter], interval: float
 ) -> Response:
     """What ``preparing`` returns or raises; where it takes longer than ``interval`` seconds, a stream that begins with
-    signs of life and then continues with that. Errors that come later end the stream in the form of ``writer``."""
+    keep-alives and then continues with that. Errors that come later end the stream in the form of ``writer``."""
     try:
         await asyncio.wait({preparing}, timeout=interval)
     except asyncio.CancelledError:
@@ -142,7 +142,7 @@ class _EarlyStream(Response):
 
 
 class PingedStream(StreamingResponse):
-    """A stream of ``content`` with signs of life."""
+    """A stream of ``content`` with keep-alives."""
 
     def __init__(
         self, content: AsyncIterator[bytes], media_type: str, interval: float, ping: Callable[[], bytes]

@@ -1,4 +1,4 @@
-"""Signs of life in streams, as they go over a socket and as the official clients see them."""
+"""Keep-alives of streams, as they go over a socket and as the official clients see them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Slow:
         return {"model": "slow", "stream": True, **PROTOCOLS[path][0], **given}
 
     def pinging(self) -> int:
-        """Streams that give signs of life now."""
+        """Streams that send keep-alives now."""
         return sum("_ping_when_silent" in repr(task) for task in asyncio.all_tasks(self.loop))
 
 
@@ -108,7 +108,7 @@ def slow(leap_home: Path) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)
-def test_a_silent_stream_gives_signs_of_life(slow, path):
+def test_a_silent_stream_gives_keep_alives(slow, path):
     script = [Stall(seconds=0.5), "Par", "is."]
     ping = PROTOCOLS[path][1]
     with slow(script, script) as server:
@@ -119,13 +119,13 @@ def test_a_silent_stream_gives_signs_of_life(slow, path):
         assert b"Par" in whole and b"is." in whole and b"error" not in whole.replace(b'"error":null', b"")
 
 
-def test_signs_of_life_stop_between_tokens_that_come_in_time(slow):
+def test_keep_alives_stop_between_tokens_that_come_in_time(slow):
     pieces = [step for n in range(12) for step in (Stall(seconds=0.03), f"{n} ")]
     with slow(["first ", *pieces]) as server:
         assert COMMENT not in server.body("v1/chat/completions", sse_ping_interval=0.3)
 
 
-def test_the_official_clients_read_a_stream_with_signs_of_life(slow):
+def test_the_official_clients_read_a_stream_with_keep_alives(slow):
     script = [Stall(seconds=0.3), "Paris", Stall(seconds=0.3), "."]
     with slow(*[script] * 4) as server:
         url = f"http://127.0.0.1:{server.port}"
@@ -190,7 +190,7 @@ def test_an_interval_out_of_range_is_refused(slow, path):
         assert not server.runner.requests
 
 
-def test_a_client_that_leaves_ends_the_signs_of_life_and_the_answer(slow):
+def test_a_client_that_leaves_ends_the_keep_alives_and_the_answer(slow):
     stall, load = Stall(), threading.Event()
     with slow([stall], "Again.", load=lambda: load.wait(PROMPTLY)) as server:
         url, asked = f"http://127.0.0.1:{server.port}/v1/chat/completions", server.asked("v1/chat/completions")

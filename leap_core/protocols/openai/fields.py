@@ -135,7 +135,7 @@ SHORTEST_PING, LONGEST_PING = 0.1, 3600.0
 
 
 def read_ping_interval(value: object, path: str = "sse_ping_interval") -> float | None:
-    """Seconds without data until a stream gives a sign of life; 0, or -1 as llama-server has it, for never. Raises
+    """Seconds without data until a stream sends a keep-alive; 0, or -1 as llama-server has it, for never. Raises
     LeapSerializationError."""
     if value is None or (value in (0, -1) and not isinstance(value, bool)):
         return None if value is None else 0.0

@@ -338,7 +338,7 @@ class OpenAIReply:
         return DONE
 
     def ping(self) -> bytes:
-        """A sign of life in a stream."""
+        """A keep-alive in a stream."""
         return COMMENT
 
     def failed(self, error: LeapError) -> bytes:

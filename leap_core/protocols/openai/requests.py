@@ -94,7 +94,7 @@ class GenerationRequest:
     keep_alive: float | None = None
     """Seconds without use after which the model may go; 0 never."""
     ping_interval: float | None = None
-    """Seconds without data until a stream gives a sign of life; 0 never, None as the server does."""
+    """Seconds without data until a stream sends a keep-alive; 0 never, None as the server does."""
     audio: AudioAnswer | None = None
     search: str | None = None
     """The protocol's own tool that finds tools, where the client has put some off and wants to see the searches."""

@@ -154,7 +154,7 @@ class ResponsesReply:
         return b""
 
     def ping(self) -> bytes:
-        """A sign of life in a stream."""
+        """A keep-alive in a stream."""
         return COMMENT
 
     def failed(self, error: LeapError) -> bytes:

@@ -49,7 +49,7 @@ from .responses import KeptResponses, StoredResponses
 class GenerationEndpoints:
     """Chat, completions, responses and messages. ``running`` are the generations by the id in their header; ``urls``:
     what the URLs of pictures may reach; ``own_clients``: they may name files of this machine as adapters;
-    ``ping_interval``: seconds without data until a stream gives a sign of life, 0 for never, where a request does not
+    ``ping_interval``: seconds without data until a stream sends a keep-alive, 0 for never, where a request does not
     say."""
 
     def __init__(
@@ -185,7 +185,7 @@ class GenerationEndpoints:
         write: Callable[[str, Sequence[GenerationRequest], int | None], ReplyWriter],
     ) -> Response:
         """Answer prompts, which differ in nothing but what is said, with what ``write`` makes of the model's name, the
-        prompts and the tokens of the first, where they are known. A stream begins with signs of life where its request
+        prompts and the tokens of the first, where they are known. A stream begins with keep-alives where its request
         is not accepted promptly."""
         first = prompts[0]
         interval = self.ping_interval if first.ping_interval is None else first.ping_interval
