@@ -21,9 +21,11 @@ import pytest
 from leap_core import LeapModelLoadingError, ModelLoadingOptions
 from leap_core.conversation.generator import PromptProgress
 from leap_core.models.resolving import LocalModel
+from leap_core.opening import load_as_made
 from leap_core.server.application import Server, listen
 from leap_core.server.foreground import ServerSettings, application
 from leap_core.server.models.abilities import Offer
+from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
 from leap_core.testing.scripted import Stall
@@ -231,3 +233,25 @@ def test_several_answers_say_how_far_their_prompt_is_read(slow):
     events = [json.loads(line[6:]) for line in found.split(b"\n") if line.startswith(b"data: {")]
     said = [event["prompt_progress"] for event in events if "prompt_progress" in event]
     assert [each["processed"] for each in said] == [60, 100] and b"Yes." in found and b"No." in found
+
+
+@pytest.mark.slow
+def test_keep_alives_while_a_request_waits_for_a_slot_and_its_prompt_is_read(leap_home):
+    """On the built-in model with one slot, which another answer holds."""
+
+    async def main() -> None:
+        models = LoadedModels(load_as_made)
+        await models.load(LoadRequest("builtin", slots=1))
+        app = application(models, ServerSettings(ping_interval=QUICK))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            ask = {"model": "builtin", "stream": True, "return_progress": True, "temperature": 0}
+            long = ask | {"messages": SAID, "max_tokens": 400, "logit_bias": {}}
+            short = ask | {"messages": [{"role": "user", "content": "word " * 300}], "max_tokens": 2}
+            first = asyncio.create_task(client.post("/v1/chat/completions", json=long))
+            await asyncio.sleep(0.2)
+            answers = await asyncio.gather(*(client.post("/v1/chat/completions", json=short) for _ in range(2)))
+            await first
+            assert all(COMMENT in answer.content and b"[DONE]" in answer.content for answer in answers)
+        await models.close()
+
+    asyncio.run(main())

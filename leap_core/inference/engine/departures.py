@@ -22,6 +22,10 @@ MOST_PROMPTS, MOST_POSITIONS = 16, 131_072
 """What is remembered takes a megabyte at most."""
 RUN, STRIDE = 8, 8
 """Two prompts are alike where so many tokens in a row are the same; every STRIDE-th run of the earlier one is tried."""
+LOOK = 8
+"""Every so many of these runs is tried first; where none of them is in both, the two prompts have little in common."""
+ALIKE = 0.9
+"""The share of a prompt that an earlier one has to have for no other to be compared."""
 WORTH_COMPARING = 64
 """Positions that a prompt has to compute, for a comparison to be worth its time."""
 BEFORE, AFTER = 32, 24
@@ -83,10 +87,14 @@ def departure_of(keys: Sequence[int], variant: bytes, earlier: Sequence[Computed
     for each in earlier:
         position = common_prefix(each.keys, keys)
         tried = range(position, len(each.keys) - RUN + 1, STRIDE)
-        shared = STRIDE * sum(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried)
+        shared = 0
+        if len(tried) < LOOK or any(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried[::LOOK]):
+            shared = STRIDE * sum(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried)
         alike = position + shared + (each.variant == variant)  # of two that are alike the one that can be reused
         if alike > most:
             best, most = (each, position, shared), alike
+        if most > ALIKE * len(keys):
+            break
     if best is None:
         return None
     other, position, shared = best
