@@ -34,8 +34,10 @@ PROMISE_ALONE = 0.5
 """The same for a prompt that is read alone: on a processor a request that comes interrupts it."""
 LEAST_CHUNK = 4
 """Positions of a chunk beside other requests, however slow the machine."""
-PAUSED_STEPS = 3
+PAUSED_STEPS = 4
 """So many steps after one another are a short prompt's alone, while requests of lower levels pause."""
+PAUSED_SECONDS = PAUSED_STEPS * PROMISE_ALONE
+"""A prompt that is read in so long is short."""
 UNTIL_KNOWN = 128
 """Positions of a chunk before any was timed."""
 
@@ -69,8 +71,8 @@ class PromptPace:
         return self._allowed
 
     def is_short(self, positions: int) -> bool:
-        """Whether so many positions are read within the time in which a short prompt has its first token."""
-        return self._speed is not None and positions <= self._speed * PROMISE_ALONE
+        """Whether so many positions are read while lower levels pause."""
+        return self._speed is not None and positions <= self._speed * PAUSED_SECONDS
 
 
 class DeviceSpeed:
