@@ -76,6 +76,8 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._order = WaitingOrder()
         self._preemption = Preemption()
+        self._starting: Request | None = None
+        """The request that gets a slot just now."""
         self._closing = ""
         self._interruption = Interruption(context)
         self._unasked_aborts = 0
@@ -161,14 +163,17 @@ class Scheduler:
         try:
             self._step()
         except Exception as error:  # one request must not take the scheduler down with it
-            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(str(error))
+            text = str(error) or type(error).__name__
+            failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(text)
+            if self._starting is not None:  # it left the queue and has no slot yet
+                self._starting.finish(Reason.ERROR, failure)
             for slot in self._memory.slots:  # a decode that failed may have spoiled what it did not compute, too
                 if slot.request is not None:
                     self._fail(slot, failure)
                 else:
                     self._memory.clear(slot)
         finally:
-            self._step_begun = None
+            self._step_begun = self._starting = None
 
     def _step(self) -> None:
         self._drop_cancelled()
@@ -232,10 +237,12 @@ class Scheduler:
             ordered = [first, *(request for request in ordered if request is not first)]
         room = self._context.room if self._admissions_held else None
         self._admission.admit(ordered, self._ticks, self._begins, room)
+        self._starting = None
 
     def _begins(self, request: Request) -> None:
         request.course.note_start(request.seconds_waited, self._lately.all(), self._memory.most_shared(request))
         self._waiting.remove(request)
+        self._starting = request
         self._order.begins(request, list(self._waiting), time.perf_counter())
 
     def _preempt(self, running: list[Slot], now: float) -> Request | None:
@@ -247,12 +254,13 @@ class Scheduler:
             return None
         request = min(higher, key=lambda each: (each.priority, each.created))
         slot = self._preemption.victim(request, running, now)
-        if slot is None or not self._admission.can_begin(request) or not self._suspend(slot):
+        if slot is None or not self._admission.can_begin(request):
             return None
-        if self._admission.source_of(request)[0] is not slot:
+        done = self._suspend(slot)
+        if done and self._admission.source_of(request)[0] is not slot:
             self._memory.clear(slot)
-        self._preemption.note(now, time.perf_counter())
-        return request
+        self._preemption.note(now, time.perf_counter(), done=done)
+        return request if done else None
 
     def _suspend(self, slot: Slot) -> bool:
         """Let the request of a slot wait, to continue later with the same bits; False where that cannot be."""

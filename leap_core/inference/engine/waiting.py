@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...conversation.priority import BACKGROUND, INTERACTIVE
+from ...conversation.priority import BACKGROUND, FIRST
 from .request import Request
 from .slots import Slot
 
@@ -27,7 +27,7 @@ def risen(request: Request, now: float) -> int:
     """The priority of a request, higher by a level for each RISE_SECONDS that it waits."""
     since = request.waiting_since
     levels = 0 if since is None else int((now - since) / RISE_SECONDS)
-    return min(request.priority, max(INTERACTIVE, request.priority - BACKGROUND * levels))
+    return max(FIRST, request.priority - BACKGROUND * levels)
 
 
 class WaitingOrder:
@@ -50,7 +50,8 @@ class WaitingOrder:
 
     def begins(self, request: Request, waiting: Iterable[Request], now: float) -> None:
         """``request`` gets a slot now, and these wait on."""
-        if any(each.priority < request.priority for each in waiting):
+        rose_to = risen(request, now)
+        if any(rose_to <= each.priority < request.priority for each in waiting):
             self._others = 0
             request.keeps_slot_until = now + GUARD_SECONDS
         else:
@@ -74,9 +75,9 @@ class Preemption:
         slots = [slot for slot in running if _may_leave(slot, request, now)]
         return max(slots, key=lambda slot: (_priority(slot), slot.last_used), default=None)
 
-    def note(self, began: float, now: float) -> None:
-        """A request gave its slot, which took from ``began`` to ``now``."""
-        self.count += 1
+    def note(self, began: float, now: float, *, done: bool = True) -> None:
+        """A request gave its slot, or could not, which took from ``began`` to ``now``."""
+        self.count += done
         self._not_before = now + max(PAUSE_SECONDS, SHARE_OF_TIME * (now - began))
 
 

@@ -19,7 +19,7 @@ from leap_core.inference.engine import interruption, waiting
 from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.scheduler import Scheduler
-from leap_core.inference.engine.slots import SlotMemory
+from leap_core.inference.engine.slots import Admission, Slot, SlotMemory
 from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
@@ -284,6 +284,53 @@ def test_without_a_place_for_its_state_and_with_other_bits_nobody_leaves(
     told(chat)
     assert not sequence.preempted and sequence.ended
     told(sequence)
+
+
+def test_a_state_without_a_place_is_not_saved_in_each_step(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(Scheduler, "_recomputes_alike", False)
+    saved = []
+    monkeypatch.setattr(SnapshotStore, "hold", lambda *given: saved.append(given))
+    scheduler = make_scheduler(slots=1)
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
+    told(sequence)
+    told(chat)
+    assert len(saved) == 1 and scheduler.activity().preemptions == 0
+
+
+def test_a_request_that_cannot_be_given_a_slot_ends(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = make_scheduler(slots=1)
+
+    def prepare(*_: object) -> Slot:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admission, "_prepare", prepare)
+        scheduler.submit(sequence := line(3))
+        error = sequence.events.get(timeout=10)
+    assert isinstance(error, SequenceEnd) and "MemoryError" in str(error.error)
+    scheduler.submit(again := line(2))
+    told(again)
+
+
+def test_a_state_that_cannot_be_loaded_is_computed_anew(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = make_scheduler(slots=1)
+    scheduler.submit(sequence := line(3))
+    alone = told(sequence)
+    scheduler.submit(sequence := line(3))
+    wait_until(lambda: sequence.generated > 3)
+    other = preempted(scheduler, sequence)
+
+    def load(*_: object) -> bool:
+        raise MemoryError
+
+    monkeypatch.setattr(SlotMemory, "load", load)
+    other.cancel()
+    assert told(sequence) == alone and scheduler._snapshots._held_bytes == 0
 
 
 def test_a_crowd_does_not_save_states_all_the_time(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,23 @@ def test_those_that_rose_get_a_slot_of_four() -> None:
     assert begun[0].keeps_slot_until == 300 + GUARD_SECONDS and begun[1].keeps_slot_until == 0
 
 
+def test_only_one_that_rose_keeps_its_slot() -> None:
+    """A batch may begin while a prompt of a higher level waits for a prefix that another one computes."""
+    order = WaitingOrder()
+    batch, chat = asked(BATCH, 0), asked(INTERACTIVE, 0)
+    order.begins(batch, [chat], 1)
+    assert batch.keeps_slot_until == 0 and order.sorted([asked(BATCH, -100), chat], 1)[0] is not chat
+
+
+def test_one_that_waits_rises_above_priorities_below_zero() -> None:
+    order = WaitingOrder()
+    chat, batch = asked(INTERACTIVE, 0), asked(BATCH, 0)
+    for waiting, seconds in ((chat, 11 * RISE_SECONDS), (batch, 13 * RISE_SECONDS)):
+        hasty = asked(-100, seconds)
+        assert order.sorted([hasty, waiting], seconds)[0] is waiting
+        order = WaitingOrder()
+
+
 def slots(*priorities: int) -> list[Slot]:
     made = []
     for n, priority in enumerate(priorities):
