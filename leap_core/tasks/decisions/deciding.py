@@ -161,7 +161,7 @@ def _asked(runner: Generator, decision: Decision, question: Question, settings: 
             orders = [own[n:] + own[:n] for n in range(min(len(own), MOST_TURNS))]
         turned = [_turned(question, each) for each in orders]
         readings = [[_reading(runner, each, q, settings, readout) for each in (decision, free)] for q in turned]
-        return [_Asked(each, *both) for each, both in zip(orders, readings, strict=True)]
+        return [_Asked(each, asked_about, prior) for each, (asked_about, prior) in zip(orders, readings, strict=True)]
     orders = orders_of(question, settings.orders)
     asked = [_Asked(each, _reading(runner, decision, _turned(question, each), settings, readout)) for each in orders]
     return [_calibrated(runner, question, each, settings) for each in asked] if readout == TEXT else asked
