@@ -47,6 +47,11 @@ class RepetitionWatch:
             self.period = 0
         return bool(self.period) and self._again + self.period >= self._next_look and self._is_circle()
 
+    @property
+    def room(self) -> int:
+        """After so many more tokens it ends the answer at the earliest."""
+        return self._next_look - self._again - self.period if self.period else PROSE[0] - LONGEST - CONTEXT
+
     def _is_circle(self) -> bool:
         least, times = SHAPED if self._shaped else self._limits()
         self._next_look = max(least, times * self.period)

@@ -321,6 +321,8 @@ class Scheduler:
         left = self.context_size - len(request.target)
         if request.max_tokens is not None:
             left = min(left, request.max_tokens - request.generated)
+        if request.watch is not None:
+            left = min(left, request.watch.room)
         part.draft = lookup.draft(request.target, min(self._context.rollback, left - 1), self._eog)
 
     def _drop_cancelled(self) -> None:

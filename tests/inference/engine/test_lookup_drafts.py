@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
+from leap_core.conversation.responses import GenerationFinishReason
 from leap_core.inference.engine.batch_plan import StepOutput, StepPart
-from leap_core.inference.engine.repetition import LONG_DRAFT, SHORT_DRAFT, PromptLookup
+from leap_core.inference.engine.repetition import LONG_DRAFT, PROSE, SHORT_DRAFT, PromptLookup, RepetitionWatch
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
@@ -119,6 +120,20 @@ def test_the_answer_ends_where_it_is_told(make, most) -> None:
     ids = words(40)
     request = ask(ids, lookup=True, max_tokens=most, text=ids)
     assert answer(make(), request) == ids[:most]
+
+
+def test_an_answer_in_circles_ends_behind_its_draft(make: Callable[..., Scheduler]) -> None:
+    ids, scheduler = words(60, 1), make()
+    request = ask(ids, lookup=True, max_tokens=900, text=words(5, 9) * 180)
+    request.watch = RepetitionWatch(lambda token: b" word")
+    scheduler.submit(request)
+    tokens, end = finish(request)
+    assert end.reason is GenerationFinishReason.REPETITION and len(tokens) == PROSE[0]
+    assert request.lookup is not None and request.lookup.accepted > 200
+    scheduler.submit(after := ask([*request.target, 5], lookup=False, max_tokens=4))
+    tokens = finish(after)[0]
+    assert after.cached >= len(request.target) - 1, "what the answer left is used again"
+    assert tokens == answer(make(0), ask([*request.target, 5], lookup=False, max_tokens=4))
 
 
 def test_drafts_come_from_the_longest_match_and_stop_after_rejections() -> None:
