@@ -382,3 +382,45 @@ def test_cancelled_and_preempted_at_any_time(make_scheduler: Make) -> None:
             thread.join()
     assert sum(each.preempted for each in staying.values()) > 3
     assert scheduler._snapshots._held_bytes == 0
+
+
+@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["memory", pytest.param("disk", marks=pytest.mark.slow)])
+def test_any_mix_of_priorities_cancels_and_lengths(
+    make_scheduler: Make, tmp_path: Path, slots: int, place: str
+) -> None:
+    """Each request ends once, and says what it says alone or the beginning of that."""
+    rng = random.Random(slots)
+    kinds = [(rng.randrange(2, 300), rng.randrange(20, 120), n) for n in range(6)]
+
+    def ask(kind: int) -> Request:
+        length, most, seed = kinds[kind]
+        priority = rng.choice([-100, 0, 5, 10, 20, 20, 20, 100])
+        return asked(words(length, seed), most, priority, temperature=float(seed % 2), rng_seed=seed)
+
+    (fresh := make_scheduler(slots=1)).submit(sequence := ask(0))
+    alone = [told(sequence)]
+    for kind in range(1, len(kinds)):
+        fresh.submit(sequence := ask(kind))
+        alone.append(told(sequence))
+    memory = 400_000 if place == "memory" else 0
+    cache = CacheOptions(tmp_path if place == "disk" else None, enabled=True, max_bytes_memory=memory)
+    scheduler = make_scheduler(slots=slots, cache=cache, batch_size=48)
+    sent: list[tuple[int, Request]] = []
+    for _ in range(15 * slots):
+        sent.append((kind := rng.randrange(len(kinds)), ask(kind)))
+        scheduler.submit(sent[-1][1])
+        wait_until(lambda: scheduler.activity().waiting < 3)
+        time.sleep(rng.random() * 0.01)
+        if rng.random() < 0.3:
+            rng.choice(sent)[1].cancel()
+    for kind, each in sent:
+        tokens, end = finish(each)
+        assert end.error is None and each.events.empty() and end.stats.completion_tokens == len(tokens)
+        expected = [token for token, _ in alone[kind]]
+        assert tokens == (expected[: len(tokens)] if end.reason is Reason.INTERRUPTED else expected)
+        scores = [score.logprob for score in each.scores]
+        assert scores == [score for _, score in alone[kind]][: len(scores)]
+    wait_until(lambda: not scheduler.has_work())
+    assert scheduler._snapshots._held_bytes == 0 and scheduler.activity().waiting == 0
+    assert scheduler.activity().preemptions == sum(each.preempted for _, each in sent) > 0
