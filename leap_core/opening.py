@@ -121,7 +121,7 @@ def _opened_elsewhere(
             from .protocols.endpoint.vectors import open_endpoint_for_embedding
 
             return open_endpoint_for_embedding(endpoint, variables)
-        from .protocols.endpoint.runner import open_endpoint
+        from .protocols.endpoint.endpoint_runner import open_endpoint
 
         return open_endpoint(endpoint, variables)
     if not _may_ask_host(host, options, directories):
@@ -267,7 +267,7 @@ class Leap:
         says ``offline``.
         """
         from .models.endpoints import Endpoint, base_url
-        from .protocols.endpoint.runner import open_endpoint
+        from .protocols.endpoint.endpoint_runner import open_endpoint
 
         endpoint = Endpoint(base_url(url), model, key=api_key, path=path, headers=headers or {}, body=body or {})
         return open_endpoint(endpoint, patience=patience)
@@ -477,7 +477,7 @@ def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLo
 
 def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
     from .inference.llama.library import current_engine
-    from .inference.trial.child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
+    from .inference.trial.trial_child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
     from .inference.trial.trying import require_sound
 
     require_sound(Subject(path), own_template=options.chat_template is not None, variables=variables)
@@ -505,7 +505,7 @@ def load_local_for_embedding(
     if model.opener is not None:
         return cast(EmbeddingRunner, _opened_by_plugin(model.opener, model.model_id, options, EmbeddingRunner))
     from .inference.llama.library import use_engine
-    from .inference.trial.child import Subject
+    from .inference.trial.trial_child import Subject
     from .inference.trial.trying import require_sound
     from .inference.vectors import InProcessEmbeddingRunner
     from .models.store import hold

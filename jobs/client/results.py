@@ -14,7 +14,7 @@ from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
 from ..table.contract import Database
 from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, SCHEDULE, WEBHOOK, Job, State
-from ..table.reading import TableReader
+from ..table.row_reading import TableReader
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:

@@ -16,7 +16,7 @@ from .client import JobsClient, Policy
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
-    from leap_core.server.jobs import AnswerState, BatchState, QueuedAnswer
+    from leap_core.server.job_queue import AnswerState, BatchState, QueuedAnswer
 
 
 BACKGROUND = Policy(priority=BATCH - LEVEL)
@@ -24,7 +24,7 @@ BACKGROUND = Policy(priority=BATCH - LEVEL)
 
 
 class ServedJobs:
-    """The jobs of the data directory that these variables lead to, as ``leap_core.server.jobs.JobQueue``."""
+    """The jobs of the data directory that these variables lead to, as ``leap_core.server.job_queue.JobQueue``."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
@@ -45,7 +45,7 @@ class ServedJobs:
     def answered(self, job: str, attempt: int, number: int) -> AnswerState | None:
         """How the job is, and what its newest attempt put out: all of it, or where that is ``attempt`` what came
         beyond the event ``number``. None when it was removed."""
-        from leap_core.server.jobs import AnswerState
+        from leap_core.server.job_queue import AnswerState
 
         with JobsClient(self._variables) as jobs:
             try:
@@ -84,7 +84,7 @@ class ServedJobs:
 
     def state(self, job: str) -> BatchState | None:
         """How the job is, queued where the table cannot be read just now; None when it was removed."""
-        from leap_core.server.jobs import BatchState
+        from leap_core.server.job_queue import BatchState
 
         try:
             with JobsClient(self._variables) as jobs:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from ..table.job import FOLDER, GENERATE, Event, Job, State
-from ..table.reading import ID_CHARACTERS
+from ..table.job import FOLDER, GENERATE, Job, JobEvent, State
+from ..table.row_reading import ID_CHARACTERS
 from ..table.table import Table
 from .results import text_of_result
 
@@ -53,7 +53,7 @@ class JobWatcher:
         ]
         return sum(n for state, kind, n in found if (not states or state in states) and (not kinds or kind in kinds))
 
-    def events(self, id: str, attempt: int | None = None) -> Sequence[Event]:
+    def events(self, id: str, attempt: int | None = None) -> Sequence[JobEvent]:
         """What a job has put out: in this attempt, or in the newest one that put anything out. Of an answer whose
         output was forgotten, what its result holds."""
         job = self.get(id)
@@ -61,7 +61,7 @@ class JobWatcher:
             attempt = self.table.last_attempt_with_output(job.id)
         return _of_result(job) if attempt is None else self.table.events(job.id, attempt)
 
-    def follow(self, id: str) -> Iterator[Event]:
+    def follow(self, id: str) -> Iterator[JobEvent]:
         """The job's output, from its beginning and on as it comes, until the job has ended.
 
         When an attempt is given up and another begins, the events begin anew with a higher ``attempt``.
@@ -136,13 +136,13 @@ class JobWatcher:
                     changes.wait(min(left, LOOK_SECONDS))
 
 
-def _of_result(job: Job) -> Sequence[Event]:
+def _of_result(job: Job) -> Sequence[JobEvent]:
     """The end of an answer, and its text, as its output had them."""
     message = (job.result or {}).get("message")
     if job.kind != GENERATE or job.result is None or not isinstance(message, dict):
         return []
     chunk = {"type": "chunk", "text": text_of_result(job) or ""}
-    return [Event(job.attempt, 0, chunk), Event(job.attempt, 1, {"type": "complete", **job.result})]
+    return [JobEvent(job.attempt, 0, chunk), JobEvent(job.attempt, 1, {"type": "complete", **job.result})]
 
 
 def _without_beat(job: Job) -> Job:

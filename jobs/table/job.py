@@ -238,7 +238,7 @@ class WorkerIdentity:
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEvent:
     """A piece of a job's output: ``value`` is the JSON of what happened, ``attempt`` says in which try."""
 
     attempt: int

@@ -37,7 +37,7 @@ from .job import (
     State,
     WorkerIdentity,
 )
-from .reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
+from .row_reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
 
 __all__ = ["Claim", "WorkerIdentity", "Ending", "ClaimLostError", "NewJob", "Table"]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def quantize(attempt: Attempt) -> Ending:
     """Make all types. An attempt begins anew what another one left, but for types that are whole."""
-    from leap_core.models.conversion.child import Stopped
+    from leap_core.models.conversion.conversion_child import Stopped
     from leap_core.models.conversion.quantizing import Making, QuantizeWork
 
     def on_step(what: str, unit: str, done: int, total: int) -> None:

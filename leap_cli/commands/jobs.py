@@ -148,7 +148,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     """
     from jobs.client.served import ServedJobs
     from leap_core.server.foreground import ServerSettings, serve
-    from leap_core.server.page.sessions import PageServices
+    from leap_core.server.page.page_sessions import PageServices
 
     output = Output(env)
     key = secrets.token_urlsafe(16)

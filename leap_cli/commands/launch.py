@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.errors import LeapOptionsError, LeapUnavailableError
-from leap_core.protocols.host.agents import AGENTS, Endpoint
+from leap_core.protocols.host.agents import AGENTS, AgentEndpoint
 
 from ..completion.value_types import ModelName
 from ..framework.click_classes import format_option, leap_command
@@ -169,7 +169,7 @@ def _context(name: str, local: LocalModel, fold: int | None) -> int:
 
 def _open(
     env: Environment, output: Output, name: str, reference: str, size: int, loading: Mapping[str, Any]
-) -> Endpoint:
+) -> AgentEndpoint:
     """Have the model warm with a context of ``size`` tokens, or as it is where that is enough, at an address that stays
     when the host is started anew."""
     from leap_core.protocols.host.connection import ModelHost
@@ -189,7 +189,9 @@ def _open(
     host.keep_address()
     output.note(f"{model['model']} is loaded with a context of {model['context_size']} tokens; {name} needs {needs}")
     directory = env.directories.data / "agents" / name
-    return Endpoint(f"http://127.0.0.1:{host.state.port}", host.token, model["model"], model["context_size"], directory)
+    return AgentEndpoint(
+        f"http://127.0.0.1:{host.state.port}", host.token, model["model"], model["context_size"], directory
+    )
 
 
 def _describe(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leap_core.server.foreground import ServerSettings
     from leap_core.server.models.abilities import Offer
     from leap_core.server.models.loaded_models import Bounds
-    from leap_core.server.page.sessions import PageServices
+    from leap_core.server.page.page_sessions import PageServices
 
 SHORTEST_PING, LONGEST_PING = 0.1, 3600.0
 FOR_ONE = {"adapters": "--lora", "mm_proj_path": "--mmproj"}
@@ -152,7 +152,7 @@ class ServedPage:
 
     def services(self, env: Environment, api_key: str | None) -> PageServices | None:
         """What the page may do; None without a page. What is private has a fresh key where the server has none."""
-        from leap_core.server.page.sessions import PageServices
+        from leap_core.server.page.page_sessions import PageServices
 
         if not self.wanted:
             return None

@@ -21,7 +21,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import option, seconds_of
 from ..framework.output import Format, Output
 from ..options.loading import check_chats, installed_models
-from ..setup.questions import NONE, Answers, SetUp
+from ..setup.questions import NONE, SetUp, SetupAnswers
 
 NOTHING_GIVEN = "leap setup asks at a terminal; in a script give {missing}, or --yes for what it suggests"
 
@@ -77,7 +77,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
     machine, there = this_machine(env), set_up_already(env)
     models = offers(env, machine, installed_models(env))
     best = suggestion(models)
-    suggested = Answers(
+    suggested = SetupAnswers(
         model=there.model or (best.name if best else NONE),
         completion=shell_in_use(env),
         keep_alive=there.keep_alive or NONE,
@@ -89,7 +89,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
         return ExitCode.DONE
     missing = [f"--{name.replace('_', '-')}" for name, answer in given.items() if answer is None]
     if yes or not missing:
-        answers = Answers(**{name: answer or getattr(suggested, name) for name, answer in given.items()})
+        answers = SetupAnswers(**{name: answer or getattr(suggested, name) for name, answer in given.items()})
     elif env.stdin_is_terminal and env.stderr_is_terminal:
         describe(env, machine, there)
         try:
@@ -113,7 +113,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
     return ExitCode.DONE
 
 
-def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Answers, there: SetUp) -> None:
+def _show_plan(output: Output, machine: Any, models: list[Any], suggested: SetupAnswers, there: SetUp) -> None:
     records = [model.record() for model in models]
     if output.format is Format.TEXT:
         from ..framework.options import in_bytes
@@ -153,7 +153,7 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _warm(env: Environment, output: Output, answers: Answers, model: str | None) -> None:
+def _warm(env: Environment, output: Output, answers: SetupAnswers, model: str | None) -> None:
     """Load the model into the host, before anything is written: it may turn out that it cannot be loaded."""
     if answers.keep_alive == NONE:
         return
@@ -172,7 +172,7 @@ def _warm(env: Environment, output: Output, answers: Answers, model: str | None)
     output.note(f"{held['model']} is loaded")
 
 
-def _write(env: Environment, output: Output, answers: Answers, model: str | None, there: SetUp) -> None:
+def _write(env: Environment, output: Output, answers: SetupAnswers, model: str | None, there: SetUp) -> None:
     """Each file is changed in one step, and only where it says something else."""
     from ..completion.scripts import install, place_of
     from ..config.settings import set_value, unset_value

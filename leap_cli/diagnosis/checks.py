@@ -116,7 +116,7 @@ def server(env: Environment) -> Iterator[Check]:
         from jobs.client.results import NO_WORKER, waiting_reason
         from jobs.table.claims import WorkerRows
         from jobs.table.postgres import PostgresDatabase
-        from jobs.table.reading import TableReader
+        from jobs.table.row_reading import TableReader
         from leap_core.system.addresses import masked
 
         with closing(PostgresDatabase.at(settings.jobs_url)) as database:

@@ -21,7 +21,7 @@ from ..framework.wrapping import fitted_cell
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
-    from jobs.table.job import Event, Job, State
+    from jobs.table.job import Job, JobEvent, State
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
@@ -113,7 +113,7 @@ class EventPrinter:
         self._open = False
         self._events: list[object] = []
 
-    def show(self, event: Event) -> None:
+    def show(self, event: JobEvent) -> None:
         value = dict(event.value)
         if self._output.format is Format.JSON:
             self._events.append({"attempt": event.attempt, **value})

@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundEntry:
     """``page``: what ``leap help`` prints, such as ``chat``; for a command ``generate``. ``section``: the heading or
     option that fits. ``command``: what to type."""
 
@@ -41,7 +41,7 @@ class Found:
     command: str
 
 
-def search(words: Sequence[str]) -> list[Found]:
+def search(words: Sequence[str]) -> list[FoundEntry]:
     """The best sections for the words: pages of a term that they name first, then what has the words in its text."""
     query = _plain(" ".join(words))
     named = _terms_in(query)
@@ -49,7 +49,7 @@ def search(words: Sequence[str]) -> list[Found]:
     with closing(TextIndex(chain(_all_sections(), errors))) as index:
         found = []
         for term, page in [(term, page) for term in named if (page := _page_of(term))][:MOST]:
-            found.append(Found(page, index.best_of_page(page, query) or topics()[page], term.command))
+            found.append(FoundEntry(page, index.best_of_page(page, query) or topics()[page], term.command))
         seen = {each.page for each in found}
         for page, heading, body in index.matches(query):
             page = _topic(page)
@@ -57,7 +57,7 @@ def search(words: Sequence[str]) -> list[Found]:
                 break
             if page not in seen or page == ERROR:
                 seen.add(page)
-                found.append(Found(page, heading, body if page == ERROR else _command(heading, body)))
+                found.append(FoundEntry(page, heading, body if page == ERROR else _command(heading, body)))
     return found
 
 

@@ -36,7 +36,7 @@ class Improvement:
 SHARE, CHECKPOINT = click.FloatRange(0, 1, min_open=True), click.Path(file_okay=False)
 
 
-class Budget(click.ParamType[str]):
+class ImprovementBudget(click.ParamType[str]):
     """Requests (``5000``), or a length of time (``2h``)."""
 
     name = "budget"
@@ -91,7 +91,12 @@ IMPROVEMENT = OptionGroup(
             metavar="RATE",
             help="Stop when this share of cases passes.",
         ),
-        option("--budget", type=Budget(), metavar="N|TIME", help="Stop after N requests, or after this time (2h)."),
+        option(
+            "--budget",
+            type=ImprovementBudget(),
+            metavar="N|TIME",
+            help="Stop after N requests, or after this time (2h).",
+        ),
         option("--seed", type=int, default=1, show_default=True, help="Random seed of the split and of sampling."),
         option("--max-tokens", type=int, metavar="N", help="Stop each answer after this many tokens."),
         option(

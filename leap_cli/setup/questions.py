@@ -22,7 +22,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class Answers:
+class SetupAnswers:
     """``model``: a reference to a model, ``completion``: a shell, ``keep_alive``: a length of time as it was written;
     each may be ``NONE``."""
 
@@ -68,10 +68,15 @@ USUAL_TIME = "10m"
 
 
 def ask(
-    env: Environment, *, given: dict[str, str | None], suggested: Answers, models: list[ModelOffer], machine: Machine
-) -> Answers:
-    """Ask for what is not in ``given``, by the names of Answers' fields; an empty line takes what is suggested. Raises
-    EOFError for Ctrl-D and KeyboardInterrupt for Ctrl-C."""
+    env: Environment,
+    *,
+    given: dict[str, str | None],
+    suggested: SetupAnswers,
+    models: list[ModelOffer],
+    machine: Machine,
+) -> SetupAnswers:
+    """Ask for what is not in ``given``, by the names of SetupAnswers' fields; an empty line takes what is suggested.
+    Raises EOFError for Ctrl-D and KeyboardInterrupt for Ctrl-C."""
     answers = dict(given)
     with raising_on_interrupt():
         if answers["model"] is None:
@@ -80,7 +85,7 @@ def ask(
             answers["completion"] = _ask_completion(env, suggested.completion)
         if answers["keep_alive"] is None:
             answers["keep_alive"] = _ask_keep_alive(env, suggested.keep_alive)
-    return Answers(**{name: answer or NONE for name, answer in answers.items()})
+    return SetupAnswers(**{name: answer or NONE for name, answer in answers.items()})
 
 
 def describe(env: Environment, machine: Machine, there: SetUp) -> None:

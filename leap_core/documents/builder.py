@@ -23,7 +23,7 @@ ROMAN = (
 )
 
 
-class Sink(Protocol):
+class BlockSink(Protocol):
     """What takes blocks, and rows of a table one by one: an Output, or what writes to one."""
 
     def add(self, block: Block) -> None: ...
@@ -98,7 +98,7 @@ class Builder:
     of pages lay out more often: where one cell alone is filled, or there are tables, code or many blocks in a cell.
     """
 
-    def __init__(self, out: Sink, *, of_page: bool = False) -> None:
+    def __init__(self, out: BlockSink, *, of_page: bool = False) -> None:
         self.out, self._of_page, self._held = out, of_page, 0
         self.parts: list[str] = []
         self._tables: list[_Table] = []

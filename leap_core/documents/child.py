@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from .blocks import UnreadableDocumentError
 from .kinds import MODULES
-from .output import Output, OutputFull
+from .output import DocumentOutput, OutputFull
 
 Answer = Callable[[Mapping[str, Any]], None]
 
@@ -18,7 +18,9 @@ Answer = Callable[[Mapping[str, Any]], None]
 def read(request: Mapping[str, Any], answer: Answer) -> None:
     """Read a document of this ``kind``. Raises UnreadableDocumentError; ``{name}`` in it represents the document."""
     kind = request["kind"]
-    out = Output(answer, kind, request["characters"], main_only=request["main_only"], seconds=request["seconds"])
+    out = DocumentOutput(
+        answer, kind, request["characters"], main_only=request["main_only"], seconds=request["seconds"]
+    )
     try:
         with opened(request) as file:
             import_module(f"leap_core.documents.{MODULES[kind]}").read(file, out)

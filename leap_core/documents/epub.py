@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 
 from .blocks import MARKER, PICTURE, Block, UnreadableDocumentError
 from .html import decoded_page, write_page
-from .output import Output
+from .output import DocumentOutput
 
 LARGEST_CHAPTER = 32 * 1024**2
 FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """Ways to obfuscate fonts, which protect no text."""
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The chapters, with their titles of the table of contents."""
     with zipfile.ZipFile(file) as archive:
         container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
@@ -49,7 +49,7 @@ def read(file: BinaryIO, out: Output) -> None:
                 _chapter(archive, path, title, out)
 
 
-def _chapter(archive: zipfile.ZipFile, path: str, title: str, out: Output) -> None:
+def _chapter(archive: zipfile.ZipFile, path: str, title: str, out: DocumentOutput) -> None:
     with archive.open(path) as file:
         data = file.read(LARGEST_CHAPTER + 1)
     if len(data) > LARGEST_CHAPTER or b"\0" in data[:1024].strip(b"\xff\xfe"):
@@ -64,7 +64,7 @@ def _chapter(archive: zipfile.ZipFile, path: str, title: str, out: Output) -> No
 class _Chapter:
     """Begins a section at the first block, whose text is its title where the table of contents has none."""
 
-    def __init__(self, out: Output, title: str) -> None:
+    def __init__(self, out: DocumentOutput, title: str) -> None:
         self._out, self._title, self.has_begun = out, title, False
 
     def _begin(self, text: str) -> None:
@@ -84,7 +84,7 @@ class _Chapter:
         self._out.end_table()
 
 
-def _absent(out: Output, title: str, why: str) -> None:
+def _absent(out: DocumentOutput, title: str, why: str) -> None:
     out.section(title)
     out.add(Block(MARKER, why))
     out.note(f"{out.place}: {why}")

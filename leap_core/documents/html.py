@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, Block
-from .builder import Builder, Sink
-from .output import Output
+from .builder import BlockSink, Builder
+from .output import DocumentOutput
 from .text import decode
 
 DECLARED = re.compile(
@@ -59,7 +59,7 @@ BREAK = "\v"
 DEEPEST_LIST = 16
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The blocks of a page; where only its main part is wanted, of what the page says that is: ``main``, or its only
     ``article``."""
     page = decoded_page(file.read(), out)
@@ -83,7 +83,7 @@ class _AnyWords:
     row = end_table = add
 
 
-def decoded_page(data: bytes, out: Output) -> str:
+def decoded_page(data: bytes, out: DocumentOutput) -> str:
     """A page's text: in the charset that it declares, or as any text."""
     found = DECLARED.search(data[:DECLARATION_WITHIN])
     label = "" if found is None else (found[1] or found[2]).decode("ascii", "replace")
@@ -93,7 +93,7 @@ def decoded_page(data: bytes, out: Output) -> str:
     return page
 
 
-def write_page(page: str, sink: Sink, start: int = 0, *, is_xml: bool = False) -> None:
+def write_page(page: str, sink: BlockSink, start: int = 0, *, is_xml: bool = False) -> None:
     """Write the blocks of a page from ``start`` on. ``is_xml``: also where the page does not say so."""
     reader = _Page(page, sink, is_xml or IS_XML.match(page[:DECLARATION_WITHIN]) is not None)
     position = start
@@ -109,7 +109,7 @@ class _Page:
     is open. ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none.
     ``_next``: kind, level and label of the block that the next words begin."""
 
-    def __init__(self, page: str, sink: Sink, is_xml: bool) -> None:
+    def __init__(self, page: str, sink: BlockSink, is_xml: bool) -> None:
         self._page, self._is_xml = page, is_xml
         self._hidden: dict[str, int] = {}
         self._parts: list[str] = []

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 from .blocks import HEADING, MARKER, Block, UnreadableDocumentError
 from .html import decoded_page, write_page
 from .kinds import MODULES, TEXTS, kind_by_content, kind_of
-from .output import Output, OutputFull
+from .output import DocumentOutput, OutputFull
 from .text import decode
 
 SHOWN = ("From", "To", "Cc", "Date", "Subject")
@@ -34,7 +34,7 @@ FILLER = re.compile(rb"[^A-Za-z0-9+/]")
 ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """A message, with those within it."""
     data = file.read()
     headers, _ = _split(data)
@@ -47,7 +47,7 @@ def read(file: BinaryIO, out: Output) -> None:
 class _Reader:
     """Writes parts of a message, and counts them."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: DocumentOutput) -> None:
         self._out, self._parts = out, 0
 
     def message(self, data: bytes, depth: int) -> None:
@@ -122,7 +122,7 @@ class _Reader:
 class _Within:
     """The output for a document within a message: its pages begin no sections."""
 
-    def __init__(self, out: Output, kind: str, name: str) -> None:
+    def __init__(self, out: DocumentOutput, kind: str, name: str) -> None:
         self._out, self.kind, self._name, self.main_only, self.expected = out, kind, name, False, 0
 
     def __getattr__(self, name: str) -> Any:

@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 
 from .blocks import CODE, PICTURE, Block, UnreadableDocumentError
 from .html import write_page
-from .output import Output
+from .output import DocumentOutput
 
 PRINTED = ("text/plain", "text", "text/markdown", "text/latex")
 COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The cells in their order (nbformat 3 and 4)."""
     try:
         notebook = json.load(io.TextIOWrapper(file, "utf-8-sig", "replace"))
@@ -34,7 +34,7 @@ def read(file: BinaryIO, out: Output) -> None:
         raise UnreadableDocumentError(f"{{name}} is no notebook: {error or type(error).__name__}") from None
 
 
-def _output(output: Mapping[str, Any], out: Output) -> None:
+def _output(output: Mapping[str, Any], out: DocumentOutput) -> None:
     data = output.get("data") or output
     if output.get("output_type") in ("error", "pyerr"):
         text = f"{output.get('ename', 'error')}: {output.get('evalue', '')}"

@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 from . import html
 from .kinds import DOC
-from .output import Output
+from .output import DocumentOutput
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the text of a doc or ppt, whose lists come without the kind of their marks."""
     from office_oxide import Document
 

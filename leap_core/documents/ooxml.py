@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block
 from .builder import Builder, walk_xml
-from .output import Output
+from .output import DocumentOutput
 
 SKIPPED = {"del", "moveFrom", "instrText", "delText", "rPrChange", "pPrChange", "tblPrChange", "tcPrChange", "binData"}
 """Elements whose content is not shown."""
@@ -77,7 +77,7 @@ class Walker:
     arguments of equations begin. ``_outside``: the paragraphs around a text box.
     """
 
-    def __init__(self, package: Package, part: str, out: Output) -> None:
+    def __init__(self, package: Package, part: str, out: DocumentOutput) -> None:
         self.package, self.part, self.out = package, part, out
         self.links = package.links(part)
         self.builder = Builder(out)

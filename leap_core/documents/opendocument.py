@@ -11,7 +11,7 @@ from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block
 from .builder import Builder, counted, walk_xml
 from .html import equation
 from .kinds import ODP, ODS
-from .output import Output
+from .output import DocumentOutput
 from .sheets import MOST_COLUMNS, Row, what_is_hidden, with_merged, write_rows
 
 SKIPPED = {
@@ -31,7 +31,7 @@ LARGEST_EQUATION = 1 << 20
 VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write an OpenDocument."""
     with zipfile.ZipFile(file) as archive:
         styles = _Styles()
@@ -74,7 +74,7 @@ class _Text:
     ``_lists``: the open lists: name of the style, number of the last item. ``_notes``: what is written behind the
     paragraph: notes and comments, with the paragraphs around them."""
 
-    def __init__(self, out: Output, styles: _Styles, archive: zipfile.ZipFile, place: str = "") -> None:
+    def __init__(self, out: DocumentOutput, styles: _Styles, archive: zipfile.ZipFile, place: str = "") -> None:
         self.out, self.builder = out, Builder(out)
         self._styles, self._archive = styles, archive
         self._place, self._is_read = place or "body", 0
@@ -206,7 +206,7 @@ class _Text:
 class _Sheets:
     """The sheets of a workbook that are shown."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: DocumentOutput) -> None:
         self.out = out
         self._styles: set[str] = set()
         self._style, self._skipped = "", 0

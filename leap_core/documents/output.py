@@ -30,7 +30,7 @@ class OutputFull(Exception):  # noqa: N818 - it ends the reading, and is no erro
     """The document is larger than what is read of one. A format module does not catch it."""
 
 
-class Output:
+class DocumentOutput:
     """Sections, blocks and notes of a document.
 
     A format module calls ``section`` where it has pages, ``add`` or ``row`` for what is on them, and ``note`` for what

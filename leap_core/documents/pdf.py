@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from .blocks import NOTE, Block, UnreadableDocumentError
-from .output import Output
+from .output import DocumentOutput
 
 STAMP = 200
 """Characters over a picture that are a stamp, a page number or a scanner's mark, and not the page's text."""
@@ -35,7 +35,7 @@ COLUMN_WIDTH = 0.22
 MOST_PIECES = 2000
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the pages of a PDF."""
     document = _opened(file)
     out.expected = len(document)
@@ -73,7 +73,7 @@ def _opened(file: BinaryIO) -> Any:
     return document
 
 
-def _write_page(page: Any, out: Output) -> None:
+def _write_page(page: Any, out: DocumentOutput) -> None:
     words = page.get_textpage()
     text = (_columns(words, *page.get_size()) or words.get_text_bounded()).replace("\r\n", "\n").replace("\r", "\n")
     text = text.replace("\ufffe", "\x02")

@@ -27,7 +27,7 @@ from ..system.dataclass import dataclass
 from . import PDF_WITHIN
 from .blocks import TABLE, Block, Document, Section, UnreadableDocumentError
 from .kinds import EML, HTML, IPYNB, LIBRARIES, PDF, TEXTS, UNITS, kind_by_content, kind_of
-from .output import CHARACTERS, Output, OutputFull
+from .output import CHARACTERS, DocumentOutput, OutputFull
 from .output import SECONDS as OWN_SECONDS
 
 LARGEST_TEXT, LARGEST_DOCUMENT = 32 * 1024**2, 256 * 1024**2
@@ -133,7 +133,7 @@ def _read_here(kind: str, source: Path | bytes, name: str, budget: ReadingBudget
     from .text import read
 
     answers: list[dict[str, Any]] = []
-    out = Output(answers.append, kind, budget.characters)
+    out = DocumentOutput(answers.append, kind, budget.characters)
     try:
         read(io.BytesIO(source if isinstance(source, bytes) else source.read_bytes()), out)
         out.end()

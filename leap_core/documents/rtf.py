@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block, UnreadableDocumentError
-from .output import Output
+from .output import DocumentOutput
 
 TOKEN = re.compile(
     rb"\\([A-Za-z]{1,32})(-?\d{1,10})? ?|\\'([0-9A-Fa-f]{2})|\\([^A-Za-z])|([{}])|[\r\n\0]+|([^\\{}\r\n\0]+)", re.S
@@ -57,13 +57,13 @@ class _Paragraph:
     cells: list[str] = field(default_factory=list)
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The document's text in its order; notes follow their paragraphs, footers the text."""
     _Reader(out).read(file.read())
 
 
 class _Reader:
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: DocumentOutput) -> None:
         self._out, self._state, self._paragraph = out, _State(), _Paragraph()
         self._stack: list[_State] = []
         self._fonts: dict[int, str] = {}

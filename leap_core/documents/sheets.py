@@ -17,7 +17,7 @@ from .blocks import NOTE, Block, UnreadableDocumentError
 from .kinds import XLSX
 from .number_formats import BUILT_IN, GENERAL, general, shown
 from .ooxml import Package
-from .output import CELLS, CHARACTERS, LINES, Output
+from .output import CELLS, CHARACTERS, LINES, DocumentOutput
 
 Row = tuple[int, dict[int, str]]
 """The number of a row, and its cells' texts by their columns, from 0."""
@@ -43,7 +43,7 @@ MOST_MERGED = 10_000
 """Merged ranges of a sheet, and cells of one."""
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the sheets of a workbook that are shown."""
     if out.kind == XLSX:
         _Workbook(Package(file), out).write()
@@ -52,7 +52,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 class _Workbook:
-    def __init__(self, package: Package, out: Output) -> None:
+    def __init__(self, package: Package, out: DocumentOutput) -> None:
         self.package, self.out = package, out
         self.root = next(name for name in package.names if name.endswith("xl/workbook.xml"))
         self.folder = posixpath.dirname(self.root)
@@ -263,7 +263,7 @@ def with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) ->
         yield number, cells
 
 
-def write_rows(rows: Iterator[Row], out: Output, hidden: Set[int] = frozenset()) -> None:
+def write_rows(rows: Iterator[Row], out: DocumentOutput, hidden: Set[int] = frozenset()) -> None:
     """Write rows with their cells in the columns that are shown."""
     kept: list[Row] = []
     used: set[int] = set()
@@ -283,7 +283,7 @@ def write_rows(rows: Iterator[Row], out: Output, hidden: Set[int] = frozenset())
     out.end_table()
 
 
-def _write_old(file: BinaryIO, out: Output) -> None:
+def _write_old(file: BinaryIO, out: DocumentOutput) -> None:
     from python_calamine import CalamineWorkbook, SheetVisibleEnum
 
     book = CalamineWorkbook.from_filelike(file)

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, PICTURE, Block
 from .builder import counted
 from .ooxml import Package, Walker, tag_of
-from .output import Output
+from .output import DocumentOutput
 
 TITLES = ("title", "ctrTitle")
 NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")
@@ -16,7 +16,7 @@ LISTED = ("", "body", "obj", "half", "quarter")
 """Placeholders whose paragraphs are points of a list."""
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the slides of a pptx."""
     package = Package(file)
     main = package.main()
@@ -43,7 +43,7 @@ class _Slide(Walker):
 
     label = ""
 
-    def __init__(self, package: Package, part: str, out: Output) -> None:
+    def __init__(self, package: Package, part: str, out: DocumentOutput) -> None:
         super().__init__(package, part, out)
         self._place: str | None = None
         self._point, self._depth = "", 0

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from .blocks import UnreadableDocumentError, named_cells
-from .output import Output
+from .output import DocumentOutput
 
 MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32"}
 MARKS |= {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -65,7 +65,7 @@ SAMPLE_BYTES = 2000
 NOT_DECLARED = "no charset is declared"
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The text as it is in the file."""
     data = file.read()
     text, note = decode(data)

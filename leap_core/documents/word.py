@@ -8,14 +8,14 @@ from typing import Any, BinaryIO
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
 from .builder import counted
 from .ooxml import Package, Walker, tag_of, value_of
-from .output import Output
+from .output import DocumentOutput
 
 NOTES = {"footnotes": ("footnote", ""), "endnotes": ("endnote", "e"), "comments": ("comment", "c")}
 """The parts that hold notes: the name of one, and what its mark begins with."""
 REFERENCES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 
 
-def read(file: BinaryIO, out: Output) -> None:
+def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write a docx."""
     package = Package(file)
     main = package.main()
@@ -120,7 +120,7 @@ class _Word(Walker):
     once: set[str] | None = None
     marks: tuple[str, str] | None = None
 
-    def __init__(self, package: Package, part: str, out: Output, styles: _Styles, numbers: _Numbering) -> None:
+    def __init__(self, package: Package, part: str, out: DocumentOutput, styles: _Styles, numbers: _Numbering) -> None:
         super().__init__(package, part, out)
         self.styles, self.numbers = styles, numbers
         self._paragraphs: list[dict[str, str]] = []

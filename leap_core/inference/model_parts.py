@@ -20,7 +20,7 @@ from .gguf.memory import CELLS_PER_SLOT, shape_of
 from .gguf.offloading import ALL, AUTO, LARGEST_DEFAULT_CONTEXT, offload_of, offload_that_fits
 from .llama.library import set_variables, state_version
 from .llama.model import LlamaAdapter, LlamaModel, content_id
-from .trial.child import ADAPTER, MODEL, Subject
+from .trial.trial_child import ADAPTER, MODEL, Subject
 from .trial.trying import require_sound
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from ..inference.llama.engines import (
     libraries_in,
 )
 from ..inference.llama.library import GPU_BACKEND
-from ..inference.trial.child import assertion
+from ..inference.trial.trial_child import assertion
 from ..system.child import answers_of
 from ..system.configuration import read_engine
 from ..system.directories import Directories, make_directory

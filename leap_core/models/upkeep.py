@@ -14,7 +14,7 @@ from ..inference.gguf.checks import ProjectorInfo, check_projector
 from ..inference.gguf.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTOR, directory_name, name_of, parts_of
 from ..inference.gguf.header import GGUFHeader, read_gguf_header
 from ..inference.llama.architectures import check_architecture, check_decisions
-from ..inference.trial.child import CRASH, HANG, Subject
+from ..inference.trial.trial_child import CRASH, HANG, Subject
 from ..inference.trial.trying import error_of, problem_after_fetching, verdict_on
 from ..system.dataclass import dataclass
 from ..system.files import hash_file, place

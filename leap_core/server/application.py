@@ -25,9 +25,9 @@ from ..errors import LeapError, LeapGenerationError, LeapUnavailableError
 from .access import BoundedProtocol
 from .endpoints.audio import SpeechEndpoint, transcriptions
 from .endpoints.decisions import DecisionEndpoints
+from .endpoints.embeddings import EmbeddingEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.models import ModelEndpoints
-from .endpoints.vectors import EmbeddingEndpoints
 from .http import Refused, answer
 from .models.loaded_models import LoadedModels
 

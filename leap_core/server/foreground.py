@@ -17,7 +17,7 @@ from ..conversation.media.fetching import UrlAccess
 from ..errors import LeapOptionsError, LeapUnavailableError
 from ..models.resolving import resolve_local
 from ..opening import load_as_made, load_local_for_embedding, try_local
-from ..protocols.host.http import LOOPBACK
+from ..protocols.host.host_http import LOOPBACK
 from ..protocols.host.served_models import STATUS_PATH, ServerState, known_server
 from ..system.dataclass import dataclass
 from .access import LOOPBACK_NAMES, AccessCheck, PlainPaths, for_local_pages
@@ -28,13 +28,13 @@ from .endpoints.message_batches import MessageBatches
 from .endpoints.models import status_route
 from .endpoints.ollama import OllamaEndpoints, alive_route
 from .endpoints.responses import KeptResponses, StoredResponses
-from .jobs import JobEndpoints, JobQueue
+from .job_queue import JobEndpoints, JobQueue
 from .measures import Metrics, RequestLog, access_log
 from .models.abilities import Offer
 from .models.loaded_model import LoadRequest
 from .models.loaded_models import Bounds, LoadedModels
+from .page.page_sessions import PageServices
 from .page.routes import PAGE_PATHS, page_routes
-from .page.sessions import PageServices
 from .pings import PING_SECONDS
 from .records import owner_of
 

@@ -18,17 +18,17 @@ from contextlib import suppress
 
 from ..errors import LeapError, LeapUnavailableError
 from ..opening import load_as_made, load_local_for_embedding, try_local
+from ..protocols.host.host_http import LOOPBACK
 from ..protocols.host.host_state import HostFiles, HostState
-from ..protocols.host.http import LOOPBACK
 from ..schemas.json_values import error_to_json
 from ..system.directories import Directories
 from ..system.locks import locked
 from ..system.processes import start_time
 from .access import AccessCheck
 from .application import Server, build_app, listen, on_signals
+from .endpoints.embeddings import EmbedderEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.management import ManagementEndpoints
-from .endpoints.vectors import EmbedderEndpoints
 from .measures import RequestLog
 from .models.loaded_models import LoadedModels
 

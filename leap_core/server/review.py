@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import LeapError, LeapUnavailableError
-from ..protocols.host.http import LOOPBACK
+from ..protocols.host.host_http import LOOPBACK
 from ..tasks.evidence.evidence import Thresholds
 from ..tasks.review.documents import DecidedElsewhereError, ReviewFile, read_changes
 from ..tasks.review.page import page, page_data

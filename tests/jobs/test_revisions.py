@@ -12,7 +12,8 @@ from jobs import keeper as revision
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
-from jobs.table import claims, reading
+from jobs.table import claims
+from jobs.table import row_reading as reading
 from jobs.table.job import GENERATE, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from leap_core.conversation.options import GenerationOptions

@@ -12,7 +12,7 @@ import pytest
 from leap_core.errors import LeapModelDownloadError, LeapModelNotFoundError
 from leap_core.models.catalogue import Catalogue
 from leap_core.models.download.downloading import Download
-from leap_core.models.download.plan import DownloadPlan, Planner
+from leap_core.models.download.plan import DownloadPlan, DownloadPlanner
 from leap_core.models.http import Web
 from leap_core.models.hub import Hub
 from leap_core.models.hub_settings import CERTIFICATE_FILES, HubSettings
@@ -191,7 +191,9 @@ def test_answers_that_make_no_sense(variables, answer):
     with Nonsense(HubSettings.from_environment(variables)) as web:
         hub = Hub(web, lambda action: action())
         with pytest.raises(LeapModelDownloadError):
-            Planner(hub, Store(None), Catalogue([])).plan(CatalogueName(Catalogue.load().find("LFM2-700M"), None))
+            DownloadPlanner(hub, Store(None), Catalogue([])).plan(
+                CatalogueName(Catalogue.load().find("LFM2-700M"), None)
+            )
 
 
 def test_the_token_goes_to_the_hub_and_to_nobody_else(hub, download, content, monkeypatch):

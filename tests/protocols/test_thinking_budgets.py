@@ -8,7 +8,7 @@ from leap_core.errors import LeapError
 from leap_core.protocols.anthropic import read_messages
 from leap_core.protocols.ollama import read_ollama_chat
 from leap_core.protocols.openai.requests import read_chat
-from leap_core.protocols.openai.responses import read_responses
+from leap_core.protocols.openai.responses_request import read_responses
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 

@@ -17,9 +17,9 @@ import pytest
 from leap_core import ModelLoadingOptions, ModelRunner
 from leap_core.models.resolving import LocalModel
 from leap_core.protocols.host.connection import ModelHost
+from leap_core.protocols.host.host_runner import RemoteModelRunner
 from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.protocols.host.lookup import runner_of
-from leap_core.protocols.host.runner import RemoteModelRunner
 from leap_core.server.access import AccessCheck, for_local_pages
 from leap_core.server.application import Server, build_app, listen
 from leap_core.server.endpoints.generation import GenerationEndpoints
@@ -28,8 +28,8 @@ from leap_core.server.endpoints.responses import KeptResponses
 from leap_core.server.measures import RequestLog
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
+from leap_core.server.page.page_sessions import PageServices
 from leap_core.server.page.routes import page_routes
-from leap_core.server.page.sessions import PageServices
 from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 

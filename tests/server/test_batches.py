@@ -16,7 +16,7 @@ from leap_core import LeapModelNotFoundError, LeapSerializationError
 from leap_core.batch.settings import BatchSettings
 from leap_core.server.application import HANDLERS
 from leap_core.server.endpoints.batches import BatchEndpoints
-from leap_core.server.jobs import BatchState, JobEndpoints
+from leap_core.server.job_queue import BatchState, JobEndpoints
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.server.records import Records, owner_of, page_of

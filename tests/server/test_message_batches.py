@@ -21,7 +21,7 @@ from leap_core.conversation.calls import LeapFunctionCall
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import GenerationFinishReason
 from leap_core.server.foreground import ServerSettings, application
-from leap_core.server.jobs import BatchState
+from leap_core.server.job_queue import BatchState
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner

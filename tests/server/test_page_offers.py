@@ -15,7 +15,7 @@ from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.messages import Image, LeapFunctionCall, Speech, Text
 from leap_core.conversation.responses import FunctionCalls
 from leap_core.conversation.sessions import SessionStore
-from leap_core.server.page.sessions import PageServices
+from leap_core.server.page.page_sessions import PageServices
 from leap_core.tasks.search.index_file import IndexSettings
 from leap_core.tasks.search.updating import update_index
 from leap_core.testing import Script, Stall

@@ -16,8 +16,8 @@ from leap_core.errors import LeapSessionError
 from leap_core.server.application import HANDLERS
 from leap_core.server.models.abilities import Offer
 from leap_core.server.models.loaded_models import LoadedModels
+from leap_core.server.page.page_sessions import PageServices
 from leap_core.server.page.routes import page_routes
-from leap_core.server.page.sessions import PageServices
 from leap_core.tasks.search.index_file import IndexSettings
 from leap_core.tasks.search.updating import update_index
 from leap_core.testing import ScriptedModelRunner

@@ -15,8 +15,8 @@ from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOpt
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.vectors import InProcessEmbeddingRunner
 from leap_core.opening import open_embedding_runner, open_runner
+from leap_core.protocols.host.host_runner import RemoteEmbeddingRunner
 from leap_core.protocols.host.lookup import keep_warm, warm_runner
-from leap_core.protocols.host.runner import RemoteEmbeddingRunner
 from leap_core.tasks.search.searching import rank
 from tests.support.random_models import TINY_LFM2, EncoderShape, write_random_model
 

@@ -19,7 +19,7 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import Chunk, GenerationFinishReason
 from leap_core.server.endpoints.responses import durable_responses
 from leap_core.server.foreground import ServerSettings, application
-from leap_core.server.jobs import AnswerState, QueuedAnswer
+from leap_core.server.job_queue import AnswerState, QueuedAnswer
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner

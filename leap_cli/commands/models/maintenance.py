@@ -22,7 +22,7 @@ from ...framework.output import Format, Output, confirm_meant, removal_flags
 from ...options.loading import note_default_gone
 
 if TYPE_CHECKING:
-    from leap_core.inference.trial.child import TrialVerdict
+    from leap_core.inference.trial.trial_child import TrialVerdict
     from leap_core.models.store import InstalledModel, Store
 
 TABLE = "aliases"
@@ -170,7 +170,7 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
     leap does this once for each new file and remembers the result; this command runs the check again. Without a MODEL,
     all installed models are checked. Exit code 3 if one cannot be loaded.
     """
-    from leap_core.inference.trial.child import Subject
+    from leap_core.inference.trial.trial_child import Subject
     from leap_core.inference.trial.trying import new_verdict_on
     from leap_core.models.resolving import resolve_local
 

@@ -153,7 +153,7 @@ def quantize(
     an importance matrix. Disk space is checked before each type. Ctrl-C leaves no partial files. A projector
     (mmproj-*.gguf) needs -o.
     """
-    from leap_core.models.conversion.child import Stopped
+    from leap_core.models.conversion.conversion_child import Stopped
     from leap_core.models.conversion.quantizing import Making, QuantizeWork
 
     output = Output(env, format)
@@ -226,7 +226,7 @@ def convert(env: Environment, /, directory: Path, to: str, base: str | None, des
     of -o.
     """
     from leap_core.models.conversion.adapters import is_adapter
-    from leap_core.models.conversion.child import Stopped
+    from leap_core.models.conversion.conversion_child import Stopped
     from leap_core.models.conversion.quantizing import Making
 
     output = Output(env)
@@ -293,7 +293,7 @@ def _convert_adapter(
 def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: Destination) -> ExitCode:
     """Merge LoRA adapters into MODEL: the result, NAME:F16, needs no --lora."""
     from leap_core.models.conversion import adapters as merging
-    from leap_core.models.conversion.child import Stopped
+    from leap_core.models.conversion.conversion_child import Stopped
     from leap_core.models.conversion.quantizing import Making, check_target, own_name
     from leap_core.models.resolving import resolve_local
     from leap_core.models.store import Store

@@ -16,7 +16,7 @@ from ...errors import LeapModelLoadingError
 from ...system.child import answers_of
 from ...system.directories import Directories
 from ..gguf.offloading import reserve_of
-from .child import SOUND, Limits, Subject, TrialVerdict, Verdicts, assertion
+from .trial_child import SOUND, Limits, Subject, TrialVerdict, Verdicts, assertion
 from .trying import DIRECTORY, SWITCH, place_key
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ..model_parts import context_size_for, open_context, open_model
 from ..template.chat_template import ChatTemplate
 from ..vectors import most_tokens_for
 from ..voice import open_voice
-from .child import ADAPTER, AUDIO_DECODER, MODEL, PROJECTOR, TEMPLATE_STAGE
+from .trial_child import ADAPTER, AUDIO_DECODER, MODEL, PROJECTOR, TEMPLATE_STAGE
 
 CELLS = 1024
 THREADS = 1

@@ -17,7 +17,7 @@ from ...system.directories import Directories, packages_directory
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..llama.architectures import check_architecture, check_decisions
 from ..llama.library import current_engine
-from .child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, TrialVerdict, Verdicts, run_child
+from .trial_child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subject, TrialVerdict, Verdicts, run_child
 
 TRIAL = 1
 """Counted up when a trial looks at more than before; verdicts of older ones are forgotten."""

@@ -17,7 +17,7 @@ from ..resolving import LocalModel
 from ..store import Store
 from ..upkeep import files_of, record_files
 from .checkpoint import LLAMA, StoredTensor, read_checkpoint, read_json
-from .child import Stopped
+from .conversion_child import Stopped
 from .converting import require_running, understanding
 from .quantizing import Making, Quantized, making_directory, require_space, settle
 

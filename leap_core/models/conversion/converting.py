@@ -13,13 +13,13 @@ from typing import Any
 from ...conversation.options import SamplingDefaults
 from ...errors import LeapError, LeapModelLoadingError
 from ...inference.gguf.file_names import PROJECTOR, directory_name
-from ...inference.trial.child import Subject
+from ...inference.trial.trial_child import Subject
 from ...inference.trial.trying import error_of, verdict_on
 from ...system.files import hash_file
 from ..manifest import INFERENCE_TYPES, SAMPLING_KEYS, Manifest, write_manifest
 from ..store import Store
 from .checkpoint import LLAMA, MOE, Family, read_checkpoint, read_family, read_json
-from .child import Stopped
+from .conversion_child import Stopped
 from .quantizing import (
     Making,
     Quantized,

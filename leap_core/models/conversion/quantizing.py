@@ -18,7 +18,7 @@ from ...errors import LeapError, LeapModelLoadingError, LeapOptionsError
 from ...inference.gguf.file_names import directory_name, name_of
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
-from ...inference.trial.child import Subject
+from ...inference.trial.trial_child import Subject
 from ...inference.trial.trying import error_of, problem_after_fetching, verdict_on
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
@@ -27,7 +27,7 @@ from ...system.files import place
 from ..resolving import LocalModel, resolve_local
 from ..store import Store
 from ..upkeep import files_of, record_files
-from .child import QUANTIZE, measure, run_in_child
+from .conversion_child import QUANTIZE, measure, run_in_child
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -49,7 +49,7 @@ from ..reference import (
 )
 from ..resolving import LocalModel, resolve_local
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
-from .plan import DownloadPlan, PlannedFile, Planner, disk_error, opening_of, refuse_document
+from .plan import DownloadPlan, DownloadPlanner, PlannedFile, disk_error, opening_of, refuse_document
 from .transfer import CONNECTIONS, PartFile, RemoteChanged, Transfer, discard_part
 
 WINDOW_SECONDS = 5.0
@@ -307,7 +307,7 @@ class Download:
 
     def _planned(self, web: Web, named: Reference, revision: str | None) -> DownloadPlan:
         hub = Hub(web, self._retry_policy(self.stop).run)
-        plan = Planner(hub, self.store, Catalogue.load(self._directories.config)).plan(named, revision)  # type: ignore[arg-type]
+        plan = DownloadPlanner(hub, self.store, Catalogue.load(self._directories.config)).plan(named, revision)  # type: ignore[arg-type]
         return plan.with_model_called(self.options.file_name)
 
     def _without_network(self, reference: str, quantization: str | None) -> LocalModel:

@@ -108,7 +108,7 @@ class DownloadPlan:
         return replace(written, path_on_disk=str(self.model_path), record=record)
 
 
-class Planner:
+class DownloadPlanner:
     """Makes plans for references that are not files on this machine."""
 
     def __init__(self, hub: Hub, store: Store, catalogue: Catalogue) -> None:

@@ -39,7 +39,7 @@ from ..reference import HubFile, Url, parse_reference
 from ..resolving import hub_url, repository_model, resolve_local
 from ..store import STATE, WRITE_LOCK, InstalledModel, Store, free_space
 from .downloading import Download, DownloadOptions, Event, Progress
-from .plan import Planner, hub_directory, own_file_name, url_directory
+from .plan import DownloadPlanner, hub_directory, own_file_name, url_directory
 
 
 class DownloadableModel(Protocol):
@@ -359,7 +359,7 @@ def _ask_hub(web: Web, model: str, quantization: str) -> str | None:
     hub = Hub(web, RetryPolicy(threading.Event()).run)
     try:
         named = parse_reference(f"{repo}:{normal}", catalogue, endpoint=hub.endpoint)
-        plan = Planner(hub, Store.of(directories), catalogue).plan(named)  # type: ignore[arg-type]
+        plan = DownloadPlanner(hub, Store.of(directories), catalogue).plan(named)  # type: ignore[arg-type]
     except (LeapModelNotFoundError, LeapModelLoadingError):
         return None
     except LeapModelDownloadError as error:

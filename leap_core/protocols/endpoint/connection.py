@@ -15,7 +15,7 @@ from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapError
 from ...models.endpoints import Endpoint
 from ...schemas.json_values import JsonObject
-from .errors import PASSING, Refusal, Words
+from .errors import PASSING, EndpointErrors, Refusal
 from .retries import HoldBack, Patience, Retries
 from .transport import RefusedError, Transport
 
@@ -40,7 +40,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience, what: str = "chats") -> None:
         self.endpoint, self.patience = endpoint, patience
-        self.words = Words(endpoint, key, what)
+        self.words = EndpointErrors(endpoint, key, what)
         self._transport = Transport(endpoint, key, patience, self.words)
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

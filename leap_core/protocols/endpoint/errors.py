@@ -90,7 +90,7 @@ class NoSuchPathError(LeapEndpointError):
     """A status that says that there is no such address, and nothing of a model."""
 
 
-class Words:
+class EndpointErrors:
     """Says in one line what went wrong at an endpoint, without its key."""
 
     def __init__(self, endpoint: Endpoint, key: str | None, what: str = "chats") -> None:

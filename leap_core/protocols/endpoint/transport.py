@@ -16,7 +16,7 @@ from ...errors import LeapEndpointError
 from ...models.endpoints import Endpoint
 from ...models.hub_settings import CERTIFICATE_FILES
 from ...schemas.json_values import JsonObject
-from .errors import Refusal, Words
+from .errors import EndpointErrors, Refusal
 from .retries import Patience
 
 MOST_REDIRECTS = 3
@@ -45,7 +45,7 @@ class RefusedError(Exception):
 class Transport:
     """One request, one answer; nothing is tried twice. Used from one event loop only."""
 
-    def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience, words: Words) -> None:
+    def __init__(self, endpoint: Endpoint, key: str | None, patience: Patience, words: EndpointErrors) -> None:
         self.endpoint, self.patience, self.words = endpoint, patience, words
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._headers = {"Content-Type": JSON, "Accept-Encoding": "gzip", **authorization, **dict(endpoint.headers)}

@@ -18,8 +18,8 @@ from ...models.endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ..openai.embeddings import decoded
 from .connection import Connection
+from .endpoint_runner import only_model
 from .retries import Patience
-from .runner import only_model
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -19,7 +19,7 @@ PATIENCE_MS = 1000 * PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class AgentEndpoint:
     """What an agent speaks to: the host's ``root`` (http://127.0.0.1:PORT), its ``key``, the ``model`` and the tokens
     of its ``context``; ``directory`` is the agent's own, for files."""
 
@@ -47,13 +47,13 @@ class Agent:
     installs: str
     text: int
     tools: int
-    settings: Callable[[Endpoint], Settings]
+    settings: Callable[[AgentEndpoint], Settings]
 
     def needs(self, fold: int | None) -> int:
         """Tokens of context for a first task; ``fold``: with declarations folded above so many."""
         return self.text + (self.tools if fold is None else min(self.tools, fold)) + ROOM
 
-    def configure(self, endpoint: Endpoint) -> dict[str, str]:
+    def configure(self, endpoint: AgentEndpoint) -> dict[str, str]:
         """Write the files, readable for their user alone, since they hold a key; the variables."""
         from ...system.directories import private_directory
         from ...system.files import replacing
@@ -70,7 +70,7 @@ class Agent:
         return variables
 
 
-def _pi(at: Endpoint) -> Settings:
+def _pi(at: AgentEndpoint) -> Settings:
     model = {"id": at.model, "contextWindow": at.context, "maxTokens": at.context // 4}
     provider = {"baseUrl": at.openai, "api": "openai-completions", "apiKey": at.key, "models": [model]}
     settings = {"defaultProvider": "leap", "defaultModel": at.model, "httpIdleTimeoutMs": 0}
@@ -78,7 +78,7 @@ def _pi(at: Endpoint) -> Settings:
     return {"PI_CODING_AGENT_DIR": str(at.directory), "PI_OFFLINE": "1"}, files
 
 
-def _aider(at: Endpoint) -> Settings:
+def _aider(at: AgentEndpoint) -> Settings:
     about = {"max_input_tokens": at.context, "max_output_tokens": at.context // 4, "mode": "chat"}
     about |= {"litellm_provider": "openai", "input_cost_per_token": 0, "output_cost_per_token": 0}
     off = ("AIDER_ANALYTICS", "AIDER_CHECK_UPDATE", "AIDER_SHOW_MODEL_WARNINGS")
@@ -92,7 +92,7 @@ def _aider(at: Endpoint) -> Settings:
     }, {"metadata.json": {f"openai/{at.model}": about}}
 
 
-def _opencode(at: Endpoint) -> Settings:
+def _opencode(at: AgentEndpoint) -> Settings:
     limit = {"context": at.context, "output": at.context // 4}
     waits = dict.fromkeys(("timeout", "headerTimeout", "chunkTimeout"), False)
     provider = {
@@ -107,7 +107,7 @@ def _opencode(at: Endpoint) -> Settings:
     return {**places, "npm_config_cache": npm, "OPENCODE_CONFIG_CONTENT": json.dumps(config)}, {}
 
 
-def _codex(at: Endpoint) -> Settings:
+def _codex(at: AgentEndpoint) -> Settings:
     model = {
         "slug": at.model,
         "display_name": at.model,
@@ -147,7 +147,7 @@ CODEX_INSTRUCTIONS = (
 )
 
 
-def _qwen(at: Endpoint) -> Settings:
+def _qwen(at: AgentEndpoint) -> Settings:
     settings = {
         "security": {"auth": {"selectedType": "openai"}},
         "privacy": {"usageStatisticsEnabled": False},
@@ -163,7 +163,7 @@ def _qwen(at: Endpoint) -> Settings:
     }, {"settings.json": settings}
 
 
-def _claude(at: Endpoint) -> Settings:
+def _claude(at: AgentEndpoint) -> Settings:
     sizes = [f"ANTHROPIC_DEFAULT_{size}_MODEL" for size in ("OPUS", "SONNET", "HAIKU")]
     quiet = ("DISABLE_ERROR_REPORTING", "DISABLE_FEEDBACK_COMMAND", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER")
     return {

@@ -21,8 +21,8 @@ from ...schemas.json_values import JsonObject, error_from_json
 from ...system.directories import Directories, private_directory
 from ...system.locks import locked
 from ...system.processes import open_log, start_detached
+from .host_http import HostAnswer, send
 from .host_state import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState, write_private
-from .http import HostAnswer, send
 
 if TYPE_CHECKING:
     from subprocess import Popen

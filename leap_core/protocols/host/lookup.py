@@ -16,10 +16,10 @@ from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from .connection import GONE_SECONDS, ModelHost
-from .runner import HeldModel
+from .host_runner import HeldModel
 
 if TYPE_CHECKING:
-    from .runner import RemoteEmbeddingRunner, RemoteModelRunner
+    from .host_runner import RemoteEmbeddingRunner, RemoteModelRunner
 
 ATTEMPTS = 3
 """Hosts that may end just when they are asked, before that is an error."""
@@ -62,7 +62,7 @@ def warm_embedding_runner(
     cwd: Path | None = None,
 ) -> RemoteEmbeddingRunner | None:
     """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
-    from .runner import RemoteEmbeddingRunner
+    from .host_runner import RemoteEmbeddingRunner
 
     try:
         host, model = _held(reference, options, variables, cwd)
@@ -210,7 +210,7 @@ def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost
 
 def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
     """The runner of a model that the host's ``load`` or ``find`` described."""
-    from .runner import RemoteModelRunner
+    from .host_runner import RemoteModelRunner
 
     return RemoteModelRunner(HeldModel(host, model, _load_again))
 

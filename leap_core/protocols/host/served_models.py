@@ -13,7 +13,7 @@ from pathlib import Path
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from ...system.files import replacing
-from .http import send
+from .host_http import send
 
 STATUS_PATH = "/leap/status"
 STATUS_SECONDS = 3.0

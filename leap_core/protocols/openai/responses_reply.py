@@ -35,7 +35,7 @@ from .replies import (
     status_of,
     with_one_call,
 )
-from .responses import (
+from .responses_request import (
     CALLS,
     CUSTOM,
     ENCRYPTED,

@@ -26,7 +26,7 @@ from ...protocols.openai.embeddings import EMBEDDINGS_URL
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, object_at, text_at
 from ..http import STORE, AsciiJSON, Refused, read_json
-from ..jobs import BatchState, JobQueue, answered_by
+from ..job_queue import BatchState, JobQueue, answered_by
 from ..models.abilities import check_name
 from ..models.loaded_models import LoadedModels
 from ..records import ID, Records, new_id, not_found, page_of

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import LeapSerializationError
-from ...protocols.openai.responses import messages_of
+from ...protocols.openai.responses_request import messages_of
 from ...schemas.json_values import JsonObject, list_at, object_at
 from ..http import STORE, AsciiJSON, Refused, read_json
 from ..records import not_found, page_of

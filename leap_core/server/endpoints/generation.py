@@ -20,14 +20,14 @@ from ...errors import LeapGenerationError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
 from ...protocols.openai.replies import OpenAIReply
 from ...protocols.openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
-from ...protocols.openai.responses import (
+from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
+from ...protocols.openai.responses_request import (
     ResponsesRequest,
     compacting,
     conversation_of,
     previous_of,
     read_responses,
 )
-from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import (
     Answers,

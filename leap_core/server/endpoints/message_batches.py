@@ -28,7 +28,7 @@ from ...protocols.anthropic import batch_error, chat_body
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from ..http import STORE, AsciiJSON, read_body
-from ..jobs import JobQueue, answered_by
+from ..job_queue import JobQueue, answered_by
 from ..models.loaded_models import LoadedModels
 from ..records import Records, new_id, page_of
 

@@ -24,11 +24,11 @@ from ...conversation.responses import Complete, GenerationFinishReason, MessageR
 from ...errors import LeapError, LeapSerializationError
 from ...protocols.openai.replies import COMMENT, EVENT_STREAM
 from ...protocols.openai.requests import GenerationRequest
-from ...protocols.openai.responses import ResponsesRequest
 from ...protocols.openai.responses_reply import ResponsesReply, new_response_id
+from ...protocols.openai.responses_request import ResponsesRequest
 from ...schemas.json_values import JsonObject
 from ..http import STORE, AsciiJSON, Refused
-from ..jobs import JobQueue, QueuedAnswer, loading_of
+from ..job_queue import JobQueue, QueuedAnswer, loading_of
 from ..models.loaded_models import LoadedModels
 from ..pings import PING_SECONDS, PingedStream
 from ..records import Records, not_found, owner_of, page_of

@@ -29,7 +29,7 @@ from ...tools.run import refusal
 from ..answers import reserved
 from ..http import AsciiJSON, check_countable, finish, read_body
 from ..models.loaded_models import LoadedModels
-from .sessions import PageServices, PageSessions
+from .page_sessions import PageServices, PageSessions
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

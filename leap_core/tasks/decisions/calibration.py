@@ -28,7 +28,7 @@ FEWEST_CASES = 10
 
 
 @dataclass(frozen=True)
-class Case:
+class LabeledCase:
     """A question that was asked, and the number of the right option."""
 
     kind: str
@@ -67,14 +67,14 @@ def temperature_of(kind: str, options: int, temperatures: Mapping[str, float]) -
     return next((temperatures[name] for name in temperature_names(kind, options) if name in temperatures), None)
 
 
-def fit(cases: Sequence[Case]) -> Fit:
+def fit(cases: Sequence[LabeledCase]) -> Fit:
     """Temperatures from one half of the cases, drawn the same each time, judged on the other. Raises LeapOptionsError
     for too few."""
     if len(cases) < 2 * FEWEST_CASES:
         raise LeapOptionsError("fit", f"{len(cases)} cases are too few; give {2 * FEWEST_CASES} or more")
     drawn = random.Random(0).sample(cases, len(cases))  # files are often in an order that halves would share
     fitted, held_back = drawn[::2], drawn[1::2]
-    groups: dict[str, list[Case]] = {}
+    groups: dict[str, list[LabeledCase]] = {}
     for case in fitted:
         for name in temperature_names(case.kind, len(case.logprobs)):
             groups.setdefault(name, []).append(case)
@@ -82,7 +82,7 @@ def fit(cases: Sequence[Case]) -> Fit:
     return Fit(temperatures, len(fitted), quality(held_back, {}), quality(held_back, temperatures))
 
 
-def quality(cases: Sequence[Case], temperatures: Mapping[str, float]) -> Quality:
+def quality(cases: Sequence[LabeledCase], temperatures: Mapping[str, float]) -> Quality:
     """Accuracy, mean log loss and ECE."""
     judged = [(case, _shares(case, temperatures)) for case in cases]
     right = [each.index(max(each)) == case.right for case, each in judged]
@@ -146,11 +146,11 @@ def _sound(value: object) -> float:
     return float(value)
 
 
-def _shares(case: Case, temperatures: Mapping[str, float]) -> list[float]:
+def _shares(case: LabeledCase, temperatures: Mapping[str, float]) -> list[float]:
     return shares(case.logprobs, temperature_of(case.kind, len(case.logprobs), temperatures) or 1.0)
 
 
-def _best(cases: Sequence[Case]) -> float:
+def _best(cases: Sequence[LabeledCase]) -> float:
     """The temperature of the least log loss, by golden section over its logarithm: the loss has one valley."""
 
     def loss(logarithm: float) -> float:

@@ -17,7 +17,7 @@ from ...errors import LeapOptionsError
 from ...schemas.grammar_matcher import REASONING_TAGS
 from ...system.dataclass import dataclass
 from .answers import Answer, Decided, shares
-from .calibration import Case, kept_temperatures, temperature_of
+from .calibration import LabeledCase, kept_temperatures, temperature_of
 from .questions import CHOICE, Decision, Question
 from .readouts import LABELS, READOUTS, TEXT, AskAll, LabelReading, Prompt, Reading, TextReading, side_by_side
 from .wording import label_question, labels_of, message_of, text_question, variables_of
@@ -90,11 +90,11 @@ def prompts_of(runner: Generator, decision: Decision, settings: Settings) -> lis
     return [each.reading.prompts[0] for orders in asked for each in orders]
 
 
-def cases_of(runner: Generator, decision: Decision, right: Sequence[int], settings: Settings) -> list[Case]:
+def cases_of(runner: Generator, decision: Decision, right: Sequence[int], settings: Settings) -> list[LabeledCase]:
     """The questions as cases for a fit, asked in one order. ``right``: the number of the right option of each."""
     decided = decide(runner, decision, settings, temperatures={})
     return [
-        Case(answer.question.kind, answer.logprobs, number)
+        LabeledCase(answer.question.kind, answer.logprobs, number)
         for answer, number in zip(decided.answers, right, strict=True)
     ]
 

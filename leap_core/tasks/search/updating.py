@@ -25,8 +25,8 @@ from ...system.directories import Directories, make_directory
 from ...system.files import text_of
 from ...system.locks import Busy, locked
 from .chunking import count_words, cut
-from .files import files_below
 from .index_file import IndexedFile, IndexFile, IndexSettings
+from .indexed_files import files_below
 from .vector_table import open_table, table_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.models.builtin import model_path
 from leap_core.models.conversion.adapters import convert_adapter, merge
-from leap_core.models.conversion.child import Stopped
+from leap_core.models.conversion.conversion_child import Stopped
 from leap_core.models.conversion.converting import convert_text
 from leap_core.models.conversion.quantizing import Making
 

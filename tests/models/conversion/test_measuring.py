@@ -11,7 +11,7 @@ import pytest
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from leap_core.models.builtin import model_path
-from leap_core.models.conversion.tasks import WINDOW, measure_cost
+from leap_core.models.conversion.child_tasks import WINDOW, measure_cost
 
 TEXT = "What is the capital of France? The capital of France is Paris. " * 90
 

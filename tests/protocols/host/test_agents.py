@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from leap_core.protocols.host.agents import AGENTS, Endpoint
+from leap_core.protocols.host.agents import AGENTS, AgentEndpoint
 
 HOUR = 3600
 
@@ -33,7 +33,7 @@ def limits_of(name: str, variables: dict[str, str], files: Path) -> list[object]
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_waits_for_a_long_first_prompt_and_keeps_its_key_to_itself(tmp_path, name):
-    endpoint = Endpoint("http://127.0.0.1:9", "the key", "small", 32768, tmp_path / "agents" / name)
+    endpoint = AgentEndpoint("http://127.0.0.1:9", "the key", "small", 32768, tmp_path / "agents" / name)
     variables = AGENTS[name].configure(endpoint)
     limits = limits_of(name, variables, endpoint.directory)
     assert limits and all(not each or HOUR < each < 2**31 / 1000 for each in limits), limits

@@ -9,7 +9,7 @@ import pytest
 from leap_core.errors import LeapError, LeapOptionsError
 from leap_core.system.directories import Directories
 from leap_core.tasks.decisions.answers import Answer, choice_confidence, score_confidence, shares
-from leap_core.tasks.decisions.calibration import Case, ece, fit, keep, kept_temperatures
+from leap_core.tasks.decisions.calibration import LabeledCase, ece, fit, keep, kept_temperatures
 from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prompts_of, readout_for
 from leap_core.tasks.decisions.questions import Decision, Option, Question
 from leap_core.tasks.reading import read_task
@@ -148,13 +148,13 @@ def test_confidence_follows_the_published_formulas():
     assert score_confidence([0.8, 0.2, 0, 0]) == pytest.approx(1 - 0.2 / 1.0)
 
 
-def cases(temperature: float, count: int = 400) -> list[Case]:
+def cases(temperature: float, count: int = 400) -> list[LabeledCase]:
     """Answers that are right as often as they say at this temperature: one in four says 0.9, and so on."""
     made = []
     for n in range(count):
         probability = (0.9, 0.8, 0.7, 0.6)[n // 2 % 4]
         logprobs = (math.log(probability) * temperature, math.log(1 - probability) * temperature)
-        made.append(Case("predicate", logprobs, 0 if n // 8 % 10 < probability * 10 else 1))
+        made.append(LabeledCase("predicate", logprobs, 0 if n // 8 % 10 < probability * 10 else 1))
     return made
 
 

@@ -53,7 +53,8 @@ LEAST_TOKENS = 16
 
 
 def measure_cost(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
-    """Read the text with ``models``, of which the first is the source; see ``child.Measured`` for each result."""
+    """Read the text with ``models``, of which the first is the source. Each result is a
+    ``conversion_child.Measured``."""
     threads = request["threads"]
     readers = [_Reader(Path(path), threads) for path in request["models"]]
     source = readers[0].model

@@ -30,7 +30,7 @@ from ...conversation.runner import ModelRunner
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError, LeapUnavailableError
 from ...schemas.json_values import JsonObject, error_from_json
 from .connection import ModelHost
-from .http import HostAnswer
+from .host_http import HostAnswer
 
 if TYPE_CHECKING:
     from numpy import float32

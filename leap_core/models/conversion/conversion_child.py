@@ -16,7 +16,7 @@ from ...errors import LeapError, LeapModelLoadingError
 from ...system.child import child_for, kill, killed_when
 from ...system.dataclass import dataclass
 
-QUANTIZE, MEASURE = (f"leap_core.models.conversion.tasks:{name}" for name in ("quantize_file", "measure_cost"))
+QUANTIZE, MEASURE = (f"leap_core.models.conversion.child_tasks:{name}" for name in ("quantize_file", "measure_cost"))
 LAST_WORDS = 300
 
 

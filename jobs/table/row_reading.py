@@ -21,7 +21,7 @@ from .claims import (
     waiting_kinds,
 )
 from .contract import Database, Row
-from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Event, Job, State, WorkerIdentity
+from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Job, JobEvent, State, WorkerIdentity
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these: no letter looks like a digit."""
@@ -106,7 +106,7 @@ class TableReader:
         rows = self.database.rows(f"SELECT * FROM jobs WHERE parent=:parent ORDER BY {order}", {"parent": parent})
         return [Job.of_row(row) for row in rows]
 
-    def events(self, id: str, attempt: int, after: int = -1) -> Sequence[Event]:
+    def events(self, id: str, attempt: int, after: int = -1) -> Sequence[JobEvent]:
         """The output of one attempt, beyond the event with the number ``after``, which ends a row."""
         rows = self.database.rows(
             "SELECT attempt, number, value FROM events WHERE job=:id AND attempt=:attempt AND number>:after "
@@ -229,9 +229,9 @@ def with_common(job: Job, parameters: str | None) -> Job:
     return job if parameters is None else replace(job, parameters={**json.loads(parameters), **job.parameters})
 
 
-def _events_of(row: Row) -> list[Event]:
+def _events_of(row: Row) -> list[JobEvent]:
     """The events of a row, a list of them."""
-    return [Event(row["attempt"], row["number"] + n, each) for n, each in enumerate(json.loads(row["value"]))]
+    return [JobEvent(row["attempt"], row["number"] + n, each) for n, each in enumerate(json.loads(row["value"]))]
 
 
 def among(column: str, values: Sequence[str]) -> tuple[str, JsonObject]:
