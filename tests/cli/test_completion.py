@@ -309,9 +309,10 @@ def test_an_unknown_shell_is_told_nothing():
         "leap batch ",
     ],
 )
-def test_tab_imports_nothing_heavy(line, monkeypatch):
+def test_tab_imports_nothing_heavy(line, monkeypatch, leap_home):
     monkeypatch.setenv("_LEAP_COMPLETE", "bash")
     monkeypatch.setenv("_LEAP_LINE", line)
+    imported("-m", "leap_cli")  # which looks for plugins, once
     names = imported("-m", "leap_cli")
     assert "leap_cli.completion.shell" in names
     assert not names & (HEAVY | {"leap_core.conversation.options", "leap_core.server", "socket", "ssl"})

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from leap_core.conversation.messages import LeapFunctionCall
+from leap_core.conversation.priority import BATCH
 from leap_core.conversation.responses import FunctionCalls
 from leap_core.protocols.openai.fields import ANY_OBJECT
 from leap_core.testing import ScriptedModelRunner
@@ -191,7 +192,7 @@ def test_a_body_means_the_same_to_a_server_and_in_a_batch(name, serve, line):  #
         return
     assert (response.status_code, done.code) == (200, 0), done.stderr
     served, batched = server.runner.requests[0], runner.requests[0]
-    finishing = replace(served.options, complete_json=True)  # a line that is cut would be a line lost
+    finishing = replace(served.options, complete_json=True, priority=BATCH)  # a line that is cut would be a line lost
     assert replace(served, options=finishing) == batched
     assert served.options.to_json() == expected.options
     bodies = [response.json(), written[0]["response"]["body"]]
