@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapOptionsError, LeapSchemaError
 from ..schemas.shorthand import list_of
-from ..schemas.transforms import all_optional, closed
+from ..schemas.transforms import absent_as_null, all_optional, closed
 from ..system import __version__
 from ..system import sqlite as database
 from ..system.dataclass import dataclass
@@ -329,12 +329,12 @@ FINISHED = ("stop", "constraint")
 
 def forms_of(schema: Any) -> list[str]:
     """The canonical texts of a schema and of what leap makes of it: a list of its documents, and the closed one that
-    ``leap extract`` asks for, with all of its fields optional in earlier versions."""
+    ``leap extract`` asks for: with null for absent fields, or with all of its fields optional in earlier versions."""
     forms = [schema]
     with suppress(LeapSchemaError):
         forms.append(list_of(schema))
     if isinstance(schema, dict):
-        forms += [closed(schema), all_optional(schema)]
+        forms += [closed(schema), all_optional(schema), absent_as_null(closed(schema))]
     return list(dict.fromkeys(canonical(form) for form in forms))
 
 
@@ -348,11 +348,15 @@ def documents(
 ) -> Iterator[Any]:
     """The documents of whole answers with one of these schemas, or with any, oldest first; the newest ``limit`` of
     them. The elements of a list that was asked for as one of a schema's documents come one by one."""
-    of_list = schemas[1:2] if schemas else []
+    from ..schemas.json_schema import without_absent
+
+    of_list, own = (schemas[1:2], json.loads(schemas[0])) if schemas else ([], None)
     answers = log.entries(model=model, since=since, schemas=schemas or [])
     values: list[Any] = []
     for entry in answers:
         document = _document(entry)
+        if document is not None and schemas and entry.schema == schemas[-1]:
+            document = without_absent(document, own, own)
         if document is not None:
             values += reversed(document) if entry.schema in of_list and isinstance(document, list) else [document]
     yield from reversed(values[:limit])

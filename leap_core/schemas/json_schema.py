@@ -397,3 +397,15 @@ def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mappi
         else:
             break
     return schema
+
+
+def without_absent(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+    """A value without the optional fields that are null."""
+    schema = resolved_schema(schema, root) if isinstance(schema, dict) else {}
+    if isinstance(value, list):
+        return [without_absent(each, schema.get("items"), root) for each in value]
+    fields, required = schema.get("properties"), schema.get("required") or ()
+    if not isinstance(value, dict) or not isinstance(fields, dict):
+        return value
+    absent = {name for name, each in value.items() if each is None and name in fields and name not in required}
+    return {name: without_absent(value[name], fields.get(name), root) for name in value if name not in absent}

@@ -21,7 +21,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, TokenLogprob
 from ..errors import LeapConstraintError, LeapError, LeapOptionsError, LeapSerializationError
 from ..inference.constraints.shape_prompts import field_lines, typed_shape
-from ..schemas.json_schema import check_schema, parse_json, resolved_schema
+from ..schemas.json_schema import check_schema, parse_json, resolved_schema, without_absent
 from ..schemas.json_values import JsonObject, object_at, text_at
 from ..schemas.transforms import MUST, absent_as_null, all_optional, closed
 from ..system.dataclass import dataclass
@@ -273,7 +273,7 @@ class Extract(Task):
         document, logprobs = _answer_of(model.complete(messages, options))
         if model.wording.nulls:
             schema = {**self.schema, "required": []} if optional else self.schema
-            document = _without_absent(document, schema, schema)
+            document = without_absent(document, schema, schema)
         if model.wording.verbatim:
             document = _verbatim(document, self.schema, self.schema, messages[-1].text)
         return document, logprobs
@@ -341,18 +341,6 @@ def _answer_of(complete: Complete) -> tuple[JsonObject, Sequence[TokenLogprob]]:
     if not isinstance(document, dict):
         raise LeapConstraintError("the answer is no JSON object", text=text, problems=[])
     return document, complete.logprobs
-
-
-def _without_absent(value: Any, schema: Any, root: JsonObject) -> Any:
-    """A value without the optional fields that are null."""
-    schema = resolved_schema(schema, root) if isinstance(schema, dict) else {}
-    if isinstance(value, list):
-        return [_without_absent(each, schema.get("items"), root) for each in value]
-    fields, required = schema.get("properties"), schema.get("required") or ()
-    if not isinstance(value, dict) or not isinstance(fields, dict):
-        return value
-    absent = {name for name, each in value.items() if each is None and name in fields and name not in required}
-    return {name: _without_absent(value[name], fields.get(name), root) for name in value if name not in absent}
 
 
 FREE_TEXT = {"type", "title", "minLength", "maxLength", "anyOf", "oneOf"}

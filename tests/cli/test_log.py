@@ -194,7 +194,7 @@ def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):
         log.add(Entry("chat", "m", "and then?", turns=2))
         log.add(Entry("generate", "m", "[image]\nwhat is it?"))
         log.add(Entry("generate", "m", "x", error="given up"))
-    for number, word in (("1", "2 messages"), ("2", "picture"), ("3", "given up")):
+    for number, word in (("1", "2 earlier messages"), ("2", "picture"), ("3", "given up")):
         done = leap("sessions", "log", "replay", number)
         assert done.code != 0 and word in done.stderr and done.stderr.count("\n") == 1
     assert leap("sessions", "log", "replay", "9").code == 2
