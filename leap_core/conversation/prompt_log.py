@@ -356,7 +356,7 @@ def documents(
     for entry in answers:
         document = _document(entry)
         if document is not None and schemas and entry.schema == schemas[-1]:
-            document = without_absent(document, own, own)
+            document = without_absent(document, own, own or {})
         if document is not None:
             values += reversed(document) if entry.schema in of_list and isinstance(document, list) else [document]
     yield from reversed(values[:limit])

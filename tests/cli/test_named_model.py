@@ -36,7 +36,7 @@ LINES = {
 """What is typed after each command that has -m, beside it."""
 NAMING = {
     "models add-endpoint": "the name of a model elsewhere",
-    "why": "a filter",
+    "why": "what --replay changes; the model is that of the request",
     "saved templates add": "an option that is saved",
     "sessions log list": "a filter",
     "sessions log search": "a filter",

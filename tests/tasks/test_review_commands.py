@@ -65,7 +65,7 @@ def test_decisions_are_served_after_an_extraction_and_never_written_over(leap, t
     assert [each.document["name"] for each in read_reviews(tmp_path / "r.jsonl")] == ["Ann", "Bob"]
     before = (tmp_path / "r.jsonl").read_bytes()
     done = leap("extract", *NAME, *texts, "--review-serve", "r.jsonl")
-    assert done.code == 2 and "r.jsonl is there already" in done.stderr
+    assert done.code == 2 and "r.jsonl already exists" in done.stderr
     assert (tmp_path / "r.jsonl").read_bytes() == before
 
 
