@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from jobs import keeper
+from jobs import worker_log as log
 from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
 from jobs.keeper import is_running
 from jobs.table.job import NewJob, State, WorkerIdentity
 from jobs.worker import model_processes, outcomes
-from jobs.worker import worker_log as log
 from jobs.worker.worker import Worker
 from leap_core.conversation.options import GenerationOptions
 from leap_core.models.builtin import model_path

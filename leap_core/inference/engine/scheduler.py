@@ -232,7 +232,8 @@ class Scheduler:
             first = self._preempt(running, now)
             if first is None:
                 return
-        ordered = self._order.sorted(list(self._waiting), now)  # others append meanwhile
+        waiting = [request for request in list(self._waiting) if not request.cancelled]  # others append meanwhile
+        ordered = self._order.sorted(waiting, now)
         if first is not None:
             ordered = [first, *(request for request in ordered if request is not first)]
         room = self._context.room if self._admissions_held else None

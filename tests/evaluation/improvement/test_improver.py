@@ -157,8 +157,8 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
 
 
 def test_a_rewritten_recipe_keeps_its_places():
-    recipe = read_recipe("classify").with_system("m", "Say {what} fits.")
-    assert recipe.wording_for("m").system == "Say { what } fits.\n\nlabels: {labels}"
+    recipe = read_recipe("classify").with_system("LFM2-350M", "Say {what} fits.")
+    assert recipe.wording_for("LFM2-350M").system == "Say { what } fits.\n\nlabels: {labels}"
     check_places(parse_recipe("classify", recipe.source))
 
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_trained_on_is_left_out_with_its_reason(template, history
         ({"finish": "max_tokens"}, "own end"),
         ({"options": {"stop": ["x"]}}, "own end"),
         ({"error": "gone", "finish": None}, "gone"),
-        ({"turns": 2}, "does not hold"),
+        ({"turns": 2}, "does not contain"),
         ({"schema": '{"type":"integer"}'}, "schema"),
     ],
 )
