@@ -227,8 +227,8 @@ def main() -> None:
         loading = ModelLoadingOptions(
             context_size=512, slots=requests, cache_options=CacheOptions(enabled=False), cpu_threads=1
         )
-        with InProcessRunner(given.model, "builtin", loading) as runner, Served(runner) as served:  # type: ignore[arg-type]
-            assert isinstance(runner, InProcessRunner)
+        runner = InProcessRunner(given.model, "builtin", loading)
+        with runner, Served(runner) as served:
             clock = measured(runner)
             for way in given.ways.split(","):
                 for kind in given.kinds.split(","):

@@ -34,21 +34,10 @@ from leap_core.conversation.options import CacheOptions
 from leap_core.conversation.responses import Complete
 from leap_core.inference.engine.request import Request
 from tests.support.random_models import (
-    TINY_GEMMA,
-    TINY_LFM2,
-    TINY_LLAMA,
-    TINY_MAMBA,
-    TINY_WINDOWED_LFM2,
+    MEMORY_KINDS,
     write_random_model,
 )
 
-SHAPES = {
-    "full": TINY_LLAMA,
-    "window": TINY_GEMMA,
-    "recurrent": TINY_MAMBA,
-    "hybrid": TINY_LFM2,
-    "window-recurrent": TINY_WINDOWED_LFM2,
-}
 CLIENTS = 3
 LEAST_ANSWERS = 40
 TOKENS = 24
@@ -256,7 +245,7 @@ def slow_cancel(pause: float) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--kinds", nargs="+", choices=MEMORY_KINDS, default=list(MEMORY_KINDS))
     parser.add_argument("--slots", nargs="+", type=int, default=[4, 8])
     parser.add_argument("--through", nargs="+", choices=("program", "http"), default=["program", "http"])
     parser.add_argument("--departures", type=int, default=300)
@@ -269,7 +258,7 @@ def main() -> int:
     failed = False
     with tempfile.TemporaryDirectory(prefix="leap-departures-") as directory:
         for kind in given.kinds:
-            path = write_random_model(Path(directory) / f"{kind}.gguf", SHAPES[kind], "q8_0")
+            path = write_random_model(Path(directory) / f"{kind}.gguf", MEMORY_KINDS[kind], "q8_0")
             expected = fresh(path)
             for through in given.through:
                 for slots in given.slots:

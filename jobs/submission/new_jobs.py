@@ -147,8 +147,8 @@ def variables_of_command(submitter: Submitter) -> dict[str, str]:
 
 
 def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
-    """The jobs that notify of the end of another. Raises LeapJobError on a server, where a row of others runs nothing
-    on this machine, and LeapSerializationError for an address that is none."""
+    """The jobs that notify of the end of another. Raises LeapJobError on a server, where a row that others wrote runs
+    nothing on this machine, and LeapSerializationError for an address that is none."""
     if submitter.configuration.is_shared:
         raise LeapJobError("nothing follows a job on a server", hint="leap jobs wait JOB && COMMAND does the same here")
     variables = _variables_among(submitter, COMMAND_VARIABLES)

@@ -73,7 +73,7 @@ def _found(env: Environment, id: str | None) -> dict[str, Any]:
     if entry is not None:
         found.append({**vars(entry), "entry": entry})
     if not found:
-        which = "no request is known" if id is None else f"there is no request {id}"
+        which = "no request is known" if id is None else f"there is no request {id:.64}"
         raise click.UsageError(
             f"{which}; leap sessions log on logs commands from now on, and leap serve keeps its last requests"
         )

@@ -61,17 +61,21 @@ def _matters(lost: float, seconds: float) -> bool:
     return lost >= LEAST_SECONDS and lost >= LEAST_SHARE * seconds
 
 
-TOO_LONG = re.compile(r"the prompt has (?:more than )?(\d+) tokens and the context holds (\d+)")
+TOO_LONG = re.compile(r"the prompt has (more than )?(\d+) tokens and the context holds (\d+)")
 
 
 def _of_end(facts: RequestFacts, end: RequestEnd) -> Iterator[Cause]:
     too_long = TOO_LONG.search(end.error or "")
     if too_long or end.finish == "exceed_context" or "end of the context" in (end.error or ""):
-        held = too_long[2] if too_long else facts.context_size
-        what = f"the prompt has {too_long[1]} tokens" if too_long else "prompt and answer filled the context"
+        held = too_long[3] if too_long else facts.context_size
+        what = (
+            f"the prompt has {too_long[1] or ''}{too_long[2]} tokens"
+            if too_long
+            else "prompt and answer filled the context"
+        )
         change = "load the model with a larger --context-size, or shorten the prompt"
         text = f"the context is too small: {what}, it holds {held}"
-        yield Cause("context-too-small", text, change, tokens=int(too_long[1]) if too_long else 0)
+        yield Cause("context-too-small", text, change, tokens=int(too_long[2]) if too_long else 0)
     elif end.finish == "repetition":
         text = f"the answer repeated itself and was stopped after {facts.answer_tokens} tokens"
         yield Cause("repetition", text, "ask with --repetition-penalty 1.1, or a higher temperature")

@@ -46,8 +46,8 @@ def replay(entry: Entry, cause: Cause, open_runner: OpenRunner) -> tuple[Run, Ru
     messages, options = request_of(replace(entry, error=None))
     was = Run(entry.seconds + facts.loading, entry.error or entry.finish or "")
     if cause.name == "context-too-small":
-        room = 2 * max(facts.prompt_tokens + facts.answer_tokens, facts.context_size, cause.tokens)
-        with open_runner(room) as runner:
+        context_size = 2 * max(facts.prompt_tokens + facts.answer_tokens, facts.context_size, cause.tokens)
+        with open_runner(context_size) as runner:
             return was, _timed(runner, messages, options)
     if cause.name == "repetition":
         with open_runner(None) as runner:

@@ -67,6 +67,14 @@ TINY_LLAMA = Shape(2, 64, 4, 2, 128, frozenset({0, 1}), 1024, 4096)
 TINY_GEMMA = Shape(6, 64, 4, 2, 128, frozenset(range(6)), 1024, 4096, window=96)
 TINY_WINDOWED_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096, window=96)
 TINY_MAMBA = Shape(2, 64, 4, 2, 128, frozenset(), 1024, 4096)
+MEMORY_KINDS = {
+    "full": TINY_LLAMA,
+    "window": TINY_GEMMA,
+    "recurrent": TINY_MAMBA,
+    "hybrid": TINY_LFM2,
+    "window beside recurrent": TINY_WINDOWED_LFM2,
+}
+"""A model of each kind of memory that llama.cpp has."""
 KERNEL = 3
 STATE, RANK = 16, 32
 

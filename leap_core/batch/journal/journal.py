@@ -272,8 +272,8 @@ class Journal:
 
 
 class JournalView:
-    """A journal as it is now, only read: whoever writes to it continues. Raises LeapSerializationError, and OSError
-    where it cannot be opened. Close it."""
+    """Read a journal as it is now; a process that writes to it is not disturbed. Raises LeapSerializationError, and
+    OSError where it cannot be opened. Close it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -227,12 +227,12 @@ class Scheduler:
     def _admit(self) -> None:
         """Give free slots to waiting requests; where there is none, perhaps that of a request of a lower level."""
         running, now = self._running(), time.perf_counter()
+        waiting = [request for request in list(self._waiting) if not request.cancelled]  # others append meanwhile
         first = None
         if len(running) == len(self._memory.slots):
-            first = self._preempt(running, now)
+            first = self._preempt(waiting, running, now)
             if first is None:
                 return
-        waiting = [request for request in list(self._waiting) if not request.cancelled]  # others append meanwhile
         ordered = self._order.sorted(waiting, now)
         if first is not None:
             ordered = [first, *(request for request in ordered if request is not first)]
@@ -246,11 +246,11 @@ class Scheduler:
         self._starting = request
         self._order.begins(request, list(self._waiting), time.perf_counter())
 
-    def _preempt(self, running: list[Slot], now: float) -> Request | None:
+    def _preempt(self, waiting: list[Request], running: list[Slot], now: float) -> Request | None:
         """Free a slot for the first waiting request of a higher level than a running one; None where none is to be
         freed now."""
         lowest = max(slot.request.priority for slot in running if slot.request is not None)
-        higher = [request for request in list(self._waiting) if request.priority < lowest]
+        higher = [request for request in waiting if request.priority < lowest]
         if not higher or self._admissions_held:
             return None
         request = min(higher, key=lambda each: (each.priority, each.created))

@@ -15,18 +15,18 @@ from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.random_models import write_random_model
+from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
-from .test_same_bits import SHAPES, asked, told, words
+from .test_same_bits import asked, told, words
 
 Make = Callable[..., Scheduler]
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=MEMORY_KINDS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
     path = tmp_path_factory.mktemp("models") / "model.gguf"
-    loaded = LlamaModel(write_random_model(path, SHAPES[request.param], "q8_0"))
+    loaded = LlamaModel(write_random_model(path, MEMORY_KINDS[request.param], "q8_0"))
     yield loaded
     loaded.close()
 

@@ -24,30 +24,19 @@ from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import (
-    TINY_GEMMA,
-    TINY_LFM2,
-    TINY_LLAMA,
-    TINY_MAMBA,
-    TINY_WINDOWED_LFM2,
+    MEMORY_KINDS,
     write_random_model,
 )
 
 from .conftest import finish, request
 
 Make = Callable[..., Scheduler]
-SHAPES = {
-    "full": TINY_LLAMA,
-    "window": TINY_GEMMA,
-    "recurrent": TINY_MAMBA,
-    "hybrid": TINY_LFM2,
-    "window beside recurrent": TINY_WINDOWED_LFM2,
-}
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=MEMORY_KINDS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
     path = tmp_path_factory.mktemp("models") / "model.gguf"
-    loaded = LlamaModel(write_random_model(path, SHAPES[request.param], "q8_0"))
+    loaded = LlamaModel(write_random_model(path, MEMORY_KINDS[request.param], "q8_0"))
     yield loaded
     loaded.close()
 

@@ -18,28 +18,16 @@ from leap_core.inference.llama.cells import Cells
 from leap_core.inference.llama.context import LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import (
-    TINY_GEMMA,
-    TINY_LFM2,
-    TINY_LLAMA,
-    TINY_MAMBA,
-    TINY_WINDOWED_LFM2,
+    MEMORY_KINDS,
     write_random_model,
 )
 
 from .conftest import finish, request
 
 Make = Callable[..., Scheduler]
-SHAPES = {
-    "full": TINY_LLAMA,
-    "window": TINY_GEMMA,
-    "recurrent": TINY_MAMBA,
-    "hybrid": TINY_LFM2,
-    "window beside recurrent": TINY_WINDOWED_LFM2,
-}
-"""A model of each kind of memory that llama.cpp has."""
 
 
-@pytest.fixture(scope="module", params=[*SHAPES, "window, exact", "hybrid, exact"])
+@pytest.fixture(scope="module", params=[*MEMORY_KINDS, "window, exact", "hybrid, exact"])
 def case(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -52,7 +40,7 @@ def exact(case: str) -> bool:
 @pytest.fixture(scope="module")
 def model(case: str, exact: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
     path = tmp_path_factory.mktemp("models") / "model.gguf"
-    loaded = LlamaModel(write_random_model(path, SHAPES[case.partition(",")[0]], "f16" if exact else "q8_0"))
+    loaded = LlamaModel(write_random_model(path, MEMORY_KINDS[case.partition(",")[0]], "f16" if exact else "q8_0"))
     yield loaded
     loaded.close()
 
