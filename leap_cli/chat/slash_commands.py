@@ -133,7 +133,7 @@ OTHERS = {
     "think": "show, hide or only: let the model reason.",
     "max-tool-iterations": "Most rounds of calls in one answer.",
 }
-PARTS = ("model", "system", "options", "shape", "think", "tools", "attached", "session")
+PARTS = ("model", "system", "options", "constraint", "think", "tools", "attached", "session")
 """What ``/show`` prints."""
 UNSEEN = ("top-logprobs",)
 """Options whose effect a person at the prompt cannot see."""
@@ -228,7 +228,7 @@ def _described(talk: TypedConversation, part: str) -> str:
     if part == "options":
         stop = [f"stop {one_line(text)!r}" for text in options.stop]
         return ", ".join([*options_in_words(options), *stop]) or "the model's own"
-    if part == "shape":
+    if part == "constraint":
         shapes = ((field.removesuffix("_constraint"), getattr(options, field)) for field in NO_SHAPE)
         return next((f"{name.replace('_', '-')} {one_line(str(shape))}" for name, shape in shapes if shape), "-")
     if part == "think":

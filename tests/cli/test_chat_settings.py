@@ -51,7 +51,7 @@ def test_show_tells_everything_that_answers_are_made_with(leap, talk):
         "/set temperature 0.3", "/set regex [a-z]+", "/system Be brief.", "/tools calculate", "/show", "/show system"
     )
     shown = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line)
-    assert shown["options"] == "temperature 0.3" and shown["shape"] == "regex [a-z]+"
+    assert shown["options"] == "temperature 0.3" and shown["constraint"] == "regex [a-z]+"
     assert shown["tools"] == "calculate" and shown["session"] == "not saved" and "context of" in shown["model"]
     assert done.stdout.endswith("system  Be brief.\n")
 
@@ -81,7 +81,7 @@ def test_tab_completes_what_can_be_set_and_shown(leap):
     assert {"json-schema", "think", "max-tool-iterations"} <= {
         each.value for each in suggest("/set ", COMMANDS, env)[1]
     }
-    assert [each.value for each in suggest("/show s", COMMANDS, env)[1]] == ["system", "shape", "session"]
+    assert [each.value for each in suggest("/show s", COMMANDS, env)[1]] == ["system", "session"]
 
 
 def test_the_limit_of_rounds_ends_an_answer(leap, talk):

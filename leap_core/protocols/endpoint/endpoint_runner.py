@@ -295,7 +295,7 @@ class EndpointRunner(ModelRunner):
         check = shape_check(options)
         if check is not None:
             raise LeapOptionsError(
-                "shape", "a remote model completes plain text only without a schema; send a message instead"
+                "constraint", "a remote model completes plain text only without a schema; send a message instead"
             )
         body = {"model": self._model_name(), **text_body(text, options)}
         return self._begin((RequestForm("/completions", lambda: body),), options)
