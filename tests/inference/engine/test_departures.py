@@ -60,20 +60,21 @@ def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monk
     next one."""
     scheduler = make_scheduler()
     answering, leaving = request(words(8, 1), max_tokens=30), request(words(200, 2))
-    moments: list[Callable[[], object]] = []
+    moments: list[Callable[[], object]] = [lambda: setattr(leaving, "cancelled", True), lambda: leaving.wake(leaving)]
+    both = threading.Event()
 
     def act() -> None:
+        assert both.wait(30)
         if moments and any(slot.request is leaving for slot in scheduler._memory.slots) or len(moments) == 1:
             moments.pop(0)()
 
-    scheduler.submit(answering)
-    answering.events.get(timeout=30)
-    moments += [lambda: setattr(leaving, "cancelled", True), lambda: leaving.wake(leaving)]
     before_decodes(scheduler, act, monkeypatch)
+    scheduler.submit(answering)
     scheduler.submit(leaving)
+    both.set()
     assert finish(leaving)[1].reason is Reason.INTERRUPTED
     tokens, ended = finish(answering)
-    assert ended.reason is Reason.MAX_TOKENS and len(tokens) == 29 and not moments
+    assert ended.reason is Reason.MAX_TOKENS and len(tokens) == 30 and not moments
 
 
 @pytest.mark.slow
