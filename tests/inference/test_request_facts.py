@@ -100,3 +100,12 @@ def test_a_slot_that_was_lost_is_named(runner):
     for n in range(2):
         ask(runner, f"Yours, {n}. " + RULES.replace("Rule", f"Law {n}").replace("politely", "in rhymes"), "Hello!")
     assert names(ask(runner, f"Mine. {RULES}", "Hello!")) == ["slot-lost"]
+
+
+def test_a_crowd_of_requests_looks_at_the_threads_of_the_process_once_in_a_while(monkeypatch):
+    looks = []
+    monkeypatch.setattr(course, "_look", lambda: looks.append(1))
+    monkeypatch.setattr(course, "_looked", (-1.0, None))
+    for _ in range(200):
+        course.Course().waited_for_processors()
+    assert 1 <= len(looks) <= 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ MOST_THREADS = 32
 """In a process with more of them it is not looked up how long they waited for a processor."""
 LEAST_COMPUTED = 0.2
 """Seconds of computing, from which on it says something how long the threads waited."""
+LOOK_AGAIN = 0.25
+"""Seconds for which a look at all threads counts: it takes a millisecond, as much as twenty tokens in a crowd."""
+_looked: tuple[float, tuple[float, float] | None] = (-LOOK_AGAIN, None)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,16 @@ class Course:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """How long this process's threads have computed, and waited for a processor; None where that is not known."""
+    """How long this process's threads have computed, and waited for a processor, as of lately; None where that is not
+    known."""
+    global _looked
+    now = time.monotonic()
+    if now - _looked[0] >= LOOK_AGAIN:
+        _looked = (now, _look())
+    return _looked[1]
+
+
+def _look() -> tuple[float, float] | None:
     computed = waited = 0
     with suppress(OSError, ValueError):
         threads = os.listdir("/proc/self/task")
