@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -205,13 +205,17 @@ class LeapCommand(click.Command):
             return []
         return [each for each in self.params if isinstance(each, click.Option) and guide.is_rare(each)]
 
-    @property
+    @cached_property
     def has_many_options(self) -> bool:
         return sum(isinstance(each, click.Option) and not each.hidden for each in self.params) >= FEWEST
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """With ``--help-all`` after ``--help``; it is listed where it may show more."""
-        option = click.Option(
+        return [*super().get_params(ctx), self._help_all]
+
+    @cached_property
+    def _help_all(self) -> click.Option:
+        return click.Option(
             [HELP_ALL],
             is_flag=True,
             is_eager=True,
@@ -220,7 +224,6 @@ class LeapCommand(click.Command):
             callback=_show_all_help,
             help="Show all options and exit.",
         )
-        return [*super().get_params(ctx), option]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, and where to read more."""

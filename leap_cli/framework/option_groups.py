@@ -135,8 +135,9 @@ class OptionGroup(Generic[Value]):
             if isinstance(option, OptionGroup):
                 option.check(arguments)
         for name, others in self.excludes.items():
-            for other in others:
-                for pair in product(arguments.sharing_rules(name), arguments.sharing_rules(other)):
+            given = [each for each in arguments.sharing_rules(name) if arguments.is_set(each)]
+            for other in others if given else ():
+                for pair in product(given, arguments.sharing_rules(other)):
                     arguments.check_apart(*pair)
 
 

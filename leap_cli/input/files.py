@@ -55,6 +55,8 @@ def attach(name: str, env: Environment) -> str:
 
 def pictures_in(names: Sequence[str], env: Environment) -> list[Image]:
     """The pages of these documents that are pictures, up to MOST_PICTURES of each. Raises UsageError."""
+    if not names:
+        return []
     from leap_core.conversation.messages import Image
     from leap_core.documents.reading import MOST_PICTURES, pictures_of
 

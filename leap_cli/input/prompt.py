@@ -117,6 +117,8 @@ def read_standard_input(env: Environment, output: Output) -> str:
     """All of standard input as text, a document's too. Raises UnreadableDocumentError for what is none."""
     data = _read_stdin(env, output, MOST_BYTES + 1)
     check_size(data, STDIN)
+    if not data:
+        return ""
     from leap_core.documents.kinds import TEXTS
     from leap_core.documents.reading import check_has_text, read_document
     from leap_core.documents.text import decode

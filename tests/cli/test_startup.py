@@ -31,15 +31,15 @@ DECORATOR = {"leap_core.errors", "leap_core.system"} | {
 """All that help imports of the core: it lists the commands of plugins."""
 
 
-def imported(*arguments: str) -> set[str]:
+def imported(*arguments: str, code: int = 0) -> set[str]:
     """Every module that a Python process imports, and its packages."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments],
-        check=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
+    assert done.returncode == code, done.stderr[-1000:]
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     return names | {name.partition(".")[0] for name in names}
 
@@ -88,3 +88,10 @@ def test_start_up_imports_nothing_heavy(arguments, unwanted):
 def test_what_a_job_waits_for_imports_only_what_every_job_needs(module, unwanted):
     names = imported("-c", f"import {module}")
     assert module in names and not names & (unwanted | {"numpy", "llama_cpp", "jsonschema"})
+
+
+@pytest.mark.slow
+def test_a_prompt_without_documents_imports_no_reader_of_documents():
+    names = imported("-m", "leap_cli", "generate", "-m", "missing.gguf", "hi", code=2)
+    assert "leap_core.opening" in names, "the model is looked for after the prompt is read"
+    assert not names & {"leap_core.documents", "leap_core.system.child", "numpy", "httpx"}
