@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY
 from typing import Any
 
 from ...conversation.options import GenerationOptions, ModelLoadingOptions
@@ -14,6 +15,7 @@ from ...opening import HostUse, open_runner
 from ...protocols.openai.replies import usage
 from ...schemas.json_values import JsonObject
 from ...schemas.shorthand import schema_from_shorthand
+from ...system.dataclass import dataclass
 from ..answering import Answers, answering
 from ..input.line_index import GivenLines
 from ..input.line_parts import MEDIA_FIELDS, LineTemplate, of_column
@@ -84,6 +86,7 @@ def media_field(name: str, value: Any) -> Any:
 ANSWER, ERROR, USAGE = "answer", "error", "usage"
 
 
+@dataclass(eq=False)
 class Mapper:
     """Called with columns, gives them back with three more: ``answer``, ``error`` and ``usage``.
 
@@ -101,32 +104,31 @@ class Mapper:
     once in a process. Raises LeapOptionsError or LeapSerializationError for what no row could be asked with.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        prompt: str | None = None,
-        messages: Sequence[Mapping[str, str]] | None = None,
-        schema: Mapping[str, Any] | str | None = None,
-        task: Mapping[str, Any] | None = None,
-        options: GenerationOptions | None = None,
-        concurrency: int = 16,
-        loading: ModelLoadingOptions | None = None,
-        host: HostUse | str = HostUse.NEVER,
-    ) -> None:
-        if task is not None and (messages is not None or schema is not None):
+    model: str
+    _: KW_ONLY
+    prompt: str | None = None
+    messages: Sequence[Mapping[str, str]] | None = None
+    schema: Mapping[str, Any] | str | None = None
+    task: Mapping[str, Any] | None = None
+    options: GenerationOptions | None = None
+    concurrency: int = 16
+    loading: ModelLoadingOptions | None = None
+    host: HostUse | str = HostUse.NEVER
+
+    def __post_init__(self) -> None:
+        if self.task is not None and (self.messages is not None or self.schema is not None):
             raise LeapOptionsError("task", "it has no messages and no schema beside it")
-        if task is None and (prompt is None) == (messages is None):
+        if self.task is None and (self.prompt is None) == (self.messages is None):
             raise LeapOptionsError("prompt", "give either a prompt or messages")
-        self._model, self._task = model, None if task is None else dict(task)
-        self._prompt = "{text}" if task is not None and prompt is None else prompt
-        self._messages = None if messages is None else [dict(message) for message in messages]
-        self._schema = schema_from_shorthand(schema) if isinstance(schema, str) else schema
-        self._options = options or GenerationOptions()
-        self._concurrency = concurrency
-        self._loading, self._host = loading, HostUse(host)
+        if self.task is not None and self.prompt is None:
+            self.prompt = "{text}"
+        if isinstance(self.schema, str):
+            self.schema = schema_from_shorthand(self.schema)
+        self.host = HostUse(self.host)
         self._load: Callable[..., ModelRunner] = open_runner
-        texts = [str(self._prompt)] if messages is None else [str(each.get("content", "")) for each in messages]
+        texts = (
+            [str(self.prompt)] if self.messages is None else [str(each.get("content", "")) for each in self.messages]
+        )
         self._templates = [_template(text) for text in texts]
         self._names = {name for each in self._templates if not isinstance(each, str) for name in each.names}
         if not self._names:
@@ -155,7 +157,7 @@ class Mapper:
         return with_columns(table, {ANSWER: answers, ERROR: errors, USAGE: used})
 
     def _outcomes(self, rows: Sequence[JsonObject]) -> Iterator[tuple[int, Answers | LeapError]]:
-        reader = RequestReader(options=self._options)
+        reader = RequestReader(options=self.options or GenerationOptions())
         lines, places = GivenLines(), []
         for n, row in enumerate(rows):
             name = f"row-{n + 1}"
@@ -171,15 +173,15 @@ class Mapper:
         if not places:
             return
         work = ((at, lines) for at in range(len(places)))
-        with answering(self._runner(), reader, self._concurrency, threading.Event()) as threads:
+        with answering(self._runner(), reader, self.concurrency, threading.Event()) as threads:
             for at, _, outcome in threads.answers(work, len(places)):
                 assert isinstance(outcome, (list, LeapError))
                 yield places[at], outcome
 
     def _runner(self) -> ModelRunner:
-        loading = self._loading or ModelLoadingOptions(slots=self._concurrency)
-        name = f"{self._model} {loading} {self._host.value}"
-        return runner_of_process(name, lambda: self._load(self._model, loading, host=self._host))
+        loading = self.loading or ModelLoadingOptions(slots=self.concurrency)
+        name = f"{self.model} {loading} {HostUse(self.host).value}"
+        return runner_of_process(name, lambda: self._load(self.model, loading, host=self.host))
 
     def _line(self, row: JsonObject) -> JsonObject:
         """The line of a batch that asks what a row asks."""
@@ -188,12 +190,12 @@ class Mapper:
         media = {
             name: [media_field(name, row[name])] for name in MEDIA_FIELDS if row.get(name) and name not in self._names
         }
-        if self._task is not None:
-            return {**self._task, "text": texts[0]}
-        schema = {} if self._schema is None else {"schema": self._schema}
-        if self._messages is None:
+        if self.task is not None:
+            return {**self.task, "text": texts[0]}
+        schema = {} if self.schema is None else {"schema": self.schema}
+        if self.messages is None:
             return {"prompt": texts[0], **media, **schema}
-        filled = [{**message, "content": text} for message, text in zip(self._messages, texts, strict=True)]
+        filled = [{**message, "content": text} for message, text in zip(self.messages, texts, strict=True)]
         return {"messages": filled, **schema}
 
 

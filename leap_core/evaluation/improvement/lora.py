@@ -345,13 +345,12 @@ def _converted(settings: TrainingSettings, adapter: Path, model: Any, tokens: li
 
 def _last_logits(base: Path, adapter: Path, tokens: list[int]) -> Any:
     """llama.cpp's logits behind these tokens, with an adapter, and all of it in float32."""
-    from ...inference.llama.context import LlamaContext
+    from ...inference.llama.context import Attention, LlamaContext
     from ...inference.llama.model import LlamaAdapter, LlamaModel
 
     model = LlamaModel(base)
-    context = LlamaContext(
-        model, cells=len(tokens) + 32, slots=1, batch_size=len(tokens), threads=1, kv_type_k="f32", kv_type_v="f32"
-    )
+    exact = Attention(type_k="f32", type_v="f32")
+    context = LlamaContext(model, cells=len(tokens) + 32, slots=1, batch_size=len(tokens), threads=1, attention=exact)
     try:
         context.set_adapters([(LlamaAdapter(adapter, model), 1.0)])
         index = context.add(0, 0, tokens, output=True)

@@ -11,7 +11,7 @@ import queue
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import KW_ONLY, field
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -259,44 +259,36 @@ class SequenceEnd:
     error: BaseException | None = None
 
 
+@dataclass(eq=False)
 class Request:
-    """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``."""
+    """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``.
 
-    def __init__(
-        self,
-        prompt: PromptTokens,
-        sampler: Sampler,
-        *,
-        max_tokens: int | None = None,
-        constraint: TokenConstraint | None = None,
-        adapters: Adapters = (),
-        speech: SpeechFrames | None = None,
-        prompt_recorder: ScoreRecorder | None = None,
-        lookup: PromptLookup | None = None,
-        watch: RepetitionWatch | None = None,
-        thinking: ThinkingLimit | None = None,
-        priority: int = INTERACTIVE,
-    ) -> None:
-        self.prompt = prompt
-        self.prompt_recorder = prompt_recorder
-        """Notes how likely the tokens of the prompt after its first are; then all of the prompt is computed."""
-        self.adapters = adapters
-        self.variant = variant_of(adapters)
+    ``prompt_recorder`` notes how likely the tokens of the prompt after its first are; then all of the prompt is
+    computed. ``watch`` ends the answer when it goes in circles. Lower values of ``priority`` go first.
+    """
+
+    prompt: PromptTokens
+    sampler: Sampler
+    _: KW_ONLY
+    max_tokens: int | None = None
+    constraint: TokenConstraint | None = None
+    adapters: Adapters = ()
+    speech: SpeechFrames | None = None
+    prompt_recorder: ScoreRecorder | None = None
+    lookup: PromptLookup | None = None
+    watch: RepetitionWatch | None = None
+    thinking: ThinkingLimit | None = None
+    priority: int = INTERACTIVE
+
+    def __post_init__(self) -> None:
+        self.variant = variant_of(self.adapters)
         """Names what changes the meaning of equal keys: no state is shared between variants."""
-        self.sampler = sampler
-        self.max_tokens = max_tokens
-        self.most_keys: float = math.inf if max_tokens is None else len(prompt) + max_tokens
+        self.most_keys: float = math.inf if self.max_tokens is None else len(self.prompt) + self.max_tokens
         """Length of ``target`` at which the answer has its most tokens."""
-        self.constraint = constraint
-        self.speech = speech
-        self.lookup = lookup
-        self.watch = watch
-        """Ends the answer when it goes in circles."""
-        self.thinking = thinking
         self.events: queue.SimpleQueue[list[int] | Frame | SequenceEnd] = queue.SimpleQueue()
         """Tokens and frames in order, then one SequenceEnd."""
         self._undelivered: list[int] = []
-        self.target = list(prompt.keys)
+        self.target = list(self.prompt.keys)
         """All that must be in memory before the next token can be sampled: the prompt, then what was generated."""
         self.checkpoints_due: list[int] = []
         """Positions at which to keep a checkpoint, increasing."""
@@ -307,8 +299,7 @@ class Request:
         self.cancelled = False
         self.ended = False
         self.wake: Callable[[Request], None] = lambda _: None
-        self.priority = min(LAST, max(FIRST, priority))
-        """Lower values go first."""
+        self.priority = min(LAST, max(FIRST, self.priority))
         self.preempted = 0
         """How often it gave its slot to a request of a higher level."""
         self.held: HeldState | None = None

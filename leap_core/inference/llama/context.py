@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
+from ...system.dataclass import dataclass
 from .bindings import AbortCallback
 from .candidates import DeviceCandidates
 from .cells import Cells, Run
@@ -45,15 +46,26 @@ TYPES_HINT = (
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 
 
+@dataclass(frozen=True)
+class Attention:
+    """How a context attends. ``type_k``, ``type_v``: the types of its keys and values, one of GGML_TYPES."""
+
+    flash: bool = True
+    type_k: str = "f16"
+    type_v: str = "f16"
+
+
+DEFAULT_ATTENTION = Attention()
+
+
 class LlamaContext:
     """Memory for ``slots`` sequences that share ``cells`` positions. Not for use by several threads at once, except
     ``abort``.
 
-    ``batch_size``: most positions of one decode; raised to what slots and ``rollback`` need. ``kv_type_k``,
-    ``kv_type_v``: f32, f16, bf16, q8_0 or q4_0. ``rollback``: how many of the last decode's positions ``take_back`` is
-    to be able to forget, where the model's memory allows; the attribute says how many it is. ``exact``: llama.cpp
-    computes each position of a decode, which then has one run, alone: with some types of weights its kernels for
-    several round differently.
+    ``batch_size``: most positions of one decode; raised to what slots and ``rollback`` need. ``rollback``: how many of
+    the last decode's positions ``take_back`` is to be able to forget, where the model's memory allows; the attribute
+    says how many it is. ``exact``: llama.cpp computes each position of a decode, which then has one run, alone: with
+    some types of weights its kernels for several round differently.
     """
 
     def __init__(
@@ -64,62 +76,45 @@ class LlamaContext:
         slots: int,
         batch_size: int,
         threads: int,
-        flash_attention: bool = True,
-        kv_type_k: str = "f16",
-        kv_type_v: str = "f16",
+        attention: Attention = DEFAULT_ATTENTION,
         rollback: int = 0,
         exact: bool = False,
     ) -> None:
         model.check_process()
         self._lib = lib = library()
-        self.model = model
-        self._window = int(lib.llama_model_n_swa(model.pointer))
-        self.slots = slots = min(slots, MOST_SEQUENCES // 2) if self._window else slots
-        params = lib.llama_context_default_params()
-        self._anchored = [0] * slots
-        """Up to which position the anchor of each sequence holds what it holds."""
-        params.swa_full = True
-        params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = int(flash_attention)
-        params.type_k, params.type_v = GGML_TYPES[kv_type_k], GGML_TYPES[kv_type_v]
-        params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
-        params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
+        self.model, self.exact = model, exact
+        self._window = window = int(lib.llama_model_n_swa(model.pointer))
+        self.slots = slots = min(slots, MOST_SEQUENCES // 2) if window else slots
         self.rollback = rollback if not model.is_hybrid or model.metadata(ARCHITECTURE) in ROLLBACK_ARCHITECTURES else 0
+        params = lib.llama_context_default_params()
         if model.is_hybrid and not hasattr(params, "n_rs_seq"):  # an older engine cannot take convolutions back
             self.rollback = 0
         params.n_rs_seq = min(self.rollback, MOST_ROLLBACK) if model.is_hybrid else 0
-        kept = 0 if self._window or self.rollback else room_for_states(model, slots)
-        params.n_seq_max = slots * 2 if self._window else slots + kept
+        kept = 0 if window or self.rollback else room_for_states(model, slots)
+        params.n_seq_max = slots * 2 if window else slots + kept
         least = max(params.n_seq_max, self.rollback + 2)  # with fewer llama.cpp ends the process
         params.n_ctx = max(cells, least)
-        self.exact = exact
-        if self._window and (
+        if window and (
             model.is_hybrid or exact
-        ):  # llama.cpp cuts it, and a later cut could take cells of an earlier one
-            batch_size = min(batch_size, max(1, self._window - 1))
+        ):  # llama.cpp cuts a batch, and a later cut could take an earlier's cells
+            batch_size = min(batch_size, max(1, window - 1))
         self.batch_size = params.n_batch = min(max(batch_size, least), params.n_ctx)
         params.n_ubatch = 1 if exact else min(params.n_batch, MICRO_BATCH_ON_GPU) if model.on_gpu else params.n_batch
-        params.offload_kqv = params.op_offload = model.on_gpu
+        self._threads = params.n_threads = params.n_threads_batch = threads
         self._abort = AbortFlag()
         params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
-        forget_errors()
-        self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
-        if not self.pointer:
-            reason = last_errors() or "no reason given"
-            raise LeapModelLoadingError(
-                f"llama.cpp cannot make a context of {cells} tokens for {model.path.name}: {reason}",
-                hint=TYPES_HINT if {kv_type_k, kv_type_v} & QUANTIZED else "try a smaller context size or fewer slots",
-            )
+        self.pointer: Any = _new_context(model, params, attention)
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
         self._kept = KeptStates(lib, self._memory, slots, kept)
         together = params.n_rs_seq + 1 if params.n_rs_seq else 0
-        windows = [0, self._window] if self._window else [0]
         self._caches = [
-            Cells(self.cells, hybrid=model.is_hybrid, kept_together=together, window=window) for window in windows
+            Cells(self.cells, hybrid=model.is_hybrid, kept_together=together, window=size)
+            for size in ([0, window] if window else [0])
         ]
+        self._anchored = [0] * slots
+        """Up to which position the anchor of each sequence holds what it holds."""
         self._runs: list[Run] = []
-        self._threads = threads
         self._gives_hidden = False
         self._adapters: Adapters = ()
         self._logits_address = lib.llama_get_logits_ith
@@ -379,6 +374,26 @@ class LlamaContext:
                 cells.restore(sequence, positions)
             self._anchor(sequence)
         return sound
+
+
+def _new_context(model: LlamaModel, params: Any, attention: Attention) -> Any:
+    """llama.cpp's pointer. Raises LeapModelLoadingError."""
+    lib, types = library(), (attention.type_k, attention.type_v)
+    params.swa_full = True
+    params.flash_attn_type = int(attention.flash)
+    params.type_k, params.type_v = (GGML_TYPES[name] for name in types)
+    params.pooling_type = lib.LLAMA_POOLING_TYPE_NONE  # a hidden state is that of a position, not of a sequence
+    params.kv_unified = True  # sequences share cells: a common prefix is held once, and copying it costs nothing
+    params.offload_kqv = params.op_offload = model.on_gpu
+    forget_errors()
+    pointer = lib.llama_init_from_model(model.pointer, params)
+    if not pointer:
+        raise LeapModelLoadingError(
+            f"llama.cpp cannot make a context of {params.n_ctx} tokens for {model.path.name}: "
+            f"{last_errors() or 'no reason given'}",
+            hint=TYPES_HINT if QUANTIZED.intersection(types) else "try a smaller context size or fewer slots",
+        )
+    return pointer
 
 
 class _Batch:

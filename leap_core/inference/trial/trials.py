@@ -66,9 +66,7 @@ def try_model(path: Path, beside: Mapping[str, Path], stage: Callable[..., None]
     model.tokenize("".join(model.special_tokens)[:10_000], parse_special=True)
     options = ModelLoadingOptions()
     stage("allocating the context")
-    context = LlamaContext(
-        model, cells=CELLS, slots=1, batch_size=options.batch_size, threads=THREADS, flash_attention=True
-    )
+    context = LlamaContext(model, cells=CELLS, slots=1, batch_size=options.batch_size, threads=THREADS)
     stage("computing")
     start = time.monotonic()
     finite = decode_shortly(context, tokens)

@@ -83,9 +83,7 @@ class _Reader:
     def __init__(self, path: Path, threads: int) -> None:
         self.path = path
         self.model = LlamaModel(path)
-        self.context = LlamaContext(
-            self.model, cells=WINDOW, slots=1, batch_size=WINDOW, threads=threads, flash_attention=True
-        )
+        self.context = LlamaContext(self.model, cells=WINDOW, slots=1, batch_size=WINDOW, threads=threads)
         self.positions = self.same = 0
         self.surprise = self.divergence = 0.0
 

@@ -15,7 +15,7 @@ from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.slots import Slot
 from leap_core.inference.engine.snapshots import SnapshotStore
-from leap_core.inference.llama.context import LlamaContext
+from leap_core.inference.llama.context import Attention, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 
 from .conftest import finish
@@ -46,9 +46,7 @@ def make(model: LlamaModel) -> Iterator[Callable[[int], Scheduler]]:
             slots=2,
             batch_size=256,
             threads=1,
-            flash_attention=False,
-            kv_type_k="f32",
-            kv_type_v="f32",
+            attention=Attention(False, "f32", "f32"),
             rollback=rollback,
         )
         store = SnapshotStore(CacheOptions(), b"0123456789abcdef")
