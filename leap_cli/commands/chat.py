@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leap_core.inference.speech.voices import CONVERSATION_PROMPT
+from leap_core.system.dataclass import dataclass
 
 from ..answers.show import ReasoningOnly
 from ..exit_codes import ExitCode
@@ -24,8 +25,6 @@ from ..options.sampling import SAMPLING, Sampling
 from ..options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leap_core.conversation.responses import Complete
     from leap_core.conversation.runner import ModelRunner
     from leap_core.conversation.streams import Stream
@@ -33,7 +32,22 @@ if TYPE_CHECKING:
     from ..chat.dialogue import Dialogue
 
 
-@leap_command("chat")
+@dataclass(frozen=True)
+class ChatArguments:
+    """What is typed after ``leap chat``."""
+
+    beginning: ChatBeginning
+    model: ModelChoice
+    sampling: Sampling
+    shape: Constraint
+    media: Media
+    tools: Tools
+    guard: GuardChoice
+    session: SessionChoice
+    answers: AnswerOutput
+
+
+@leap_command("chat", into=ChatArguments)
 @CHAT_BEGINNING
 @MEDIA
 @CHAT_ANSWERS
@@ -44,19 +58,7 @@ if TYPE_CHECKING:
 @session_group(saves=True)
 @MODEL
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    beginning: ChatBeginning,
-    model: ModelChoice,
-    sampling: Sampling,
-    shape: Constraint,
-    media: Media,
-    tools: Tools,
-    guard: GuardChoice,
-    session: SessionChoice,
-    answers: AnswerOutput,
-) -> ExitCode:
+def command(env: Environment, /, args: ChatArguments) -> ExitCode:
     """Chat with a model interactively. PROMPT is the first message, with the files of --image and --audio.
 
     In a terminal, Ctrl-C stops an answer and keeps it, Ctrl-D exits, and /help lists the commands. From a pipe, each
@@ -66,17 +68,17 @@ def command(
     from ..chat.dialogue import Dialogue, FullContext
     from ..chat.piped import answer_lines, answer_messages, read_conversation
 
-    output = Output(env)
+    beginning, answers, tools, output = args.beginning, args.answers, args.tools, Output(env)
     loaded = None if beginning.file is None else read_conversation(beginning.file, env)
     more = {"tool_choice": tools.choice, "enable_thinking": answers.thinking is not None}
     if not beginning.jsonl:
         more["top_logprobs"] = None  # only messages as JSON have a place for probabilities
-    options = sampling.options(shape, **more)
+    options = args.sampling.options(args.shape, **more)
     first, system, target = beginning.first, beginning.system, answers.speech
     with (
-        session.open(env) as recorder,
-        load_model(env, model := session_model(recorder, env, model)) as runner,
-        guard.opened(env, model) as opened_guard,
+        args.session.open(env) as recorder,
+        load_model(env, model := session_model(recorder, env, args.model)) as runner,
+        args.guard.opened(env, model) as opened_guard,
     ):
         note_builtin(env, model.name, output)
         if loaded is not None:
@@ -93,17 +95,15 @@ def command(
         try:
             if target:
                 SpokenOutput(target, env, output).check(runner)
-            if media:
-                dialogue.say(first, media.read(env, output))
+            if args.media:
+                dialogue.say(first, args.media.read(env, output))
                 first = ""
-            if media.reads_stdin:
+            if args.media.reads_stdin:
                 return ExitCode.DONE
             if beginning.jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:
-                _talk(
-                    dialogue, env, output, lambda name: tools.folding(load_model(env, replace(model, name=name))), first
-                )
+                _talk(dialogue, env, first, tools, model)
             else:
                 answer_lines(dialogue, env, first)
         finally:
@@ -111,9 +111,13 @@ def command(
     return ExitCode.DONE
 
 
-def _talk(dialogue: Dialogue, env: Environment, output: Output, load: Callable[[str], ModelRunner], first: str) -> None:
+def _talk(dialogue: Dialogue, env: Environment, first: str, tools: Tools, model: ModelChoice) -> None:
     from ..chat.terminal import WELCOME, note_saved, talk_at_terminal
 
+    def load(name: str) -> ModelRunner:
+        return tools.folding(load_model(env, replace(model, name=name)))
+
+    output = Output(env)
     output.note(f"{dialogue.conversation.model_runner.model_id}; {WELCOME}")
     talk_at_terminal(dialogue, env, output, load, first)
     note_saved(dialogue, output, "chat")

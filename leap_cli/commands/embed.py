@@ -45,7 +45,26 @@ class Item:
         return {"index": number, **({"text": self.text} if self.file is None else {"file": self.file})}
 
 
-@leap_command("embed")
+@dataclass(frozen=True)
+class EmbedArguments:
+    """What is typed after ``leap embed``."""
+
+    texts: tuple[str, ...]
+    files: tuple[str, ...]
+    lines: bool
+    embedder: ModelChoice
+    tokens: bool
+    target: Path | None
+    format: str
+    background: Background
+    kind: str
+    pooling: str | None
+    dimensions: int | None
+    prefix: str | None
+    too_long: str
+
+
+@leap_command("embed", into=EmbedArguments)
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option(
     "-f",
@@ -96,70 +115,58 @@ class Item:
 )
 @BACKGROUND
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    texts: tuple[str, ...],
-    files: tuple[str, ...],
-    lines: bool,
-    embedder: ModelChoice,
-    tokens: bool,
-    target: Path | None,
-    format: str,
-    background: Background,
-    **options: Any,
-) -> ExitCode:
+def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     """Compute embeddings (vectors of unit length) of each TEXT, file, line, or all of standard input.
 
     Compare embeddings of the same model only; their dot product is the cosine similarity. A background job embeds text
     by text and resumes after an interruption; without -o, leap jobs output prints the embeddings.
     """
-    output = Output(env, format)
-    if tokens and (background or target is not None or options["pooling"] or options["dimensions"]):
+    output = Output(env, args.format)
+    if args.tokens and (args.background or args.target is not None or args.pooling or args.dimensions):
         raise click.UsageError("--tokens goes without --background, --output, --pooling and --dimensions")
-    items = _items(env, output, texts, files, lines)
-    if background.repeats_command(env):
-        return background.submit(env, output)
-    if background:
-        print_id(output, _submit(env, output, items, embedder, target, options, background))
+    items = _items(env, output, args)
+    if args.background.repeats_command(env):
+        return args.background.submit(env, output)
+    if args.background:
+        print_id(output, _submit(env, output, items, args))
         return ExitCode.DONE
     with (
-        open_embedder(env, embedder.name or BUILTIN_EMBED, embedder) as runner,
+        open_embedder(env, args.embedder.name or BUILTIN_EMBED, args.embedder) as runner,
         cancelling_on_interrupt() as stop,
         naming_texts([item.place for item in items]),
     ):
         progress = _progress(output, len(items))
         content = [item.text for item in items]
-        common = {"kind": options["kind"], "prefix": options["prefix"], "too_long": options["too_long"]}
+        common: dict[str, Any] = {"kind": args.kind, "prefix": args.prefix, "too_long": args.too_long}
+        common |= {"on_progress": progress, "cancelled": stop}
         rows: Any
-        if tokens:
-            rows = runner.embed_tokens(content, **common, on_progress=progress, cancelled=stop)
+        if args.tokens:
+            rows = runner.embed_tokens(content, **common)
         else:
-            more = {"pooling": options["pooling"], "dimensions": options["dimensions"]}
-            rows = runner.embed(content, **common, **more, on_progress=progress, cancelled=stop)
+            rows = runner.embed(content, **common, pooling=args.pooling, dimensions=args.dimensions)
         name = runner.model_id
-    if target is not None:
-        _write(env, target, items, rows)
-        output.note(f"{len(rows)} vectors of {rows.shape[1]} numbers are in {target}")
+    if args.target is not None:
+        _write(env, args.target, items, rows)
+        output.note(f"{len(rows)} vectors of {rows.shape[1]} numbers are in {args.target}")
     elif output.format is Format.JSON:
         records = list(_records(items, rows))
-        output.document({"model": name, "kind": options["kind"], "data": records})
+        output.document({"model": name, "kind": args.kind, "data": records})
     else:
         for record in _records(items, rows):
             output.text(_line(record))
     return ExitCode.DONE
 
 
-def _items(env: Environment, output: Output, texts: tuple[str, ...], files: tuple[str, ...], lines: bool) -> list[Item]:
-    items = [Item(text, place=f"TEXT {number}") for number, text in enumerate(texts, 1) if text != "-"]
-    inputs = ["-"] if "-" in texts or not (texts or files) else []
-    if lines:
-        for name in (*files, *inputs):
+def _items(env: Environment, output: Output, args: EmbedArguments) -> list[Item]:
+    items = [Item(text, place=f"TEXT {number}") for number, text in enumerate(args.texts, 1) if text != "-"]
+    inputs = ["-"] if "-" in args.texts or not (args.texts or args.files) else []
+    if args.lines:
+        for name in (*args.files, *inputs):
             place = STDIN if name == "-" else name
             items += [Item(line, place=f"{place}:{number}") for number, line in numbered_lines(name, env, output)]
     else:
-        items += [Item(read_text_file(name, env), name, place=name) for name in files]
-    if inputs and not lines:
+        items += [Item(read_text_file(name, env), name, place=name) for name in args.files]
+    if inputs and not args.lines:
         text = read_text(env, output)
         items += [Item(text, place=STDIN)] if text.strip() else []
     if not items:
@@ -167,23 +174,16 @@ def _items(env: Environment, output: Output, texts: tuple[str, ...], files: tupl
     return items
 
 
-def _submit(
-    env: Environment,
-    output: Output,
-    items: Sequence[Item],
-    embedder: ModelChoice,
-    target: Path | None,
-    options: dict[str, Any],
-    background: Background,
-) -> str:
+def _submit(env: Environment, output: Output, items: Sequence[Item], args: EmbedArguments) -> str:
     """The id of a job that makes the vectors."""
     from jobs.client import JobsClient
     from leap_core.batch.settings import KEPT, BatchSettings
 
+    embedder, target, background = args.embedder, args.target, args.background
     model = embedder.name or BUILTIN_EMBED
-    if options["pooling"] is None:
+    if args.pooling is None:
         _check_model(env, model)
-    asked = {"input_type": options["kind"], **{name: options[name] for name in ASKED if options[name] is not None}}
+    asked = {"input_type": args.kind, **{name: value for name in ASKED if (value := getattr(args, name)) is not None}}
     settings = BatchSettings(
         source="-",
         output=KEPT if target is None else str(env.cwd / target),

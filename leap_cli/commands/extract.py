@@ -37,7 +37,22 @@ if TYPE_CHECKING:
     from ..answers.reviews import Reviewing
 
 
-@leap_command("extract")
+@dataclass(frozen=True)
+class ExtractArguments:
+    """What is typed after ``leap extract``."""
+
+    schema: str | None
+    images: tuple[str, ...]
+    format: str
+    additional_properties: bool
+    evidence: Evidence
+    examples: str | None
+    reviewed: Reviewed
+    review: ReviewPage
+    settings: TaskSettings
+
+
+@leap_command("extract", into=ExtractArguments)
 @TASK
 @option(
     "--json-schema",
@@ -66,19 +81,7 @@ if TYPE_CHECKING:
 @REVIEWED
 @REVIEW_PAGE
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    schema: str | None,
-    images: tuple[str, ...],
-    format: str,
-    additional_properties: bool,
-    evidence: Evidence,
-    examples: str | None,
-    reviewed: Reviewed,
-    review: ReviewPage,
-    settings: TaskSettings,
-) -> ExitCode:
+def command(env: Environment, /, args: ExtractArguments) -> ExitCode:
     """Information extraction: turn each text, document, image or standard input into one JSON document that matches a
     schema.
 
@@ -87,10 +90,11 @@ def command(
     """
     from ..answers.reviews import Reviewing, apply_reviews, fit_reviews
 
-    reads = {"--apply": reviewed.apply, "--calibrate": reviewed.fit, "--examples": examples}
+    format, settings, evidence, reviewed, review = args.format, args.settings, args.evidence, args.reviewed, args.review
+    reads = {"--apply": reviewed.apply, "--calibrate": reviewed.fit, "--examples": args.examples}
     writes = {"--output": settings.target, "--errors": settings.errors, "--low-confidence": evidence.doubtful}
     check_apart(env, {**reads, **writes, "--review": review.page, "--review-serve": review.served})
-    given = None if schema is None else read_schema_argument(schema, env)
+    given = None if args.schema is None else read_schema_argument(args.schema, env)
     if reviewed.fit is not None:
         if format == "csv":
             raise click.UsageError("--calibrate prints text, or one JSON document with --format json")
@@ -106,11 +110,11 @@ def command(
     if review.wanted and format == "csv":
         raise click.UsageError("a review cannot be combined with --format csv; leap extract --apply prints it as one")
     reviewing.check()
-    if additional_properties:
+    if args.additional_properties:
         settings.overrides.additional_properties = True
     extraction = _Extraction(env, given, format, evidence, reviewing if review.wanted else None, settings)
-    extraction.check(images, examples)
-    code = extraction.run(images, examples)
+    extraction.check(args.images, args.examples)
+    code = extraction.run(args.images, args.examples)
     if not settings.background:
         reviewing.serve()
     return code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leap_core.inference.speech.voices import CONVERSATION_PROMPT
+from leap_core.system.dataclass import dataclass
 
 from ..answers.file import writing_to
 from ..config.saved import PromptTemplate
@@ -39,7 +40,22 @@ if TYPE_CHECKING:
     from leap_core.conversation.options import GenerationOptions
 
 
-@leap_command("generate")
+@dataclass(frozen=True)
+class GenerateArguments:
+    """What is typed after ``leap generate``."""
+
+    prompt: Prompt
+    model: ModelChoice
+    sampling: Sampling
+    shape: Constraint
+    media: Media
+    tools: Tools
+    session: SessionChoice
+    answer: AnswerOutput
+    background: Background
+
+
+@leap_command("generate", into=GenerateArguments)
 @PROMPT
 @MEDIA
 @ANSWER
@@ -50,19 +66,7 @@ if TYPE_CHECKING:
 @MODEL
 @BACKGROUND
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    prompt: Prompt,
-    model: ModelChoice,
-    sampling: Sampling,
-    shape: Constraint,
-    media: Media,
-    tools: Tools,
-    session: SessionChoice,
-    answer: AnswerOutput,
-    background: Background,
-) -> ExitCode:
+def command(env: Environment, /, args: GenerateArguments) -> ExitCode:
     """Answer one PROMPT: the text of files, the arguments and standard input, joined by blank lines.
 
     The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what was generated. You
@@ -70,22 +74,23 @@ def command(
     """
     from ..answers.one_shot import OneShot, hearing
 
-    output = Output(env, answer.format)
+    prompt, answer, tools, output = args.prompt, args.answer, args.tools, Output(env, args.answer.format)
     answer.check_tools(tools)
-    options = sampling.options(shape, tool_choice=tools.choice, enable_thinking=answer.thinking is not None)
+    options = args.sampling.options(args.shape, tool_choice=tools.choice, enable_thinking=answer.thinking is not None)
     if prompt.save_as is not None:
         output.note(_save(env, prompt, prompt.save_as))
         return ExitCode.DONE
-    text = prompt.read(env, output, media)
-    message = with_media(media.read(env, output, prompt.files), text)
-    if background:
-        return _submit(env, prompt, message, model, options, tools, answer, background)
+    text = prompt.read(env, output, args.media)
+    message = with_media(args.media.read(env, output, prompt.files), text)
+    if args.background:
+        return _submit(env, args, message, options)
+    session = args.session
     if prompt.raw or prompt.dry_run or answer.count > 1:  # only one answer of a conversation can be a part of it
         session = replace(session, save=False)
     with (
         writing_to(answer.target, env) as place,
         session.open(env) as recorder,
-        load_model(env, model := session_model(recorder, env, model), slots=answer.slots) as runner,
+        load_model(env, model := session_model(recorder, env, args.model), slots=answer.slots) as runner,
         hearing(answer.speech, env, output, runner) as spoken,
     ):
         system = prompt.system
@@ -105,16 +110,10 @@ def command(
 
 
 def _submit(
-    env: Environment,
-    prompt: Prompt,
-    message: ChatMessage | str,
-    model: ModelChoice,
-    options: GenerationOptions,
-    tools: Tools,
-    answer: AnswerOutput,
-    background: Background,
+    env: Environment, args: GenerateArguments, message: ChatMessage | str, options: GenerationOptions
 ) -> ExitCode:
     """Hand the question to the background and print the job's id."""
+    model, tools, answer, background = args.model, args.tools, args.answer, args.background
     output, speech = Output(env, answer.format), answer.speech
     if speech.play or speech.is_stdout:
         raise click.UsageError("--background speaks into a file only: give --speak a file's name")
@@ -135,7 +134,7 @@ def _submit(
     with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
         id = jobs.generate(
             message if isinstance(message, str) else [message],
-            system=CONVERSATION_PROMPT if speech and prompt.system is None else prompt.system,
+            system=CONVERSATION_PROMPT if speech and args.prompt.system is None else args.prompt.system,
             options=options,
             functions=tools.functions,
             speech=None if speech.file is None else env.cwd / speech.file,

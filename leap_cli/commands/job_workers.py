@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.errors import LeapError
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import JobId
 from ..display.jobs import done, table_row
@@ -27,7 +28,22 @@ if TYPE_CHECKING:
     from jobs.table.job import Job
 
 
-@leap_command("worker", short_help="Start, stop or show the worker.")
+@dataclass(frozen=True)
+class WorkerArguments:
+    """What is typed after ``leap jobs worker``."""
+
+    foreground: bool
+    until_empty: bool
+    seconds: float | None
+    stop: bool
+    drain: bool
+    only_status: bool
+    name: str | None
+    print_unit: str | None
+    format: str
+
+
+@leap_command("worker", short_help="Start, stop or show the worker.", into=WorkerArguments)
 @click.option("--foreground", is_flag=True, help="Run the worker in the foreground until Ctrl-C.")
 @click.option("--until-empty", is_flag=True, help="Run the worker in the foreground until the queue is empty.")
 @click.option(
@@ -50,42 +66,31 @@ if TYPE_CHECKING:
 )
 @format_flag
 @click.pass_obj
-def worker(
-    env: Environment,
-    /,
-    foreground: bool,
-    until_empty: bool,
-    seconds: float | None,
-    stop: bool,
-    drain: bool,
-    only_status: bool,
-    name: str | None,
-    print_unit: str | None,
-    format: str,
-) -> None:
+def worker(env: Environment, /, args: WorkerArguments) -> None:
     """Start the worker that runs the jobs, unless it is running already.
 
     This is seldom needed: a command that submits a job starts a worker, which exits after five minutes without jobs.
     Jobs on a server (jobs_url) need a worker started by hand, by a service manager, or as a task of a cluster, with
     --until-empty or --for. SIGTERM stops it, and its running jobs return to the queue.
     """
-    output = Output(env, format)
-    foreground = foreground or until_empty or seconds is not None
-    if sum((foreground, stop, drain, only_status, print_unit is not None)) > 1:
+    output = Output(env, args.format)
+    foreground = args.foreground or args.until_empty or args.seconds is not None
+    if sum((foreground, args.stop, args.drain, args.only_status, args.print_unit is not None)) > 1:
         raise click.UsageError(
             "--foreground (or --until-empty, --for), --shutdown, --drain, --status and --print-unit exclude each other"
         )
-    if print_unit is not None:
-        output.text(_unit(env, print_unit, name))
+    if args.print_unit is not None:
+        output.text(_unit(env, args.print_unit, args.name))
         return
-    configuration = _configuration(env, name)
+    configuration = _configuration(env, args.name)
     if foreground:
         from jobs.worker.worker import run_in_foreground
 
         output.note("working; Ctrl-C ends it, and what runs then is queued again")
-        run_in_foreground(configuration, until_empty=until_empty, seconds=math.inf if seconds is None else seconds)
+        seconds = math.inf if args.seconds is None else args.seconds
+        run_in_foreground(configuration, until_empty=args.until_empty, seconds=seconds)
         return
-    if drain:
+    if args.drain:
         from jobs.client import JobsClient
 
         with JobsClient(env.variables, autostart=False) as jobs:
@@ -95,16 +100,16 @@ def worker(
     from jobs.keeper import WorkerKeeper
 
     keeper = WorkerKeeper(configuration, env.variables)
-    if stop:
+    if args.stop:
         if not keeper.stop():
             output.note("no worker runs")
         return
     before = keeper.describe()
-    record = before if only_status else keeper.start()
+    record = before if args.only_status else keeper.start()
     if output.format is Format.TEXT and record["started"] is not None:
         record["started"] = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["started"]))
     output.record(record, name="pid")
-    if not before["running"] and not only_status:
+    if not before["running"] and not args.only_status:
         output.note("a worker was started; --status only looks, --shutdown ends it")
 
 

@@ -16,6 +16,7 @@ import click
 
 from leap_core.errors import LeapOptionsError, LeapUnavailableError
 from leap_core.protocols.host.agents import AGENTS, AgentEndpoint
+from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..framework.click_classes import format_option, leap_command
@@ -41,7 +42,21 @@ class AgentName(click.Choice[str]):
         return str(super().convert(str(value).removesuffix("-code").removesuffix("-cli"), param, ctx))
 
 
-@leap_command("launch")
+@dataclass(frozen=True)
+class LaunchArguments:
+    """What is typed after ``leap launch``."""
+
+    agent: str | None
+    arguments: tuple[str, ...]
+    model: str | None
+    context_size: int | None
+    tool_search: int | None
+    print_env: bool
+    dry_run: bool
+    format: str
+
+
+@leap_command("launch", into=LaunchArguments)
 @click.argument("agent", required=False, type=AgentName([*AGENTS]))
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Model for the agent.")
@@ -56,18 +71,7 @@ class AgentName(click.Choice[str]):
 @click.option("--dry-run", is_flag=True, help="Print what would be started; do nothing.")
 @format_option("names")
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    agent: str | None,
-    arguments: tuple[str, ...],
-    model: str | None,
-    context_size: int | None,
-    tool_search: int | None,
-    print_env: bool,
-    dry_run: bool,
-    format: str,
-) -> None:
+def command(env: Environment, /, args: LaunchArguments) -> None:
     """Start a coding AGENT on a local model, which stays loaded for it; the exit code is the agent's.
 
     The agent has a configuration of its own in leap's data directory; yours is not changed. Without AGENT, list the
@@ -76,32 +80,30 @@ def command(
     from leap_core.protocols.host.lookup import staying_warm
     from leap_core.server.models.loaded_model import DEFAULT_KEEP_ALIVE
 
-    output = Output(env, format)
-    if agent is None:
-        if arguments or print_env or dry_run:
+    output = Output(env, args.format)
+    if args.agent is None:
+        if args.arguments or args.print_env or args.dry_run:
             raise click.UsageError(f"name an agent: {', '.join(AGENTS)}")
-        _list(env, output, model, tool_search)
+        _list(env, output, args.model, args.tool_search)
         return
-    chosen = AGENTS[agent]
+    chosen = AGENTS[args.agent]
     program = shutil.which(chosen.program, path=env.variables.get("PATH"))
-    if program is None and not (print_env or dry_run):
+    if program is None and not (args.print_env or args.dry_run):
         raise LeapUnavailableError(f"{chosen.program} is not installed", hint=f"`{chosen.installs}` installs it")
-    reference = model_reference(env, model)
-    with naming_the_default(env, model):
-        size = context_size or _context(agent, _local(env, reference), tool_search)
-        if dry_run:
-            _describe(
-                env, output, agent, chosen.needs(tool_search), reference, size, [program or chosen.program, *arguments]
-            )
+    reference = model_reference(env, args.model)
+    with naming_the_default(env, args.model):
+        size = args.context_size or _context(args.agent, _local(env, reference), args.tool_search)
+        if args.dry_run:
+            _describe(env, args, reference, size, [program or chosen.program, *args.arguments])
             return
         kept = configured_keep_alive(env)
         loading = {
-            "tool_search": tool_search,
-            "keep_alive": 0 if print_env else DEFAULT_KEEP_ALIVE if kept is None else kept,
+            "tool_search": args.tool_search,
+            "keep_alive": 0 if args.print_env else DEFAULT_KEEP_ALIVE if kept is None else kept,
         }
-        endpoint = _open(env, output, agent, reference, size, loading)
+        endpoint = _open(env, output, args.agent, reference, size, loading)
     variables = chosen.configure(endpoint)
-    if print_env:
+    if args.print_env:
         for name, value in variables.items():
             output.text(f"export {name}={shlex.quote(value)}\n")
         output.note(f"{endpoint.model} stays loaded until `leap unload {endpoint.model}`")
@@ -109,7 +111,7 @@ def command(
     assert program is not None
     loading["context_size"] = endpoint.context
     with staying_warm(reference, loading, variables=env.variables, cwd=env.cwd):
-        code = _run([program, *arguments], {**env.variables, **variables}, env.cwd)
+        code = _run([program, *args.arguments], {**env.variables, **variables}, env.cwd)
     raise click.exceptions.Exit(code)
 
 
@@ -194,14 +196,13 @@ def _open(
     )
 
 
-def _describe(
-    env: Environment, output: Output, name: str, needed: int, reference: str, size: int, command_line: list[str]
-) -> None:
+def _describe(env: Environment, args: LaunchArguments, reference: str, size: int, command_line: list[str]) -> None:
+    output, name = Output(env, args.format), str(args.agent)
     about: dict[str, Any] = {
         "agent": name,
         "command": shlex.join(command_line),
         "model": reference,
-        "needs": needed,
+        "needs": AGENTS[name].needs(args.tool_search),
         "context_size": size,
         "directory": str(env.directories.data / "agents" / name),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from leap_core.inference.speech.voices import DEFAULT_VOICE, VOICES, voice_prompt
+from leap_core.system.dataclass import dataclass
 
 from ..exit_codes import ExitCode
 from ..framework.arguments import FileName
@@ -26,7 +27,21 @@ from ..options.loading import (
 from ..options.sampling import SPOKEN_SAMPLING, Sampling
 
 
-@leap_command("say")
+@dataclass(frozen=True)
+class SayArguments:
+    """What is typed after ``leap say``."""
+
+    text: tuple[str, ...]
+    voice: str
+    file: str | None
+    play: bool
+    model: ModelChoice
+    sampling: Sampling
+    stats: bool
+    background: Background
+
+
+@leap_command("say", into=SayArguments)
 @click.argument("text", nargs=-1)
 @click.option(
     "--voice",
@@ -49,18 +64,7 @@ from ..options.sampling import SPOKEN_SAMPLING, Sampling
 @MODEL
 @BACKGROUND
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    text: tuple[str, ...],
-    voice: str,
-    file: str | None,
-    play: bool,
-    model: ModelChoice,
-    sampling: Sampling,
-    stats: bool,
-    background: Background,
-) -> ExitCode:
+def command(env: Environment, /, args: SayArguments) -> ExitCode:
     """Text-to-speech: read TEXT aloud, from the arguments and standard input. Needs a model with speech output.
 
     Ctrl-C stops and keeps the audio generated so far.
@@ -69,26 +73,26 @@ def command(
     from ..answers.sound import SpokenOutput
 
     output = Output(env)
-    target = SpeechTarget(file, play or file is None)
+    target = SpeechTarget(args.file, args.play or args.file is None)
     check_target(target, env, "-o")
-    options = sampling.options()
-    system = voice_prompt(voice)
-    words = read_prompt(text, env, output)
-    if background:
-        if target.play or target.is_stdout or file is None:
+    options = args.sampling.options()
+    system = voice_prompt(args.voice)
+    words = read_prompt(args.text, env, output)
+    if args.background:
+        if target.play or target.is_stdout or args.file is None:
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
-        if stats or background.repeats_command(env):
-            return background.submit(env, output, model_to_pin(env, model, background, output))
+        if args.stats or args.background.repeats_command(env):
+            return args.background.submit(env, output, model_to_pin(env, args.model, args.background, output))
         from jobs.client import JobsClient
 
-        with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
-            request = job_request(env, model, background)
-            id = jobs.generate(words, system=system, options=options, speech=env.cwd / file, **request)
+        with naming_the_default(env, args.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+            request = job_request(env, args.model, args.background)
+            id = jobs.generate(words, system=system, options=options, speech=env.cwd / args.file, **request)
         print_id(output, id)
         return ExitCode.DONE
     with (
         SpokenOutput(target, env, output) as spoken,
-        load_model(env, model) as runner,
+        load_model(env, args.model) as runner,
     ):
         spoken.check(runner)
         conversation = runner.create_conversation(system)
@@ -96,8 +100,8 @@ def command(
             spoken.hearing(conversation.generate_response(words, options), runner),
             Output(spoken.text_place(env)),
             model=runner.model_id,
-            display=Display(stats=stats),
-            before_first=lambda: note_builtin(env, model.name, output),
+            display=Display(stats=args.stats),
+            before_first=lambda: note_builtin(env, args.model.name, output),
         )
         if complete.finish_reason.value == "interrupted":
             raise click.exceptions.Exit(ExitCode.INTERRUPTED)

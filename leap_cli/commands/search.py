@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.system.dataclass import dataclass
+
 from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
 from ..framework.click_classes import LeapGroup, format_option, leap_command, leap_group
@@ -266,7 +268,21 @@ def index_command() -> None:
     """
 
 
-@index_command.command(MAKE, short_help="Create or update an index.")
+@dataclass(frozen=True)
+class IndexArguments:
+    """What is typed after ``leap index``."""
+
+    name: str
+    paths: tuple[str, ...]
+    embedder: ModelChoice
+    words_only: bool
+    include: tuple[str, ...]
+    chunk_tokens: int
+    overlap: int
+    reader: str | None
+
+
+@index_command.command(MAKE, short_help="Create or update an index.", into=IndexArguments)
 @click.argument("name")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @EMBEDDER
@@ -289,18 +305,7 @@ def index_command() -> None:
 )
 @READER
 @click.pass_obj
-def make(
-    env: Environment,
-    /,
-    name: str,
-    paths: tuple[str, ...],
-    embedder: ModelChoice,
-    words_only: bool,
-    include: tuple[str, ...],
-    chunk_tokens: int,
-    overlap: int,
-    reader: str | None,
-) -> ExitCode:
+def make(env: Environment, /, args: IndexArguments) -> ExitCode:
     """Index the files PATH (and those in directories, and pages at https:// addresses) under NAME.
 
     Run it again to read and embed only what has changed. An interrupted index resumes where it stopped, even after a
@@ -309,22 +314,22 @@ def make(
     from leap_core.documents import is_address
     from leap_core.tasks.search.index_file import IndexSettings
 
-    if words_only and embedder.name is not None:
+    if args.words_only and args.embedder.name is not None:
         raise click.UsageError("--keywords-only goes without --model")
     indexes = _indexes(env)
-    indexes.path_of(name)
-    reference = None if words_only else _embedding_model(env, embedder.name)
+    indexes.path_of(args.name)
+    reference = None if args.words_only else _embedding_model(env, args.embedder.name)
     settings = IndexSettings(
         paths=tuple(
-            path if is_address(path) else os.path.abspath(env.cwd / os.path.expanduser(path)) for path in paths
+            path if is_address(path) else os.path.abspath(env.cwd / os.path.expanduser(path)) for path in args.paths
         ),
-        patterns=include,
+        patterns=args.include,
         model=reference,
-        tokens=chunk_tokens,
-        overlap=overlap,
+        tokens=args.chunk_tokens,
+        overlap=args.overlap,
     )
-    found = _update(env, indexes, name, settings, embedder, reader)
-    with indexes.open(name) as index:
+    found = _update(env, indexes, args.name, settings, args.embedder, args.reader)
+    with indexes.open(args.name) as index:
         is_empty = not index.counts()["chunks"]
     return ExitCode.USAGE if is_empty and (found.skipped or found.without_text) else ExitCode.DONE
 

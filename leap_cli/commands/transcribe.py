@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.system.dataclass import dataclass
+
 from ..exit_codes import ExitCode
 from ..framework.arguments import FileName
 from ..framework.click_classes import format_choice, leap_command
@@ -26,7 +28,21 @@ if TYPE_CHECKING:
 SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 
 
-@leap_command("transcribe")
+@dataclass(frozen=True)
+class TranscribeArguments:
+    """What is typed after ``leap transcribe``."""
+
+    files: tuple[str, ...]
+    model: ModelChoice
+    format: str
+    target: str | None
+    system: str
+    piece_length: float
+    max_tokens: int
+    background: Background
+
+
+@leap_command("transcribe", into=TranscribeArguments)
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @format_choice("Output format: text, json with timestamps, or subtitles (srt, vtt).", list(SUFFIXES), show_default=True)
 @click.option(
@@ -65,39 +81,33 @@ SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
 @MODEL
 @BACKGROUND
 @click.pass_obj
-def command(
-    env: Environment,
-    /,
-    files: tuple[str, ...],
-    model: ModelChoice,
-    format: str,
-    target: str | None,
-    system: str,
-    piece_length: float,
-    max_tokens: int,
-    background: Background,
-) -> ExitCode:
+def command(env: Environment, /, args: TranscribeArguments) -> ExitCode:
     """Speech-to-text: transcribe audio FILEs (WAV, FLAC, OGG, MP3, ...), or standard input with -.
 
     Needs a model with audio input, such as LFM2.5-Audio-1.5B. Text is printed chunk by chunk; conversions of the input
     are reported on stderr.
     """
-    if files.count(STDIN) > 1:
+    if args.files.count(STDIN) > 1:
         raise click.UsageError("'-' means standard input and can be given only once")
     output = Output(env)
-    places = _places(env, files, target, format)
-    request = {"prompt": read_system(system, env), "longest": piece_length, "max_tokens": max_tokens, "format": format}
-    if background.repeats_command(env):
-        return background.submit(env, output, model_to_pin(env, model, background, output))
-    if background:
-        _submit(env, output, files, places, model, request | job_request(env, model, background))
+    places = _places(env, args.files, args.target, args.format)
+    request = {
+        "prompt": read_system(args.system, env),
+        "longest": args.piece_length,
+        "max_tokens": args.max_tokens,
+        "format": args.format,
+    }
+    if args.background.repeats_command(env):
+        return args.background.submit(env, output, model_to_pin(env, args.model, args.background, output))
+    if args.background:
+        _submit(env, output, args.files, places, args.model, request | job_request(env, args.model, args.background))
         return ExitCode.DONE
     from leap_core.tasks.transcription import AT_ONCE, TIMED
 
-    recordings = [_read(name, env, output, piece_length, format in TIMED) for name in files]
-    with load_model(env, model, slots=AT_ONCE) as runner:
-        for name, recording, place in zip(files, recordings, places, strict=True):
-            _transcribe(runner, recording, request, output, place, heading=name if len(files) > 1 else None)
+    recordings = [_read(name, env, output, args.piece_length, args.format in TIMED) for name in args.files]
+    with load_model(env, args.model, slots=AT_ONCE) as runner:
+        for name, recording, place in zip(args.files, recordings, places, strict=True):
+            _transcribe(runner, recording, request, output, place, heading=name if len(args.files) > 1 else None)
     return ExitCode.DONE
 
 

@@ -92,14 +92,14 @@ class LeapCommand(click.Command):
     given by variables and the configuration file.
 
     ``repairs``: it, and each command of a group, runs although config.toml cannot be read, because it says or mends
-    that.
+    that. ``into``: a dataclass with a field for each parameter, which the function gets as ``args`` in their place.
     """
 
     context_class = HelpContext
 
-    def __init__(self, *args: Any, repairs: bool = False, **attributes: Any) -> None:
+    def __init__(self, *args: Any, repairs: bool = False, into: type | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.repairs = repairs
+        self.repairs, self.into = repairs, into
         self.option_groups = list(getattr(self.callback, OPTION_GROUPS, ()))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -107,6 +107,8 @@ class LeapCommand(click.Command):
             from .option_groups import hand_over
 
             hand_over(ctx, self.option_groups)
+        if self.into is not None:
+            ctx.params = {"args": self.into(**ctx.params)}
         try:
             return super().invoke(ctx)
         except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -132,6 +133,15 @@ def arguments_of(path: str, but: click.Option | None = None) -> list[str]:
 
 def test_there_are_commands_and_typed_options():
     assert len(EVERY) >= 40 and len(typed_options()) >= 60
+
+
+def test_a_dataclass_of_arguments_has_a_field_for_each() -> None:
+    for command in EVERY.values():
+        if isinstance(command, LeapCommand) and command.into is not None:
+            grouped = {name for _, names in command.option_groups for name in names}
+            own = {str(each.name) for each in command.params if each.expose_value} - grouped
+            fields = {each.name for each in dataclasses.fields(command.into)}
+            assert fields == own | {group.name for group, _ in command.option_groups}, command.name
 
 
 @pytest.mark.parametrize("path", EVERY)

@@ -61,6 +61,26 @@ def test_a_command_gets_the_value_and_its_own_options(tmp_path) -> None:
     assert call(tmp_path, "red", "--width", "3", "--own", "x") == {"paper": Paper(Size(3, True), "red"), "own": "x"}
 
 
+def test_a_command_of_many_parameters_gets_them_as_one_value(tmp_path) -> None:
+    @dataclass(frozen=True)
+    class PrintArguments:
+        paper: Paper
+        own: str | None
+
+    got: list[PrintArguments] = []
+
+    @leap_command("print", into=PrintArguments)
+    @PAPER
+    @option("--own")
+    @click.pass_obj
+    def command(env: Environment, /, args: PrintArguments) -> None:
+        got.append(args)
+
+    with command.make_context("print", ["red"], obj=Environment(variables={"LEAP_HOME": str(tmp_path)})) as context:
+        command.invoke(context)
+    assert got == [PrintArguments(Paper(Size(1, False), "red"), None)]
+
+
 def test_a_default_is_not_typed(tmp_path) -> None:
     assert call(tmp_path, "red")["paper"] == Paper(Size(1, False), "red")
 

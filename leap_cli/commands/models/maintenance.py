@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.system.dataclass import dataclass
+
 from ...completion.value_types import InstalledModelName, ModelName
 from ...config.settings import set_value, unset_value
 from ...exit_codes import ExitCode
@@ -316,7 +318,21 @@ def _tried(name: str, path: Path, verdict: TrialVerdict) -> dict[str, Any]:
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
-@leap_command("add-endpoint", short_help="Register a remote model.")
+@dataclass(frozen=True)
+class EndpointArguments:
+    """What is typed after ``leap models add-endpoint``."""
+
+    name: str
+    url: str
+    model: str | None
+    key_variable: str | None
+    key_file: str | None
+    path: str | None
+    headers: tuple[str, ...]
+    body: str | None
+
+
+@leap_command("add-endpoint", short_help="Register a remote model.", into=EndpointArguments)
 @click.argument("name")
 @click.argument("url")
 @click.option(
@@ -328,18 +344,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
 @click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request.")
 @click.pass_obj
-def add_endpoint(
-    env: Environment,
-    /,
-    name: str,
-    url: str,
-    model: str | None,
-    key_variable: str | None,
-    key_file: str | None,
-    path: str | None,
-    headers: tuple[str, ...],
-    body: str | None,
-) -> ExitCode:
+def add_endpoint(env: Environment, /, args: EndpointArguments) -> ExitCode:
     """Register a remote model: NAME means the model at URL, the base of an OpenAI-compatible API such as
     https://host/v1. Nothing is sent now.
 
@@ -347,32 +352,32 @@ def add_endpoint(
     """
     from leap_core.models.endpoints import TABLE, Endpoint, base_url, check_endpoint_name
 
-    check_endpoint_name(name)
-    if key_variable is not None and key_file is not None:
+    check_endpoint_name(args.name)
+    if args.key_variable is not None and args.key_file is not None:
         raise click.UsageError("--key-file cannot be combined with --key-variable")
-    if key_variable is not None and not VARIABLE.fullmatch(key_variable):
+    if args.key_variable is not None and not VARIABLE.fullmatch(args.key_variable):
         raise click.UsageError("--key-variable takes the name of a variable, such as FAR_KEY, and not the key")
-    url, _, behind = url.partition("#")
+    url, _, behind = args.url.partition("#")
     base = base_url(url)
     fields: dict[str, Any] = {
         "url": base,
-        "model": model or behind or None,
-        "key_variable": key_variable,
-        "key_file": None if key_file is None else str((env.cwd / key_file).expanduser().absolute()),
-        "path": path,
-        "headers": dict(_header(each) for each in headers) or None,
-        "body": None if body is None else _object(body),
+        "model": args.model or behind or None,
+        "key_variable": args.key_variable,
+        "key_file": None if args.key_file is None else str((env.cwd / args.key_file).expanduser().absolute()),
+        "path": args.path,
+        "headers": dict(_header(each) for each in args.headers) or None,
+        "body": None if args.body is None else _object(args.body),
     }
     Endpoint(**{field: value for field, value in fields.items() if value is not None})
     output, file = Output(env), env.directories.config_file
-    if name in _names(env):
-        unset_value(file, f"{TABLE}.{name}")
+    if args.name in _names(env):
+        unset_value(file, f"{TABLE}.{args.name}")
     for field, value in fields.items():
         if value is not None:
-            set_value(file, f"{TABLE}.{name}.{field}", value)
-    if base.startswith("http://") and (key_variable or key_file):
+            set_value(file, f"{TABLE}.{args.name}.{field}", value)
+    if base.startswith("http://") and (args.key_variable or args.key_file):
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
-    output.note(f"{name} now means {fields['model'] or 'the model'} at {base}: -m {name}")
+    output.note(f"{args.name} now means {fields['model'] or 'the model'} at {base}: -m {args.name}")
     return ExitCode.DONE
 
 
