@@ -248,15 +248,16 @@ def _reflect(env: Environment, model: ModelChoice, name: str, prompt: str) -> st
 
 
 def _facts(env: Environment, reference: str) -> dict[str, Any]:
-    """Of the model: whether it thinks, and the name that it has for recipes."""
+    """Of the model: whether it thinks, and the names that it has for recipes."""
     from leap_core.inference.gguf.header import read_gguf_header
     from leap_core.models.resolving import LocalModel, Registry
 
     found = Registry(env.variables, env.cwd).find(reference)
     if not isinstance(found, LocalModel):
         return {"model_id": reference}
-    template = found.chat_template or read_gguf_header(found.path).chat_template or ""
-    return {"thinks": "enable_thinking" in template, "model_id": found.model_id}
+    header = read_gguf_header(found.path)
+    template = found.chat_template or header.chat_template or ""
+    return {"thinks": "enable_thinking" in template, "model_id": found.model_id, "header_names": header.names}
 
 
 def _write(directory: Path, improved: Improved, text: str) -> None:

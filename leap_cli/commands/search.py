@@ -163,7 +163,7 @@ def ask_command(
             passages.question,
             hits,
             lambda messages: runner.get_prompt_tokens_size(messages) <= room,
-            model_id=runner.model_id,
+            model_names=(runner.model_id, *runner.header_names),
             strict=strict,
         )
         if hits and not sources:

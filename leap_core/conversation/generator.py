@@ -243,6 +243,12 @@ class Generator(ABC):
         return True
 
     @property
+    def header_names(self) -> tuple[str, ...]:
+        """What the header of the model's file calls it, for choices by name that a renamed file must not change;
+        empty where the header is unknown."""
+        return ()
+
+    @property
     def decision_model(self) -> DecisionModel:
         """What the model is for decisions."""
         return DecisionModel()

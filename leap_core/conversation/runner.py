@@ -108,6 +108,10 @@ class PassingRunner(ModelRunner):
         return self._runner.context_size
 
     @property
+    def header_names(self) -> tuple[str, ...]:
+        return self._runner.header_names
+
+    @property
     def decision_model(self) -> DecisionModel:
         return self._runner.decision_model
 

@@ -46,6 +46,7 @@ from .engine.repetition import PromptLookup, RepetitionWatch
 from .engine.request import Request, SequenceEnd
 from .engine.sampler import RUNTIME_DEFAULTS, Sampler, ScoreRecorder
 from .engine.thinking import ThinkingLimit
+from .gguf.file_names import names_in
 from .model_parts import Closing, EarlyOpening, ModelParts, context_size_for, open_scheduler
 from .prompt_maker import MadePrompt, PromptMaker
 from .speech.voices import asks_to_speak, is_interleaved
@@ -225,6 +226,7 @@ class InProcessRunner(ModelRunner):
                     f"{path.name} makes embeddings and cannot answer a prompt",
                     hint="give another model with -m; `leap embed` uses this one",
                 )
+            self._header_names = names_in(self.model.metadata)
             self._decisions = DecisionModel()
             if kind := self.model.metadata("ARCH.decision.type"):
                 from .prompt_maker import decision_model_of
@@ -258,6 +260,10 @@ class InProcessRunner(ModelRunner):
     @property
     def model_id(self) -> str:
         return self._model_id
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        return self._header_names
 
     @property
     def context_size(self) -> int:

@@ -2,7 +2,7 @@
 
     about = "Translate a text"
     [[wording]]
-    models = ["*ENJP-MT*"]                 # patterns of model names; the first wording that fits counts
+    models = ["*ENJP-MT*"]                 # patterns of names, of files or in headers; the first that fits counts
     system = "Translate to {language}."    # {name}: what the task fills in
     user = "{text}"                        # the default
     options = { temperature = 0.3 }        # of the generation
@@ -61,11 +61,11 @@ class Wording:
     verbatim: bool = False
     calibrated: bool = False
 
-    def fits(self, model: str, input: str = TEXT) -> bool:
-        """Whether this is the wording for a model and a kind of input."""
+    def fits(self, names: Iterable[str], input: str = TEXT) -> bool:
+        """Whether this is the wording for a model with one of these names and a kind of input."""
         if self.input not in (None, input):
             return False
-        return any(fnmatchcase(model.lower(), pattern.lower()) for pattern in self.models)
+        return any(fnmatchcase(name.lower(), pattern.lower()) for name in names for pattern in self.models)
 
     def messages(self, values: Mapping[str, str], media: Iterable[ChatMessageContent] = ()) -> list[ChatMessage]:
         """The messages with the values in their places; ``media`` go before the user's text."""
@@ -102,10 +102,10 @@ class Recipe:
     path: Path | None = None
     source: str = ""
 
-    def with_system(self, model: str, system: str) -> Recipe:
+    def with_system(self, model: str, system: str, header_names: Sequence[str] = ()) -> Recipe:
         """The recipe with another system prompt for the model of this name. What is in braces there and is no place of
         the old one is text; a place that it has lost comes at its end."""
-        old = self.wording_for(model)
+        old = self.wording_for(model, header_names=header_names)
         places = frozenset(PLACE.findall(old.system))
         text = PLACE.sub(lambda match: match[0] if match[1] in places else literal(match[0]), system)
         lost = sorted(places.difference(PLACE.findall(text)))
@@ -113,10 +113,11 @@ class Recipe:
         wordings = (replace(old, models=(escape(model),), system=text), *self.wordings)
         return replace(self, wordings=wordings, source=_toml_of(self.about, self.kinds, wordings))
 
-    def wording_for(self, model: str, input: str = TEXT) -> Wording:
-        """The first that fits the model's name. Raises LeapOptionsError where none does."""
+    def wording_for(self, model: str, input: str = TEXT, header_names: Sequence[str] = ()) -> Wording:
+        """The first that fits the model's name or one that its file's header has, so that a renamed file is asked in
+        the same way. Raises LeapOptionsError where none does."""
         for wording in self.wordings:
-            if wording.fits(model, input):
+            if wording.fits((model, *header_names), input):
                 return wording
         raise LeapOptionsError("recipe", f"{self.name} has no wording for a {input} and the model {model}")
 

@@ -175,7 +175,8 @@ class RecipeTask:
     def model(self, runner: ModelRunner, message: ChatMessage, ask: Ask, **more: Any) -> TaskModel:
         """The model with the wording for it and this kind of input; ``more``: further fields of TaskModel. Raises
         LeapOptionsError."""
-        wording = self.recipe.wording_for(runner.model_id, PICTURE if pictures_of(message) else TEXT)
+        kind = PICTURE if pictures_of(message) else TEXT
+        wording = self.recipe.wording_for(runner.model_id, kind, runner.header_names)
         return TaskModel(runner, wording, ask, **more)
 
     def complete(

@@ -86,8 +86,10 @@ class ScriptedModelRunner(ModelRunner):
         model_id: str = "scripted",
         context_size: int = 4096,
         speaks: bool = False,
+        header_names: Sequence[str] = (),
     ) -> None:
         self._model_id = model_id
+        self._header_names = tuple(header_names)
         self._speaks = speaks
         self._context_size = context_size
         self._scripts: deque[Script] = deque()
@@ -113,6 +115,10 @@ class ScriptedModelRunner(ModelRunner):
     @property
     def context_size(self) -> int:
         return self._context_size
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        return self._header_names
 
     @property
     def speaks(self) -> bool:

@@ -11,8 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from leap_core import Leap
 from leap_core.conversation.messages import ChatMessage, Image
+from leap_core.conversation.runner import PassingRunner
 from leap_core.models.catalogue import Catalogue
+from leap_core.models.resolving import resolve_local
 from leap_core.tasks.reading import read_task
 from leap_core.tasks.search.searching import prompt_of
 from leap_core.testing import ScriptedModelRunner
@@ -141,6 +144,34 @@ def test_a_prompt_is_that_of_the_card(model, fields, content, system, user, samp
     assert {name: value for name, value in chosen.items() if value is not None} == sampling
 
 
+RENAMED = [
+    (("LFM2-350M-Extract", "lfm2"), "extract", "*Extract*"),
+    (("a-fine-tune", "LFM2-350M-Extract", "lfm2"), "extract", "*Extract*"),
+    (("a-fine-tune", "lfm2moe"), "extract", "*LFM2*"),
+    (("LFM2-350M-PII-Extract-JP", "lfm2"), "redact", "*PII-Extract*"),
+    (("LFM2-350M-ENJP-MT", "lfm2"), "translate", "*ENJP-MT*"),
+    (("Qwen2.5-Coder-0.5B-Instruct", "qwen2"), "extract", "*"),
+    ((), "extract", "*"),
+]
+
+
+@pytest.mark.parametrize(("names", "task", "pattern"), RENAMED)
+def test_a_renamed_file_is_asked_as_its_header_says(names, task, pattern):
+    fields = {"extract": {"schema": SCHEMA}, "redact": {"categories": CATEGORIES}, "translate": {"to": "ja"}}[task]
+    recipe_task, _ = read_task({"task": task, **fields})
+    runner = ScriptedModelRunner(model_id="my-model", header_names=names)
+    model = recipe_task.model(PassingRunner(runner), ChatMessage("user", "Hi."), ask_of(runner))
+    assert model.wording.models[0] == pattern
+
+
+def test_the_header_of_a_renamed_file_is_read(tmp_path):
+    path = tmp_path / "renamed.gguf"
+    path.symlink_to(resolve_local("builtin").path)
+    task, _ = read_task({"task": "extract", "schema": SCHEMA})
+    with Leap.load(path, host="never") as runner:
+        assert task.model(runner, ChatMessage("user", "Hi."), ask_of(runner)).wording.models[0] == "builtin*"
+
+
 @pytest.mark.parametrize(
     ("name", "sampling"),
     [
@@ -163,7 +194,7 @@ def test_the_catalogue_samples_as_the_cards_say(name, sampling):
 
 def test_a_question_about_documents_is_put_as_the_rag_card_does():
     hits = [SimpleNamespace(passage=SimpleNamespace(heading="", text=text)) for text in ("First text.", "Second text.")]
-    messages, _ = prompt_of("Why?", hits, lambda _messages: True, model_id="LFM2-1.2B-RAG-Q4_0")  # type: ignore[arg-type]
+    messages, _ = prompt_of("Why?", hits, lambda _messages: True, model_names=["LFM2-1.2B-RAG-Q4_0"])  # type: ignore[arg-type]
     assert messages[0].text == (
         "The following documents may provide you additional information to answer questions:\n"
         "\n"

@@ -48,8 +48,8 @@ Ask = Callable[[Column, Sequence[Case], str], list[CaseResult]]
 class ImprovementSettings:
     """``start``: how cases are asked now. ``goal``: the rate that is enough. ``reflect`` gives what a model says to a
     prompt, None where prompts are not rewritten. ``escalate_to``: a larger model. ``checkpoint``: that of the model, to
-    train over. ``thinks``: the model can reason. ``recipe``: of the task that the cases are of, and ``model_id``, the
-    name that the model has for recipes; None for prompts."""
+    train over. ``thinks``: the model can reason. ``recipe``: of the task that the cases are of, and ``model_id`` and
+    ``header_names``, the names that the model has for recipes; None for prompts."""
 
     file: CaseFile
     start: Column
@@ -62,6 +62,7 @@ class ImprovementSettings:
     thinks: bool = False
     recipe: Recipe | None = None
     model_id: str = ""
+    header_names: Sequence[str] = ()
 
     def opening_of(self, column: Column) -> str | None:
         """The text that a column says before each question: the system prompt, of a task that of its recipe."""
@@ -69,13 +70,13 @@ class ImprovementSettings:
             return column.system
         source = column.recipes.get(self.recipe.name)
         recipe = self.recipe if source is None else parse_recipe(self.recipe.name, source)
-        return recipe.wording_for(self.model_id).system or None
+        return recipe.wording_for(self.model_id, header_names=self.header_names).system or None
 
     def with_opening(self, column: Column, text: str | None) -> Column:
         """The column with another text before each question."""
         if self.recipe is None:
             return replace(column, system=text)
-        recipe = self.recipe.with_system(self.model_id, text or "")
+        recipe = self.recipe.with_system(self.model_id, text or "", self.header_names)
         return replace(column, recipes={**column.recipes, recipe.name: recipe.source})
 
 

@@ -7,7 +7,7 @@ Names are matched case-insensitively and with ``_`` equal to ``-``: Liquid's rep
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +33,15 @@ class NameParts(NamedTuple):
 
     model: str
     quantization: str
+
+
+def names_in(metadata: Callable[[str], str | None]) -> tuple[str, ...]:
+    """What a header calls its model: its name, base name with size and fine-tune, and architecture, with hyphens as in
+    the names of files. ``metadata`` gives a text of the header, None where it has none."""
+    base = metadata("general.basename")
+    parts = (base, metadata("general.size_label"), metadata("general.finetune"))
+    names = (metadata("general.name"), base and "-".join(filter(None, parts)), metadata("general.architecture"))
+    return tuple(name.replace(" ", "-") for name in names if name)
 
 
 def split_name(stem: str) -> NameParts:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...errors import LeapModelLoadingError, LeapModelNotFoundError
 from ...system.dataclass import dataclass
-from .file_names import first_part_of
+from .file_names import first_part_of, names_in
 from .tensor_types import FILE_TYPES, TENSOR_TYPES, TensorType
 
 DEFAULT_ALIGNMENT = 32
@@ -169,6 +169,11 @@ class GGUFHeader:
     @property
     def name(self) -> str | None:
         return self._text("general.name")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it calls its model."""
+        return names_in(self._text)
 
     @property
     def context_length(self) -> int | None:

@@ -96,6 +96,10 @@ class RemoteModelRunner(ModelRunner):
         return bool(self._model.description.get("speaks"))
 
     @property
+    def header_names(self) -> tuple[str, ...]:
+        return tuple(self._model.description.get("header_names") or ())
+
+    @property
     def decision_model(self) -> DecisionModel:
         return DecisionModel(**self._model.description.get("decisions") or {})
 

@@ -316,6 +316,7 @@ class LoadedModel:
             "gpu_memory": self.on_gpu.memory,
             "context_size": _size_of_context(self.runner) if self.runner else None,
             "speaks": self.runner.speaks if isinstance(self.runner, ModelRunner) else None,
+            "header_names": self.runner.header_names if isinstance(self.runner, ModelRunner) else (),
             "decisions": asdict(self.runner.decision_model) if isinstance(self.runner, ModelRunner) else None,
             "embedding": _of_embedder(self.runner) if isinstance(self.runner, EmbeddingRunner) else None,
             "slots": self.options.slots,

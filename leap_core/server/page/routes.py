@@ -215,7 +215,8 @@ class PagePassages:
             def work(_left: threading.Event) -> tuple[Sequence[ChatMessage], list[Source]]:
                 with self._indexes.open(index) as opened:
                     hits = Searcher(opened, embedder).search(question, most=MOST_PASSAGES)
-                return prompt_of(question, hits, lambda messages: _fits(runner, messages), model_id=model.name)
+                names = (model.name, *runner.header_names)
+                return prompt_of(question, hits, lambda messages: _fits(runner, messages), model_names=names)
 
             messages, sources = await finish(request, work)
         system = messages[0].text if sources else None

@@ -222,7 +222,7 @@ def prompt_of(
     hits: Sequence[Hit],
     fits: Callable[[Sequence[ChatMessage]], bool],
     *,
-    model_id: str = "",
+    model_names: Sequence[str] = (),
     strict: bool = False,
 ) -> tuple[list[ChatMessage], list[Source]]:
     """The messages, and the passages in them: as many of the best ones as ``fits`` lets in. With none there is no
@@ -230,18 +230,18 @@ def prompt_of(
     count = len(hits)
     while count:
         sources = [Source(number, hit) for number, hit in enumerate(hits[:count], 1)]
-        messages = [ChatMessage("system", _system(sources, model_id, strict)), ChatMessage("user", question)]
+        messages = [ChatMessage("system", _system(sources, model_names, strict)), ChatMessage("user", question)]
         if fits(messages):
             return messages, sources
         count -= 1
     return [ChatMessage("user", question)], []
 
 
-def _system(sources: Sequence[Source], model_id: str, strict: bool) -> str:
+def _system(sources: Sequence[Source], model_names: Sequence[str], strict: bool) -> str:
     documents = "\n\n".join(
         f"<document{source.number}>\n{_text(source.hit)}\n</document{source.number}>" for source in sources
     )
-    instructions = [] if model_id.lower().startswith(RAG_MODEL) else [CITE]
+    instructions = [] if any(name.lower().startswith(RAG_MODEL) for name in model_names) else [CITE]
     return "\n\n".join([f"{OPENING}\n\n{documents}", *instructions, *([STRICT] if strict else [])])
 
 
