@@ -5,7 +5,8 @@
 tools: 22 questions that need a tool and 8 that do not, over every protocol, whole and streamed, and by two commands;
 the worst counts. schemas: answers that satisfy their JSON schema. tasks: cases of benchmarks/tasks. streams: streamed
 text equals whole text. sameness: equal requests have equal answers, alone and beside others. speed: tokens a second of
-prompts and of answers. llama-server gets the same requests over the protocols that it has; it has no tasks.
+prompts and of answers. llama-server gets the same requests over the protocols that it has; it has no tasks. A part
+that a program refuses or breaks is "refused", with the reason on stderr, and the others go on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ TASKS = ("extract", "classify", "redact")
 SECONDS = 600.0
 """For one answer; machines may be busy."""
 MOST_TOKENS = 128
+PARTIAL = 8
+"""The exit code of ``leap eval`` where some cases have no answer."""
 TEXT, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 TOOLS = {
     "get_weather": ("Get the weather of a city.", {"city": TEXT}),
@@ -154,7 +157,10 @@ def started(name: str, command: Sequence[str], port: int | None, home: str) -> I
     try:
         assert process.stdout is not None
         if port is None:
-            port = int(process.stdout.readline().strip().rpartition(":")[2].partition("/")[0])
+            address = process.stdout.readline().strip()
+            if not address:
+                raise OSError(f"{name} ended with exit code {process.wait()}")
+            port = int(address.rpartition(":")[2].partition("/")[0])
         else:
             threading.Thread(target=process.stdout.read, daemon=True).start()
         deadline = time.monotonic() + SECONDS
@@ -165,7 +171,7 @@ def started(name: str, command: Sequence[str], port: int | None, home: str) -> I
                 if connection.getresponse().status == 200:
                     break
             if process.poll() is not None:
-                raise SystemExit(f"{name} ended with {process.returncode}")
+                raise OSError(f"{name} ended with exit code {process.returncode}")
             time.sleep(0.2)
         yield Server(name, port, name == "leap")
     finally:
@@ -248,25 +254,29 @@ PROTOCOLS: dict[str, Callable[[Server, str, bool], list[str] | None]] = {
 }
 
 
+def run_leap(command: list[str], text: str, home: str) -> str:
+    """What a command prints. Raises OSError where it fails."""
+    environment = {**os.environ, "LEAP_HOME": home}
+    done = subprocess.run(
+        [sys.executable, "-m", "leap_cli", *command], input=text, capture_output=True, text=True, env=environment
+    )
+    if done.returncode not in (0, PARTIAL):
+        raise OSError(f"leap {command[0]}: exit code {done.returncode}: {done.stderr.strip()[-200:]}")
+    return done.stdout
+
+
 def by_command(model: str, home: str) -> dict[str, Callable[[str], list[str]]]:
     """The commands that ask one question and print its calls."""
     path = Path(home) / "tools.json"
     path.write_text(json.dumps(openai_tools()))
     more = ["-m", model, "--tools-file", str(path), "--temperature", "0", "--max-tokens", str(MOST_TOKENS)]
 
-    def run(command: list[str], text: str) -> str:
-        environment = {**os.environ, "LEAP_HOME": home}
-        done = subprocess.run(
-            [sys.executable, "-m", "leap_cli", *command], input=text, capture_output=True, text=True, env=environment
-        )
-        return done.stdout
-
     def generate(question: str) -> list[str]:
-        message = json.loads(run(["generate", *more, "--format", "json", question], ""))["message"]
+        message = json.loads(run_leap(["generate", *more, "--format", "json", question], "", home))["message"]
         return [call["function"]["name"] for call in message.get("tool_calls") or ()]
 
     def chat(question: str) -> list[str]:
-        lines = run(["chat", *more], question + "\n").splitlines()
+        lines = run_leap(["chat", *more], question + "\n", home).splitlines()
         found = [json.loads(line) for line in lines if line.startswith('{"name":')]
         return [each["name"] for each in found if "arguments" in each]
 
@@ -293,6 +303,8 @@ def measure_tools(server: Server, model: str, home: str, limit: int) -> str:
             f"  {server.name}, {name}: {found} of {len(wanted)} found, {extra} of {len(others)} others", file=sys.stderr
         )
         results.append((found, -extra))
+    if not results:
+        return "–"
     worst, extra = min(results)[0], -min(each for _, each in results)
     return f"{worst} of {len(wanted)}, {extra} of {len(others)}"
 
@@ -317,9 +329,8 @@ def measure_tasks(model: str, home: str, limit: int) -> str:
         step = max(1, len(lines) // limit)
         cases = Path(home) / f"{task}.jsonl"
         cases.write_text("".join(lines[::step][:limit]))
-        command = [sys.executable, "-m", "leap_cli", "eval", str(cases), "-m", model, "--format", "json", "-q"]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LEAP_HOME": home})
-        (column,) = json.loads(done.stdout)["columns"]
+        shown = run_leap(["eval", str(cases), "-m", model, "--format", "json", "-q"], "", home)
+        (column,) = json.loads(shown)["columns"]
         counts.append(f"{column['passed']}/{column['cases']}")
     return ", ".join(counts)
 
@@ -379,8 +390,26 @@ def row(server: Server, model: str, home: str, given: argparse.Namespace) -> str
         "sameness": lambda: measure_sameness(server, given.limit),
         "speed": lambda: measure_speed(server),
     }
-    cells = [measures[part]() for part in given.parts]
+    cells = []
+    for part in given.parts:
+        try:
+            cells.append(measures[part]())
+        except (OSError, ValueError, KeyError) as error:
+            print(f"  {server.name}, {part}: {error}", file=sys.stderr)
+            cells.append("refused")
     return f"| {Path(model).stem} | {server.name} | {' | '.join(cells)} |"
+
+
+def print_row(
+    name: str, command: Sequence[str], port: int | None, model: str, home: str, given: argparse.Namespace
+) -> None:
+    """The row of a program that is started for it."""
+    try:
+        with started(name, command, port, home) as server:
+            print(row(server, model, home, given), flush=True)
+    except OSError as error:
+        print(f"  {error}", file=sys.stderr)
+        print(f"| {Path(model).stem} | {name} | {' | '.join(['refused'] * len(given.parts))} |", flush=True)
 
 
 def main() -> None:
@@ -398,16 +427,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="leap-matrix-") as home:
             threads = ["--threads", str(given.threads)]
             command = [sys.executable, "-m", "leap_cli", "serve", model, "--port", "0", *threads]
-            with started("leap", command, None, home) as server:
-                print(row(server, model, home, given), flush=True)
+            print_row("leap", command, None, model, home, given)
             if given.llama_server:
                 import socket
 
                 with socket.create_server(("127.0.0.1", 0)) as free:
                     port = free.getsockname()[1]
                 command = [given.llama_server, "-m", model, "--port", str(port), "--jinja", *threads]
-                with started("llama-server", command, port, home) as server:
-                    print(row(server, model, home, given), flush=True)
+                print_row("llama-server", command, port, model, home, given)
 
 
 if __name__ == "__main__":

@@ -129,3 +129,8 @@ def test_an_answer_that_was_begun_is_gone_on_from_and_not_repeated(subject, runn
     if not isinstance(subject, Scripted):
         assert end.full_message.text == " France is Paris."
     assert conversation.history == [question, ChatMessage("assistant", "The capital of" + end.full_message.text)]
+
+
+def test_the_names_in_the_header_of_the_file_are_known_where_the_file_is(subject, runner):
+    known = subject.shows_prompts and not isinstance(subject, Scripted)
+    assert runner.header_names == (("leap-built-in-demo", "lfm2") if known else ())

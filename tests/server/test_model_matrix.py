@@ -20,3 +20,17 @@ def test_a_row_of_the_builtin_model(leap_home):
     assert row == "| builtin | leap | 1 of 1, 0 of 1 | 1 of 1 | 1 of 1 | 1 and 1 of 1 |"
     ways = [line.partition(":")[0].strip() for line in done.stderr.splitlines() if " found" in line]
     assert ways[0] == "leap, chat completions" and ways[-1] == "leap, chat" and len(ways) == 10
+
+
+def test_a_model_that_cannot_answer_is_refused_and_the_next_one_is_measured(leap_home, tmp_path):
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"GGUF")
+    given = (str(damaged), "builtin-embed", "builtin", "--limit", "1", "--threads", "1", "--parts", "streams")
+    done = subprocess.run([sys.executable, str(SCRIPT), *given], capture_output=True, text=True, timeout=300)
+    rows = done.stdout.splitlines()[2:]
+    assert rows == [
+        "| damaged | leap | refused |",
+        "| builtin-embed | leap | refused |",
+        "| builtin | leap | 1 of 1 |",
+    ], done.stderr
+    assert "leap ended with exit code" in done.stderr and "leap, streams: /v1/chat/completions: 4" in done.stderr
