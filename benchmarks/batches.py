@@ -31,7 +31,7 @@ from leap_core.batch.input.line_index import LineIndex, check_lines
 from leap_core.batch.input.lines import RequestReader
 from leap_core.batch.input.rows import InputRows
 from leap_core.batch.journal.journal import Journal
-from leap_core.batch.journal.line_result import Result
+from leap_core.batch.journal.line_result import LineResult
 from leap_core.batch.output.output_file import OutputFile
 from leap_core.batch.run import Batch
 from leap_core.batch.settings import DEFAULT_CONCURRENCY
@@ -48,7 +48,7 @@ class TimedJournal(Journal):
 
     seconds = 0.0
 
-    def append(self, result: Result) -> int:
+    def append(self, result: LineResult) -> int:
         begun = time.perf_counter()
         place = super().append(result)  # and syncs once a second
         self.seconds += time.perf_counter() - begun

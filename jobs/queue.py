@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapUnavailableError
-from leap_core.system.sqlite import Cause, cause_of
+from leap_core.system.sqlite import SqliteErrorKind, cause_of
 
 from .table.job import KINDS
 
@@ -179,7 +179,7 @@ class WakeUpQueue:
         try:
             self._huey = self._open_file(check=check)
         except sqlite3.OperationalError as error:
-            hint = "free disk space" if cause_of(error) is Cause.FULL else None
+            hint = "free disk space" if cause_of(error) is SqliteErrorKind.FULL else None
             raise LeapUnavailableError(f"the queue {self.file} cannot be opened: {error}", hint=hint) from None
         except sqlite3.DatabaseError:
             _remove(self.file)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from leap_core.inference.llama.context import Attention, LlamaContext
+from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.devices import describe
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import Shape, write_random_model
@@ -77,7 +77,13 @@ def row(path: Path, *, exact: bool) -> str:
     """The line of one file."""
     model = LlamaModel(path)
     context = LlamaContext(
-        model, cells=2048, slots=OTHERS + 1, batch_size=1024, threads=2, attention=Attention(type_k="bf16"), exact=exact
+        model,
+        cells=2048,
+        slots=OTHERS + 1,
+        batch_size=1024,
+        threads=2,
+        attention=AttentionSettings(type_k="bf16"),
+        exact=exact,
     )
     whole = logits(context, [LENGTH])
     pairs = [(name, whole, logits(context, cuts)) for name, cuts in CUTS.items()]

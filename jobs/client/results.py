@@ -106,7 +106,7 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     from leap_core.batch.input.line_parts import with_names
     from leap_core.batch.input.lines import parse_line
     from leap_core.batch.input.rows import DELIMITERS
-    from leap_core.batch.journal.line_result import TEXT, Result, Row, table_header
+    from leap_core.batch.journal.line_result import TEXT, LineResult, Row, table_header
     from leap_core.batch.settings import BatchSettings
 
     settings = BatchSettings.from_json(job.parameters["batch"])
@@ -125,7 +125,7 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
         row = Row()
         if reader.keep_fields:
             row = Row(reader.own_fields(with_names(parse_line(line.raw or b""))), columns)
-        result = Result.from_json(value)
+        result = LineResult.from_json(value)
         if result.succeeded or form != TEXT:
             yield result.render(form, row)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from leap_core.batch.answering import Runner, answering
 from leap_core.batch.checking import CheckedBatch, check_batch
 from leap_core.batch.input.line_index import LineIndex
-from leap_core.batch.journal.line_result import Result
-from leap_core.batch.run import Progress, result_of
+from leap_core.batch.journal.line_result import LineResult
+from leap_core.batch.run import BatchProgress, result_of
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.priority import of_job
@@ -42,7 +42,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
         return _run_batch(attempt, settings, checked, load)
 
 
-class _StoppedError(Exception):
+class _AttemptStoppedError(Exception):
     """The attempt was to stop while it waited."""
 
 
@@ -58,9 +58,9 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
             attempt.note(f"waiting for another batch that writes to {shown(settings.output)}")
         waits = True
         if attempt.stop.is_set():
-            raise _StoppedError
+            raise _AttemptStoppedError
 
-    def take(progress: Progress) -> None:
+    def take(progress: BatchProgress) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PROGRESS_SECONDS or progress.finished == progress.total:
@@ -72,7 +72,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
         journal = settings.open_journal(wait)
         prepared = checked.open(journal, print, take, run_id=attempt.job.id, while_waiting=wait)
         ended = prepared.run(load, attempt.stop)
-    except _StoppedError:
+    except _AttemptStoppedError:
         return Ending(State.CANCELLED)
     except OSError as error:
         message = f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}"
@@ -128,7 +128,7 @@ def _opened(
     return PrioritizedRunner(runner, of_job(attempt.job.priority)) if isinstance(runner, ModelRunner) else runner
 
 
-def _of_batch(progress: Progress) -> Mapping[str, object]:
+def _of_batch(progress: BatchProgress) -> Mapping[str, object]:
     return {
         "done": progress.finished,
         "total": progress.total,
@@ -176,7 +176,7 @@ class ShardResults:
         self._held: list[StoredResult] = []
         self._written = time.monotonic()
 
-    def add(self, line: BatchLine, result: Result) -> None:
+    def add(self, line: BatchLine, result: LineResult) -> None:
         """Store a result a moment later. Raises ClaimLostError."""
         tokens = result.completion_tokens
         self._held.append(StoredResult(line.number, line.key, result.succeeded, tokens, result.to_json()))

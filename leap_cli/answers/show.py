@@ -74,7 +74,7 @@ def show_answer(
     ``more``: what a JSON document holds besides.
     ``before_first`` runs once the model has begun to answer, so that a request it refuses gives nothing but the error.
     """
-    writer = _Writer(output, display, calls)
+    writer = _AnswerWriter(output, display, calls)
     warnings: list[str] = []
     complete: Complete | None = None
     with stopping_on_interrupt(stream.stop), closing(stream):
@@ -121,7 +121,7 @@ class Calls:
         output.note(f"result {result.text}" if result.error is None else f"error {result.error}")
 
 
-class _Writer:
+class _AnswerWriter:
     """Writes the events of one answer. Text and reasoning each end with a line end before the other begins."""
 
     def __init__(self, output: Output, display: Display, calls: Calls | None) -> None:

@@ -13,7 +13,7 @@ from ..framework.wrapping import fitted_cell
 
 if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
-    from leap_core.batch.run import Progress
+    from leap_core.batch.run import BatchProgress
 
 PAUSE_SECONDS = 0.1
 """The progress is drawn this often at most."""
@@ -21,7 +21,7 @@ MOST_WARNINGS = 20
 """So many invalid lines are named one by one."""
 
 
-def summary(progress: Progress, *, skipped: int = 0) -> str:
+def summary(progress: BatchProgress, *, skipped: int = 0) -> str:
     """``500 lines: 498 answered (200 of them before), 2 failed; 61.2 s, 4.9 lines/s, 312 tokens/s``"""
     before = f" ({progress.reused} of them before)" if progress.reused else ""
     left = progress.total - progress.finished
@@ -47,7 +47,7 @@ def missing_lines(missing: Mapping[int, Sequence[int]], count: int) -> Iterator[
         yield f"part {number} of {count}: {named} no result (--shard {number}/{count} answers what is missing)"
 
 
-def show_nothing(_progress: Progress) -> None:
+def show_nothing(_progress: BatchProgress) -> None:
     pass
 
 
@@ -58,7 +58,7 @@ class ProgressLine:
         self._output, self._nodes = output, nodes
         self._last = 0.0
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: BatchProgress) -> None:
         now = time.monotonic()
         if now - self._last < PAUSE_SECONDS:
             return

@@ -25,7 +25,7 @@ from .journal.journal import Journal
 from .journal.line_result import NPY, TEXT
 from .output.output_file import OutputFile
 from .output.table_files import SpokenLines
-from .run import Batch, Progress
+from .run import Batch, BatchProgress
 from .settings import STANDARD, BatchSettings, fingerprint_of
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
@@ -59,7 +59,7 @@ class CheckedBatch:
         self,
         journal: Journal | None,
         write: Callable[[str], object],
-        on_result: Callable[[Progress], object],
+        on_result: Callable[[BatchProgress], object],
         run_id: str | None = None,
         while_waiting: Callable[[], object] | None = None,
     ) -> Batch:
@@ -113,12 +113,7 @@ def check_batch(
     settings.check_places()
     reader = settings.reader()
     name = "standard input" if settings.source == STANDARD else settings.source
-    try:
-        rows = InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
-    except LeapSerializationError as error:
-        if settings.source_format == JSONL:
-            raise
-        raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
+    rows = _open_rows(settings, stdin, name)
     try:
         _check_columns(rows, reader)
         wants_all = settings.skip_invalid and settings.errors is not None  # the file gets every one
@@ -145,17 +140,17 @@ def check_batch(
     except BaseException:
         rows.close()
         raise
-    return CheckedBatch(
-        settings,
-        reader,
-        lines,
-        checked.problems,
-        checked.problem_count,
-        model,
-        named is not None,
-        fingerprint,
-        embeds,
-    )
+    problems, count = checked.problems, checked.problem_count
+    return CheckedBatch(settings, reader, lines, problems, count, model, named is not None, fingerprint, embeds)
+
+
+def _open_rows(settings: BatchSettings, stdin: IO[bytes] | None, name: str) -> InputRows:
+    try:
+        return InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
+    except LeapSerializationError as error:
+        if settings.source_format == JSONL:
+            raise
+        raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
 
 
 def _of_more(settings: BatchSettings, embeds: bool, has_lines: bool, variables: Mapping[str, str], cwd: Path) -> str:

@@ -22,14 +22,14 @@ from .input.line_index import LineIndex, LineProblem
 from .input.lines import RequestReader, key_of, parse_line
 from .input.rows import DELIMITERS
 from .journal.journal import NOWHERE, Journal, JournalView
-from .journal.line_result import NPY, OPENAI, PLAIN, TEXT, Embedded, Result, Row, table_header
+from .journal.line_result import NPY, OPENAI, PLAIN, TEXT, Embedded, LineResult, Row, table_header
 from .output.output_file import Sink
 from .output.table_files import SpokenLines
 from .settings import Part
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """How far a batch is; times in seconds. ``reused`` results are from earlier runs, and among the ``succeeded``;
     ``dropped`` ones are from earlier runs of lines that are there no more, and ``outdated`` ones of lines or options
     that have changed since; they count nowhere else."""
@@ -100,7 +100,7 @@ class BatchDefinition:
     concurrency: int = 16
     overwrite: bool = False
     run_id: str | None = None
-    on_result: Callable[[Progress], object] = lambda _progress: None
+    on_result: Callable[[BatchProgress], object] = lambda _progress: None
     failures: Sink | None = None
     spoken: SpokenLines = SpokenLines()
     header: str | None = None
@@ -120,7 +120,7 @@ class ResultWriter:
 
     def __init__(self, batch: BatchDefinition, places: array[int]) -> None:
         self._batch, self._places = batch, places
-        self._early: dict[int, Result] = {}
+        self._early: dict[int, LineResult] = {}
         self._next = 0
 
     def open(self) -> None:
@@ -149,13 +149,13 @@ class ResultWriter:
             line |= {"error": {"code": "invalid_line", "message": problem.message}, "line": problem.number}
             yield json.dumps(line, ensure_ascii=False)
 
-    def _each(self, written: Callable[[int, Result], str | None]) -> Iterator[str]:
+    def _each(self, written: Callable[[int, LineResult], str | None]) -> Iterator[str]:
         assert self._batch.journal is not None
         for n, place in enumerate(self._places):
             if place != NOWHERE and (line := written(n, self._batch.journal.result_at(place))) is not None:
                 yield line
 
-    def add(self, n: int, result: Result, place: int) -> None:
+    def add(self, n: int, result: LineResult, place: int) -> None:
         """Write the result of a line, or keep it until its turn."""
         if not self._batch.ordered:
             self._write(n, result)
@@ -193,7 +193,7 @@ class ResultWriter:
         if batch.header is not None:
             yield batch.header
 
-    def _ready(self) -> Result | None:
+    def _ready(self) -> LineResult | None:
         """The result of the next line, if there is one yet."""
         if self._next >= len(self._places):
             return None
@@ -202,7 +202,7 @@ class ResultWriter:
             return self._early.pop(self._next, None)
         return self._batch.journal.result_at(place)
 
-    def _write(self, n: int, result: Result) -> None:
+    def _write(self, n: int, result: LineResult) -> None:
         self._early.pop(n, None)
         line, failure = self._line(n, result), self._failure(n, result)
         if line is not None:
@@ -210,7 +210,7 @@ class ResultWriter:
         if failure is not None and self._batch.failures is not None:
             self._batch.failures.write(failure)
 
-    def _line(self, n: int, result: Result) -> str | None:
+    def _line(self, n: int, result: LineResult) -> str | None:
         """What the output gets; None where that is nothing."""
         batch = self._batch
         if result.succeeded or batch.format == NPY:
@@ -218,7 +218,7 @@ class ResultWriter:
         in_output = batch.failures is None and batch.format != TEXT  # there is no text that could say so
         return self._rendered(n, result) if in_output else None
 
-    def _failure(self, n: int, result: Result) -> str | None:
+    def _failure(self, n: int, result: LineResult) -> str | None:
         """What the file of failed lines gets; None where that is nothing."""
         batch = self._batch
         if result.succeeded or batch.failures is None:
@@ -226,7 +226,7 @@ class ResultWriter:
         line = json.loads(result.render(OPENAI if batch.format == OPENAI else PLAIN, self._row(n)))
         return json.dumps({**line, "line": batch.lines.number(n)}, ensure_ascii=False)
 
-    def _rendered(self, n: int, result: Result) -> str:
+    def _rendered(self, n: int, result: LineResult) -> str:
         return result.render(self._batch.format, self._row(n))
 
     def _row(self, n: int) -> Row:
@@ -253,7 +253,7 @@ class ResultWriter:
 class Batch(BatchDefinition):
     """One batch that can be run."""
 
-    def run(self, load: Callable[[], AbstractContextManager[Runner]], stop: threading.Event) -> Progress:
+    def run(self, load: Callable[[], AbstractContextManager[Runner]], stop: threading.Event) -> BatchProgress:
         """Answer what is missing. ``load`` is called only if something is, and left when all is answered.
 
         Setting ``stop`` ends it early; then the progress says ``stopped``. Raises what ``load`` raises, OSError when a
@@ -266,11 +266,11 @@ class Batch(BatchDefinition):
             if self.failures is not None:
                 with closing(self.failures):
                     ResultWriter(self, array("q")).write_problems()
-            return Progress(0)
+            return BatchProgress(0)
         anew = self.overwrite and self.journal is not None and not self.journal.was_begun_by(self.run_id)
         places, dropped, outdated = self._kept(anew)
         kept = total - places.count(NOWHERE)
-        progress = Progress(total, succeeded=kept, reused=kept, dropped=dropped, outdated=outdated)
+        progress = BatchProgress(total, succeeded=kept, reused=kept, dropped=dropped, outdated=outdated)
         with ExitStack() as resources:
             runner = resources.enter_context(load()) if kept < total else None
             if runner is not None and self.spoken.directory is not None:
@@ -302,9 +302,9 @@ class Batch(BatchDefinition):
         runner: Runner,
         places: array[int],
         writer: ResultWriter,
-        progress: Progress,
+        progress: BatchProgress,
         stop: threading.Event,
-    ) -> Progress:
+    ) -> BatchProgress:
         started = time.monotonic()
         missing, before = places.count(NOWHERE), places[:]
         work = ((n, self.lines) for n in range(len(places)) if places[n] == NOWHERE)
@@ -333,7 +333,7 @@ class Batch(BatchDefinition):
             return 0
         return sum(self.journal.result_at(place).engine != engine for place in places if place != NOWHERE)
 
-    def _result(self, runner: Runner, key: str, custom_id: str, outcome: Answer | LeapError) -> Result:
+    def _result(self, runner: Runner, key: str, custom_id: str, outcome: Answer | LeapError) -> LineResult:
         speech = None
         if isinstance(outcome, list):
             first, speech = self.spoken.take(outcome[0], custom_id, key)
@@ -342,21 +342,21 @@ class Batch(BatchDefinition):
         return replace(result_of(outcome, key, custom_id, runner.model_id), speech=speech)
 
 
-def result_of(outcome: Answer | LeapError, key: str, custom_id: str, model: str) -> Result:
+def result_of(outcome: Answer | LeapError, key: str, custom_id: str, model: str) -> LineResult:
     """What came of a line, as it is kept. ``key``: see ``key_of``; ``model``: the name of what answered."""
     head = (key, custom_id, model, int(time.time()))
     if isinstance(outcome, LeapError):
-        return Result(*head, error=error_record(outcome))
+        return LineResult(*head, error=error_record(outcome))
     if isinstance(outcome, Embedded):
-        return Result(*head, embedding=Result.embedding_of(outcome))
-    return Result.of_answers(head, outcome)
+        return LineResult(*head, embedding=LineResult.embedding_of(outcome))
+    return LineResult.of_answers(head, outcome)
 
 
 @dataclass(frozen=True)
 class Merged:
     """How many lines have which result. ``missing``: the numbers of the lines that have none, by their part."""
 
-    progress: Progress
+    progress: BatchProgress
     missing: dict[int, list[int]]
 
 
@@ -366,7 +366,7 @@ def merge(batch: BatchDefinition, journals: Sequence[Path]) -> Merged:
     from there."""
     if not len(batch.lines):
         batch.sink.leave()
-        return Merged(Progress(0), {})
+        return Merged(BatchProgress(0), {})
     journal = batch.journal
     assert journal is not None, "only a file can be merged into"
     if batch.overwrite:
@@ -389,7 +389,7 @@ def merge(batch: BatchDefinition, journals: Sequence[Path]) -> Merged:
         if (numbers := [batch.lines.number(n) for n in lines if places[n] == NOWHERE])
     }
     failed = len(places) - places.count(NOWHERE) - succeeded
-    return Merged(Progress(len(places), succeeded=succeeded, failed=failed), missing)
+    return Merged(BatchProgress(len(places), succeeded=succeeded, failed=failed), missing)
 
 
 def _take_over(batch: BatchDefinition, journal: Journal, path: Path, lines: list[int], places: array[int]) -> int:

@@ -41,10 +41,10 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
     if not headers:
         raise UnreadableDocumentError("{name} is not a message: it has no headers")
     out.section(_words(headers.get("subject", b"")))
-    _Reader(out).message(data, 0)
+    _PartWriter(out).message(data, 0)
 
 
-class _Reader:
+class _PartWriter:
     """Writes parts of a message, and counts them."""
 
     def __init__(self, out: DocumentOutput) -> None:

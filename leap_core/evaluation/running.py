@@ -16,7 +16,7 @@ from ..batch.answering import Runner
 from ..batch.checking import CheckedBatch, check_batch
 from ..batch.input.line_parts import LineTemplate
 from ..batch.journal.line_result import OPENAI
-from ..batch.run import Progress, merge
+from ..batch.run import BatchProgress, merge
 from ..batch.settings import DEFAULT_CONCURRENCY, BatchSettings, Part
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..models.resolving import resolve_local
@@ -160,14 +160,14 @@ class Evaluation:
             resolve_local(name, variables=self.variables, cwd=self.cwd)
 
     def ask(
-        self, column: Column, stop: threading.Event, on_result: Callable[[Progress], object]
-    ) -> tuple[Progress, ColumnFacts]:
+        self, column: Column, stop: threading.Event, on_result: Callable[[BatchProgress], object]
+    ) -> tuple[BatchProgress, ColumnFacts]:
         """Ask what of a column is not answered yet."""
         settings = self.settings(column)
         return self._run(settings if self.part is None else settings.of_part(self.part), column.name, stop, on_result)
 
     def results(
-        self, column: Column, stop: threading.Event, on_result: Callable[[Progress], object]
+        self, column: Column, stop: threading.Event, on_result: Callable[[BatchProgress], object]
     ) -> list[CaseResult]:
         """What came of a column that was asked. Other models are asked about its answers where a case wants that."""
         answered = dict(self._answered(column.file_name))
@@ -213,7 +213,7 @@ class Evaluation:
         column: Column,
         answered: Mapping[str, JsonObject],
         stop: threading.Event,
-        on_result: Callable[[Progress], object],
+        on_result: Callable[[BatchProgress], object],
     ) -> dict[str, dict[int, float]]:
         """The numbers that other models gave to answers, by the name of the answer and the expectation's place."""
         judged: dict[str, list[JsonObject]] = {}
@@ -274,8 +274,8 @@ class Evaluation:
         )
 
     def _run(
-        self, settings: BatchSettings, name: str, stop: threading.Event, on_result: Callable[[Progress], object]
-    ) -> tuple[Progress, ColumnFacts]:
+        self, settings: BatchSettings, name: str, stop: threading.Event, on_result: Callable[[BatchProgress], object]
+    ) -> tuple[BatchProgress, ColumnFacts]:
         """Run a batch, whose lines are all to be sound."""
         with check_batch(settings, default_model=None, variables=self.variables, cwd=self.cwd) as checked:
             if checked.problem_count:

@@ -155,7 +155,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
     """A context for generation as the options describe it. Raises LeapModelLoadingError."""
     from .engine.repetition import LONG_DRAFT
     from .engine.threads import usable_cores
-    from .llama.context import Attention, LlamaContext
+    from .llama.context import AttentionSettings, LlamaContext
 
     return LlamaContext(
         model,
@@ -163,7 +163,7 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         slots=options.slots,
         batch_size=max(options.batch_size, BATCH_ON_GPU) if model.on_gpu else options.batch_size,
         threads=options.cpu_threads or usable_cores(),
-        attention=Attention(options.flash_attention, *options.kv_types(model.n_gpu_layers)),
+        attention=AttentionSettings(options.flash_attention, *options.kv_types(model.n_gpu_layers)),
         rollback=LONG_DRAFT if options.prompt_lookup else 0,
         exact=options.deterministic,
     )

@@ -184,7 +184,7 @@ class PromptMaker:
     def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> PromptTokens:
         model = self._model
         start, rest = self._replies.beginning(pieces)
-        run = _Run()
+        run = _SegmentList()
         read_before = [piece for piece in pieces if isinstance(piece, bytes)]
         read_before = read_before[: len(read_before) - sum(isinstance(piece, bytes) for piece in rest)]
         run.add_keys(start, [media[key] for key in read_before])
@@ -213,7 +213,7 @@ class PromptMaker:
         return inject_schema(messages, schema) if extraction is None else extraction
 
 
-class _Run:
+class _SegmentList:
     """Segments of a prompt in the making: tokens that follow each other become one."""
 
     def __init__(self) -> None:

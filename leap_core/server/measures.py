@@ -62,7 +62,7 @@ class Metrics:
             buckets=NEXT_TOKEN_SECONDS,
             registry=registry,
         )
-        registry.register(_State(models, job_counts))
+        registry.register(_Gauges(models, job_counts))
         self.recent: deque[JsonObject] = deque(maxlen=MOST_RECENT)
         """How the last requests went, for ``leap why``; in memory alone."""
 
@@ -99,7 +99,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _State:
+class _Gauges:
     """The gauges, collected when they are asked for."""
 
     def __init__(self, models: LoadedModels, job_counts: JobCounts | None) -> None:

@@ -117,7 +117,7 @@ def wrap_sqlite_errors(path: Path, what: str) -> Iterator[None]:
         raise LeapError(f"{what} {path} cannot be used: {error}", hint=hint) from None
 
 
-class Cause(Enum):
+class SqliteErrorKind(Enum):
     """Why SQLite cannot do what was asked."""
 
     FULL = "full"
@@ -128,37 +128,37 @@ class Cause(Enum):
 
 
 CODES = {
-    5: Cause.LOCKED,  # SQLITE_BUSY
-    6: Cause.LOCKED,
-    8: Cause.READ_ONLY,
-    10: Cause.FULL,  # SQLITE_IOERR: what a disk without room gives for the write-ahead log
-    11: Cause.DAMAGED,  # SQLITE_CORRUPT
-    13: Cause.FULL,
-    26: Cause.DAMAGED,  # SQLITE_NOTADB
+    5: SqliteErrorKind.LOCKED,  # SQLITE_BUSY
+    6: SqliteErrorKind.LOCKED,
+    8: SqliteErrorKind.READ_ONLY,
+    10: SqliteErrorKind.FULL,  # SQLITE_IOERR: what a disk without room gives for the write-ahead log
+    11: SqliteErrorKind.DAMAGED,  # SQLITE_CORRUPT
+    13: SqliteErrorKind.FULL,
+    26: SqliteErrorKind.DAMAGED,  # SQLITE_NOTADB
 }
 """Primary result codes: https://www.sqlite.org/rescode.html"""
 WORDINGS = {
-    "full": Cause.FULL,
-    "disk I/O": Cause.FULL,
-    "readonly": Cause.READ_ONLY,
-    "not a database": Cause.DAMAGED,
-    "malformed": Cause.DAMAGED,
-    "locked": Cause.LOCKED,
+    "full": SqliteErrorKind.FULL,
+    "disk I/O": SqliteErrorKind.FULL,
+    "readonly": SqliteErrorKind.READ_ONLY,
+    "not a database": SqliteErrorKind.DAMAGED,
+    "malformed": SqliteErrorKind.DAMAGED,
+    "locked": SqliteErrorKind.LOCKED,
 }
 """Python 3.10 does not give the code, so the text has to do there."""
 HINTS = {
-    Cause.FULL: "free disk space; nothing that was written before is lost",
-    Cause.READ_ONLY: "the disk is full or read-only: what is there can be read, and nothing written",
-    Cause.DAMAGED: "move the file away to begin with an empty one",
+    SqliteErrorKind.FULL: "free disk space; nothing that was written before is lost",
+    SqliteErrorKind.READ_ONLY: "the disk is full or read-only: what is there can be read, and nothing written",
+    SqliteErrorKind.DAMAGED: "move the file away to begin with an empty one",
 }
 
 
-def cause_of(error: sqlite3.Error) -> Cause:
+def cause_of(error: sqlite3.Error) -> SqliteErrorKind:
     """Why an operation failed."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
-        return CODES.get(code & 0xFF, Cause.OTHER)
-    return next((cause for words, cause in WORDINGS.items() if words in str(error)), Cause.OTHER)
+        return CODES.get(code & 0xFF, SqliteErrorKind.OTHER)
+    return next((cause for words, cause in WORDINGS.items() if words in str(error)), SqliteErrorKind.OTHER)
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL").close()
             return
         except sqlite3.OperationalError as error:
-            if cause_of(error) is not Cause.LOCKED or time.monotonic() > deadline:
+            if cause_of(error) is not SqliteErrorKind.LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 

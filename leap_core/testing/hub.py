@@ -69,7 +69,7 @@ class LoggedRequest:
 
 
 @dataclass(frozen=True)
-class HubFile:
+class ServedFile:
     """A file that is served; ``etag`` None sends no validator."""
 
     name: str
@@ -101,9 +101,9 @@ class HubContent(ABC):
         """The LEAP registry: (model, quantization) -> the URL of a manifest."""
         self.described: dict[str, dict[str, Any]] = {}
         """What a search says of a repository: repository -> architecture, total and context_length of its GGUF."""
-        self._commits: dict[str, dict[str, dict[str, HubFile]]] = {}
+        self._commits: dict[str, dict[str, dict[str, ServedFile]]] = {}
         self._heads: dict[str, str] = {}
-        self._plain: dict[str, HubFile] = {}
+        self._plain: dict[str, ServedFile] = {}
         self._guard = threading.Lock()
         self.closing = threading.Event()
 
@@ -130,7 +130,7 @@ class HubContent(ABC):
         file = _file_of(path, content, False)
         tag = f'"{file.sha256[:16]}"' if etag == "" else etag
         with self._guard:
-            self._plain[path.lstrip("/")] = HubFile(file.name, file.content, file.size, file.sha256, False, tag)
+            self._plain[path.lstrip("/")] = ServedFile(file.name, file.content, file.size, file.sha256, False, tag)
         return f"{self.storage_url}/plain/{quote(path.lstrip('/'))}"
 
     def fault(self, kind: str, where: str = FILES, **details: Any) -> Fault:
@@ -177,14 +177,14 @@ class HubContent(ABC):
                 and any(name.endswith(".gguf") for name in self._commits[repo][commit])
             ]
 
-    def files_of(self, repo: str, revision: str) -> tuple[str, dict[str, HubFile]] | None:
+    def files_of(self, repo: str, revision: str) -> tuple[str, dict[str, ServedFile]] | None:
         """A commit and its files; the revision is main, or a commit's hash."""
         with self._guard:
             commits = self._commits.get(repo)
             commit = self._heads.get(repo, "") if revision == "main" else revision
             return (commit, commits[commit]) if commits and commit in commits else None
 
-    def stored(self, sha256: str) -> HubFile | None:
+    def stored(self, sha256: str) -> ServedFile | None:
         """A file of any commit by its hash."""
         with self._guard:
             every = (
@@ -192,13 +192,13 @@ class HubContent(ABC):
             )
             return next((file for file in every if file.sha256 == sha256), None)
 
-    def plain(self, path: str) -> HubFile | None:
+    def plain(self, path: str) -> ServedFile | None:
         """A file that ``add_plain`` put there."""
         with self._guard:
             return self._plain.get(path)
 
 
-def _file_of(path: str, content: bytes | Path, lfs: bool | None) -> HubFile:
+def _file_of(path: str, content: bytes | Path, lfs: bool | None) -> ServedFile:
     digest = hashlib.sha256()
     if isinstance(content, bytes):
         size = len(content)
@@ -210,7 +210,7 @@ def _file_of(path: str, content: bytes | Path, lfs: bool | None) -> HubFile:
                 digest.update(piece)
     sha256 = digest.hexdigest()
     is_lfs = size > 1024 if lfs is None else lfs
-    return HubFile(path, content, size, sha256, is_lfs, f'"{sha256 if is_lfs else sha256[:40]}"')
+    return ServedFile(path, content, size, sha256, is_lfs, f'"{sha256 if is_lfs else sha256[:40]}"')
 
 
 HUB, STORAGE = "hub", "storage"
@@ -235,7 +235,7 @@ class HubServer(ThreadingHTTPServer):
             self.tls.load_cert_chain(certificate, key)
         self._open: set[socket.socket] = set()
         self._serving: list[threading.Thread] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _HubHandler)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name=f"fake-{host}", daemon=True)
 
@@ -279,7 +279,7 @@ class HubServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _HubHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 0
     server: HubServer
@@ -388,7 +388,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def _send_file(self, file: HubFile, headers: dict[str, str]) -> None:
+    def _send_file(self, file: ServedFile, headers: dict[str, str]) -> None:
         hub, path = self.server.hub, unquote(urlsplit(self.path).path)
         ignore_range = hub.take_fault(path, ("ignore_range",)) is not None
         byte_range = None if ignore_range else self._wanted_range(file)
@@ -407,14 +407,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self._send_body(file, start, end, fault)
 
-    def _wanted_range(self, file: HubFile) -> tuple[int, int] | None:
+    def _wanted_range(self, file: ServedFile) -> tuple[int, int] | None:
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.entry.headers.get("range", ""))
         condition = self.entry.headers.get("if-range")
         if match is None or (condition is not None and condition != file.etag):
             return None
         return int(match[1]), min(int(match[2]) + 1 if match[2] else file.size, file.size)
 
-    def _send_body(self, file: HubFile, start: int, end: int, fault: Fault | None) -> None:
+    def _send_body(self, file: ServedFile, start: int, end: int, fault: Fault | None) -> None:
         stop = end
         if fault is not None and fault.kind in ("drop", "stall", "truncate"):
             stop = min(end, start + fault.after)
@@ -428,7 +428,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.kind == "drop":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    def _send(self, file: HubFile, start: int, stop: int, flipped: int | None) -> None:
+    def _send(self, file: ServedFile, start: int, stop: int, flipped: int | None) -> None:
         rate = self.server.hub.bytes_per_second
         piece = PIECE if rate is None else max(4096, min(PIECE, int(rate / 50)))
         plain = self.server.tls is None and flipped is None and rate is None
@@ -457,14 +457,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed; see FakeHub.log."""
 
 
-def _tree_entry(file: HubFile) -> dict[str, Any]:
+def _tree_entry(file: ServedFile) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "file", "oid": file.sha256[:40], "size": file.size, "path": file.name}
     if file.lfs:
         entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
     return entry
 
 
-def _sibling(file: HubFile, with_blobs: bool) -> dict[str, Any]:
+def _sibling(file: ServedFile, with_blobs: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"rfilename": file.name}
     if with_blobs:
         entry |= {"size": file.size, "blobId": file.sha256[:40]}

@@ -18,7 +18,7 @@ from leap_core.batch.input.lines import RequestReader, key_of
 from leap_core.batch.input.quick_check import LineChecker
 from leap_core.batch.input.rows import LONGEST_ROW, InputRows
 from leap_core.batch.journal.journal import Journal
-from leap_core.batch.journal.line_result import Result
+from leap_core.batch.journal.line_result import LineResult
 from leap_core.batch.output.output_file import OutputFile
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.messages import ChatMessage
@@ -152,9 +152,9 @@ def test_an_input_that_is_no_longer_the_submitted_one_is_refused(tmp_path):
         check_batch(submitted, **given)
 
 
-def result(n: int, key: str) -> Result:
+def result(n: int, key: str) -> LineResult:
     complete = Complete(ChatMessage("assistant", f'<{n}> "error":{{'), GenerationFinishReason.STOP)
-    return Result(key, f"id-{n}", "m", 1, response=complete.to_json())
+    return LineResult(key, f"id-{n}", "m", 1, response=complete.to_json())
 
 
 def test_a_journal_finds_its_results_where_they_lie(tmp_path):
@@ -163,8 +163,8 @@ def test_a_journal_finds_its_results_where_they_lie(tmp_path):
     journal = Journal(tmp_path / "j")
     for n in [*range(0, 300, 2), 4, 6]:  # two are done twice: the newest counts
         journal.append(result(n, keys[n]))
-    journal.append(Result(keys[1], "id-1", "m", 1, error={"code": "failed", "message": 'no "response":{'}))
-    journal.append(Result("0" * 32, "gone", "m", 1, response=result(0, keys[0]).response))
+    journal.append(LineResult(keys[1], "id-1", "m", 1, error={"code": "failed", "message": 'no "response":{'}))
+    journal.append(LineResult("0" * 32, "gone", "m", 1, response=result(0, keys[0]).response))
     journal.close()
     with (tmp_path / "j").open("ab") as file:
         file.write(b'{"key": "torn')

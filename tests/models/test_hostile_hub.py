@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.errors import LeapModelDownloadError
 from leap_core.models.store import Store
-from leap_core.testing.hub import FakeHub, HubFile
+from leap_core.testing.hub import FakeHub, ServedFile
 
 from .conftest import Downloads
 
@@ -30,10 +30,10 @@ def test_an_empty_file_on_disk_is_damaged(leap_home) -> None:
     assert model.state == "damaged"
 
 
-def _with_file(hub: FakeHub, name: str) -> HubFile:
+def _with_file(hub: FakeHub, name: str) -> ServedFile:
     hub.add_file("me/Odd-GGUF", "Odd-Q4_0.gguf", b"GGUF" + bytes(4000))
     files = hub._commits["me/Odd-GGUF"][hub._heads["me/Odd-GGUF"]]
-    files[name] = HubFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
+    files[name] = ServedFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
     return files[name]
 
 
@@ -61,7 +61,7 @@ def test_a_repository_of_many_files_is_planned_in_seconds(hub: FakeHub, download
     files = hub._commits["me/Many-GGUF"][hub._heads["me/Many-GGUF"]]
     for number in range(30_000):
         name = f"part{number % 9}/m{number}-Q4_0.gguf" if number % 2 else f"m{number}.txt"
-        files[name] = HubFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
+        files[name] = ServedFile(name, b"x" * 2000, 2000, "0" * 64, True, '"x"')
     begun = time.monotonic()
     assert download("me/Many-GGUF").path.name == "Many-Q4_0.gguf"
     assert time.monotonic() - begun < 20

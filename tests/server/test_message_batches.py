@@ -15,7 +15,7 @@ import pytest
 
 from leap_core import Complete
 from leap_core.batch.input.lines import LineRequest
-from leap_core.batch.journal.line_result import Result, Row
+from leap_core.batch.journal.line_result import LineResult, Row
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.calls import LeapFunctionCall
 from leap_core.conversation.messages import ChatMessage
@@ -68,9 +68,9 @@ class Queue:
             head = (f"key{n}", str(request.custom_id), "builtin", 0)
             calls = CALLS if request.functions else None
             message = ChatMessage("assistant", f"To {request.messages[-1].text}", function_calls=calls)
-            result = Result.of_answers(head, [Complete(message, GenerationFinishReason.STOP)])
+            result = LineResult.of_answers(head, [Complete(message, GenerationFinishReason.STOP)])
             if n == 1:
-                result = Result(*head, error={"code": "context_length_exceeded", "message": "too long"})
+                result = LineResult(*head, error={"code": "context_length_exceeded", "message": "too long"})
             lines.append(result.render(self.settings[job].output_format, Row()) + "\n")
         Path(self.settings[job].output).write_text("".join(lines))
         self.states[job] = state

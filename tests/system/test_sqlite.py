@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_core.system.sqlite import Cause, cause_of, transaction
+from leap_core.system.sqlite import SqliteErrorKind, cause_of, transaction
 
 
 def full(path: Path) -> None:
@@ -46,14 +46,14 @@ def mistaken(path: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "cause"),
     [
-        (full, Cause.FULL),
-        (read_only, Cause.READ_ONLY),
-        (damaged, Cause.DAMAGED),
-        (busy, Cause.LOCKED),
-        (mistaken, Cause.OTHER),
+        (full, SqliteErrorKind.FULL),
+        (read_only, SqliteErrorKind.READ_ONLY),
+        (damaged, SqliteErrorKind.DAMAGED),
+        (busy, SqliteErrorKind.LOCKED),
+        (mistaken, SqliteErrorKind.OTHER),
     ],
 )
-def test_the_cause_is_told_with_and_without_codes(tmp_path: Path, act: Callable[[Path], None], cause: Cause):
+def test_the_cause_is_told_with_and_without_codes(tmp_path: Path, act: Callable[[Path], None], cause: SqliteErrorKind):
     with pytest.raises(sqlite3.DatabaseError) as caught:
         act(tmp_path / "file.db")
     assert cause_of(caught.value) is cause

@@ -21,7 +21,7 @@ from ...errors import LeapError, LeapSerializationError, LeapUnavailableError
 from ...system.addresses import shown
 from ...system.files import BINARY, read_at, text_of
 from ...system.locks import Busy, locked
-from .line_result import Result
+from .line_result import LineResult
 
 KEY_BYTES = 16
 MOST_COMPARED = 200_000
@@ -115,7 +115,7 @@ def read_index(file: IO[bytes], offset: int, begun_field: str) -> tuple[str | No
             if begun_field in value:
                 begun_by = value[begun_field]
                 continue
-            result = Result.from_json(value)
+            result = LineResult.from_json(value)
             index.add(result.key, place, result.custom_id, result.succeeded)
         except (ValueError, TypeError, KeyError, LeapError):
             continue  # a hole that a power failure left: this line is done again
@@ -216,7 +216,7 @@ class Journal:
             raise
         self._synced = time.monotonic()
 
-    def append(self, result: Result) -> int:
+    def append(self, result: LineResult) -> int:
         """Keep a result; the place of its line. OSError means that it was not kept, and the journal is as before."""
         line = text_of(json.dumps(result.to_json(), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
         append_whole(self._file, line)
@@ -226,7 +226,7 @@ class Journal:
             self.sync()
         return place
 
-    def result_at(self, place: int) -> Result:
+    def result_at(self, place: int) -> LineResult:
         """The result whose line begins there. Raises LeapSerializationError when it cannot be read any more."""
         return _result_at(self._file, place, self.path)
 
@@ -284,7 +284,7 @@ class JournalView:
             raise LeapSerializationError(f"{path} is not the journal of a batch")
         _, self.index, _ = read_index(self._file, len(header), BEGUN)
 
-    def result_at(self, place: int) -> Result:
+    def result_at(self, place: int) -> LineResult:
         """As a journal's."""
         return _result_at(self._file.fileno(), place, self.path)
 
@@ -292,7 +292,7 @@ class JournalView:
         self._file.close()
 
 
-def _result_at(descriptor: int, place: int, path: Path) -> Result:
+def _result_at(descriptor: int, place: int, path: Path) -> LineResult:
     line = b""
     while not line.endswith(b"\n"):
         piece = read_at(descriptor, READ_BYTES, place + len(line))
@@ -301,7 +301,7 @@ def _result_at(descriptor: int, place: int, path: Path) -> Result:
         if not piece:
             break
     try:
-        return Result.from_json(json.loads(line))
+        return LineResult.from_json(json.loads(line))
     except (ValueError, TypeError, KeyError, LeapError):
         raise LeapSerializationError(
             f"{path} is damaged at byte {place}", hint="--replace answers all lines anew"

@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class LineResult:
     """``response`` is the JSON of Complete, or ``embedding`` has ``vectors`` in base64, the ``tokens`` that were read,
     and whether ``base64`` was asked for, or ``error`` has a code, a message and perhaps a hint. ``more``: further
     answers like it, where the line asks for several. ``created`` is in seconds since 1970.
@@ -85,11 +85,13 @@ class Result:
     """What a task knows beside its text."""
 
     @staticmethod
-    def of_answers(head: tuple[str, str, str, int], completes: Sequence[Complete], speech: str | None = None) -> Result:
+    def of_answers(
+        head: tuple[str, str, str, int], completes: Sequence[Complete], speech: str | None = None
+    ) -> LineResult:
         """The result of a line that was answered; ``head``: key, name, model, time."""
         first, *others = [complete.to_json() for complete in completes]
         details = completes[0].details if isinstance(completes[0], TaskReply) else None
-        return Result(*head, response=first, speech=speech, more=others or None, details=details)
+        return LineResult(*head, response=first, speech=speech, more=others or None, details=details)
 
     embedding: JsonObject | None = None
 
@@ -116,9 +118,9 @@ class Result:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Result:
+    def from_json(value: Mapping[str, Any]) -> LineResult:
         """Read what ``to_json`` made; anything else raises KeyError, TypeError or ValueError."""
-        result = Result(**value)
+        result = LineResult(**value)
         if [result.response, result.embedding, result.error].count(None) != 2:
             raise ValueError("a result has a response, an embedding, or an error")
         if result.response is not None:

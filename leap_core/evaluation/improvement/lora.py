@@ -345,11 +345,11 @@ def _converted(settings: TrainingSettings, adapter: Path, model: Any, tokens: li
 
 def _last_logits(base: Path, adapter: Path, tokens: list[int]) -> Any:
     """llama.cpp's logits behind these tokens, with an adapter, and all of it in float32."""
-    from ...inference.llama.context import Attention, LlamaContext
+    from ...inference.llama.context import AttentionSettings, LlamaContext
     from ...inference.llama.model import LlamaAdapter, LlamaModel
 
     model = LlamaModel(base)
-    exact = Attention(type_k="f32", type_v="f32")
+    exact = AttentionSettings(type_k="f32", type_v="f32")
     context = LlamaContext(model, cells=len(tokens) + 32, slots=1, batch_size=len(tokens), threads=1, attention=exact)
     try:
         context.set_adapters([(LlamaAdapter(adapter, model), 1.0)])

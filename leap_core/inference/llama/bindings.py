@@ -24,7 +24,7 @@ LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_voi
 AbortCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
 
 
-class Batch(ctypes.Structure):
+class LlamaBatch(ctypes.Structure):
     """``llama_batch``."""
 
     _fields_ = [
@@ -290,9 +290,9 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "llama_get_memory": (_P, _P),
     "llama_set_n_threads": (None, _P, _I, _I),
     "llama_set_embeddings": (None, _P, _B),
-    "llama_batch_init": (Batch, _I, _I, _I),
-    "llama_batch_free": (None, Batch),
-    "llama_decode": (_I, _P, Batch),
+    "llama_batch_init": (LlamaBatch, _I, _I, _I),
+    "llama_batch_free": (None, LlamaBatch),
+    "llama_decode": (_I, _P, LlamaBatch),
     "llama_get_logits_ith": (_P, _P, _I),
     "llama_set_sampler": (_B, _P, _I, _P),
     "llama_sampler_chain_init": (_P, ChainParams),
@@ -381,7 +381,7 @@ class Bindings:
     """The libraries of one build by their paths: ``llama``, and where the build has it ``mtmd``. Attributes are
     llama.cpp's functions; one that the build lacks raises LeapModelLoadingError that names what needs it."""
 
-    Batch, InputPart, TensorOverride, TensorImportance = Batch, InputPart, TensorOverride, TensorImportance
+    LlamaBatch, InputPart, TensorOverride, TensorImportance = LlamaBatch, InputPart, TensorOverride, TensorImportance
     LLAMA_LOAD_MODE_NONE, LLAMA_LOAD_MODE_MMAP = 0, 1
     LLAMA_VOCAB_TYPE_NONE = LLAMA_POOLING_TYPE_NONE = 0
     LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY = 1

@@ -47,7 +47,7 @@ GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionSettings:
     """How a context attends. ``type_k``, ``type_v``: the types of its keys and values, one of GGML_TYPES."""
 
     flash: bool = True
@@ -55,7 +55,7 @@ class Attention:
     type_v: str = "f16"
 
 
-DEFAULT_ATTENTION = Attention()
+DEFAULT_ATTENTION = AttentionSettings()
 
 
 class LlamaContext:
@@ -76,7 +76,7 @@ class LlamaContext:
         slots: int,
         batch_size: int,
         threads: int,
-        attention: Attention = DEFAULT_ATTENTION,
+        attention: AttentionSettings = DEFAULT_ATTENTION,
         rollback: int = 0,
         exact: bool = False,
     ) -> None:
@@ -376,7 +376,7 @@ class LlamaContext:
         return sound
 
 
-def _new_context(model: LlamaModel, params: Any, attention: Attention) -> Any:
+def _new_context(model: LlamaModel, params: Any, attention: AttentionSettings) -> Any:
     """llama.cpp's pointer. Raises LeapModelLoadingError."""
     lib, types = library(), (attention.type_k, attention.type_v)
     params.swa_full = True
@@ -413,7 +413,7 @@ class _Batch:
         self._embeddings: NDArray[float32] | None = None
         stride, base = self._sequences.itemsize, self._sequences.ctypes.data
         self._sequence_pointers = np.arange(size, dtype=np.uintp) * stride + base
-        self._struct = lib.Batch()
+        self._struct = lib.LlamaBatch()
         self._struct.pos = _pointer(self._positions, ctypes.c_int32)
         self._struct.n_seq_id = _pointer(self._sequence_counts, ctypes.c_int32)
         self._struct.seq_id = _pointer(self._sequence_pointers, ctypes.POINTER(ctypes.c_int32))

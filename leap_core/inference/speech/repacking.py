@@ -36,7 +36,7 @@ def write_depthformer(vocoder: Vocoder, path: Path, source: str) -> None:
 
     shape = vocoder.depthformer
     heads = shape.attention
-    writer = _Writer(path, "qwen3", source, shape.layers, shape.width, shape.feed_forward)
+    writer = _GgufWriter(path, "qwen3", source, shape.layers, shape.width, shape.feed_forward)
     writer.gguf.add_context_length(shape.codebooks)
     writer.gguf.add_head_count(heads.heads)
     writer.gguf.add_head_count_kv(heads.kv_heads)
@@ -72,7 +72,7 @@ def write_depthformer(vocoder: Vocoder, path: Path, source: str) -> None:
 def write_detokenizer(vocoder: Vocoder, path: Path, source: str) -> None:
     """``source`` names the vocoder's content, and is kept in the file."""
     shape = vocoder.detokenizer
-    writer = _Writer(path, "lfm2", source, shape.layers, shape.width, shape.feed_forward)
+    writer = _GgufWriter(path, "lfm2", source, shape.layers, shape.width, shape.feed_forward)
     writer.gguf.add_context_length(128_000)
     writer.gguf.add_head_count(shape.heads.heads)
     writer.gguf.add_head_count_kv([heads.kv_heads if heads else 0 for heads in shape.attention])
@@ -109,7 +109,7 @@ def _matrix(file: TensorFile, name: str) -> tuple[str, NDArray[Any]]:
     return (kind, file.rows(name)) if kind in MATRIX_TYPES else ("F32", file.float32(name).view(np.uint8))
 
 
-class _Writer:
+class _GgufWriter:
     """A GGUF that reads and gives embeddings, without a vocabulary."""
 
     def __init__(self, path: Path, architecture: str, source: str, layers: int, width: int, feed_forward: int) -> None:

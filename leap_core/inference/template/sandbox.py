@@ -104,11 +104,11 @@ class Budget:
             yield value
 
 
-class _Running(threading.local):
+class _CurrentBudget(threading.local):
     budget: Budget | None = None
 
 
-_running = _Running()
+_running = _CurrentBudget()
 
 
 @contextmanager

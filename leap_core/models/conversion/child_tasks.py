@@ -56,7 +56,7 @@ def measure_cost(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], 
     """Read the text with ``models``, of which the first is the source. Each result is a
     ``conversion_child.Measured``."""
     threads = request["threads"]
-    readers = [_Reader(Path(path), threads) for path in request["models"]]
+    readers = [_MeasuredModel(Path(path), threads) for path in request["models"]]
     source = readers[0].model
     tokens = source.tokenize(request["text"], parse_special=False, add_special=True)[:MOST_TOKENS]
     if len(tokens) < LEAST_TOKENS:
@@ -77,7 +77,7 @@ def measure_cost(request: dict[str, Any], answer: Callable[[Mapping[str, Any]], 
     return {"tokens": readers[0].positions, "models": [reader.result() for reader in readers]}
 
 
-class _Reader:
+class _MeasuredModel:
     """One model, and the sums over the positions of second halves that it predicted."""
 
     def __init__(self, path: Path, threads: int) -> None:

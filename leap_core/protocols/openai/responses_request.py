@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...conversation.calls.declaration import FIND, references
@@ -113,32 +114,27 @@ def read_responses(
     own = messages_of(given)
     opening = [] if instructions is None else [{"role": "system", "content": instructions}]
     chat["messages"] = [*opening, *history, *own]
-    most = fields.take("max_output_tokens")
-    if most is not None:
+    if (most := fields.take("max_output_tokens")) is not None:
         chat["max_tokens"] = most
-    listed = fields.take("tools")
-    listed = [] if listed is None else list_at(listed, "tools")
+    listed = [] if (tools := fields.take("tools")) is None else list_at(tools, "tools")
     search = next((tool for tool in listed if isinstance(tool, dict) and tool.get("type") == TOOL_SEARCH), None)
     served = search is not None and search.get("execution", "server") == "server"
-    listed = [tool for tool in listed if not (served and tool is search)] + _found_elsewhere(given, listed)
-    tools, left_out = functions_among(as_functions(listed), "function", _declared)
+    offered = [tool for tool in listed if not (served and tool is search)] + _found_elsewhere(given, listed)
+    tools, left_out = functions_among(as_functions(offered), "function", _declared)
     if tools:
         chat["tools"] = tools
-    choice = fields.take("tool_choice")
-    if choice is not None:
+    if (choice := fields.take("tool_choice")) is not None:
         chat["tool_choice"] = _tool_choice(choice)
     text = fields.object("text")
-    form = text.take("format")
     text.take("verbosity")
-    if form is not None:
+    if (form := text.take("format")) is not None:
         chat["response_format"] = _response_format(object_at(form, "text.format"))
     effort = _take_effort(fields)
     if effort in EFFORTS:
         chat["reasoning_effort"] = effort
     notes = (*fields.finish(unknown), *left_out)
     request = read_chat(chat, unknown=unknown, urls=urls)
-    more = {"notes": (*notes, *request.notes), "search": TOOL_SEARCH if served else None}
-    request = GenerationRequest(**{**vars(request), **more})
+    request = replace(request, notes=(*notes, *request.notes), search=TOOL_SEARCH if served else None)
     echo = {
         "background": background,
         "conversation": None if conversation is None else {"id": conversation},
@@ -152,7 +148,7 @@ def read_responses(
         "temperature": chat.get("temperature"),
         "text": {"format": form or {"type": "text"}},
         "tool_choice": choice or "auto",
-        "tools": body.get("tools") or [] if isinstance(body, dict) else [],
+        "tools": listed,
         "top_p": chat.get("top_p"),
         "truncation": "disabled",
     }

@@ -12,7 +12,7 @@ from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.snapshots import SnapshotStore
-from leap_core.inference.llama.context import Attention, LlamaContext
+from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import TINY_LFM2, TINY_LLAMA, write_random_model
 
@@ -62,7 +62,9 @@ def make_scheduler(model: LlamaModel, exact: bool) -> Iterator[Callable[..., Sch
             slots=slots,
             batch_size=batch_size,
             threads=1,
-            attention=Attention(type_k="bf16"),  # with this all ways to compute round alike: answers can be compared
+            attention=AttentionSettings(
+                type_k="bf16"
+            ),  # with this all ways to compute round alike: answers can be compared
             exact=exact,
         )
         store = SnapshotStore(cache or CacheOptions(), scope)

@@ -15,7 +15,7 @@ from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.engine.slots import Slot
 from leap_core.inference.engine.snapshots import SnapshotStore
-from leap_core.inference.llama.context import Attention, LlamaContext
+from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 
 from .conftest import finish
@@ -46,7 +46,7 @@ def make(model: LlamaModel) -> Iterator[Callable[[int], Scheduler]]:
             slots=2,
             batch_size=256,
             threads=1,
-            attention=Attention(False, "f32", "f32"),
+            attention=AttentionSettings(False, "f32", "f32"),
             rollback=rollback,
         )
         store = SnapshotStore(CacheOptions(), b"0123456789abcdef")

@@ -15,7 +15,7 @@ from leap_core.conversation.options import CacheOptions
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.cells import Cells
-from leap_core.inference.llama.context import Attention, LlamaContext
+from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
 from tests.support.random_models import (
     MEMORY_KINDS,
@@ -185,7 +185,13 @@ def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel, exact: b
     results = []
     for lower in (False, True):
         context = LlamaContext(
-            model, cells=512, slots=2, batch_size=128, threads=1, attention=Attention(type_k="bf16"), exact=exact
+            model,
+            cells=512,
+            slots=2,
+            batch_size=128,
+            threads=1,
+            attention=AttentionSettings(type_k="bf16"),
+            exact=exact,
         )
         if lower:
             context.add(1, 0, words(60, 3), output=False)
