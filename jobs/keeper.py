@@ -29,11 +29,7 @@ from .table.job import VERSION
 FIELD = "revision"
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)[:3]]
-
-
-REVISION = [*_numbers(__version__), schema.SCHEMA.version, VERSION]
+REVISION = [*map(int, re.findall(r"\d+", __version__)[:3]), schema.SCHEMA.version, VERSION]
 """The version, that of the tables, and the newest parameters of jobs that are read."""
 
 

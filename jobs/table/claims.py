@@ -7,7 +7,7 @@ the first job of each kind of need that it can meet.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -142,11 +142,7 @@ def _needs(database: Database, kind: str, worker: WorkerIdentity) -> list[str]:
     """The needs that the worker can meet; of one that can run any model those that there are."""
     if worker.models is None:
         return [each for each in queued_needs(database, kind) if each.partition("@")[2] in ("", worker.machine)]
-    return _of_models(sorted(worker.models), ("", worker.machine))
-
-
-def _of_models(models: Sequence[str], machines: Collection[str]) -> list[str]:
-    return [f"{model}@{machine}" for model in ("", *models) for machine in machines]
+    return [f"{model}@{machine}" for model in ("", *sorted(worker.models)) for machine in (("", worker.machine))]
 
 
 def _values(kind: str, worker: WorkerIdentity) -> dict[str, Any]:

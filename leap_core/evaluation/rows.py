@@ -110,7 +110,7 @@ def of_table(row: JsonObject) -> JsonObject:
     if "weight" in cells:
         case["weight"] = _json(cells["weight"])
     expected = _json(cells["expect"]) if "expect" in cells else []
-    kinds = {name: _json(value) for name, value in cells.items() if _is_kind(name)}
+    kinds = {name: _json(value) for name, value in cells.items() if name in KINDS or name.removeprefix("not_") in KINDS}
     settings = {name: _json(cells[name]) for name in SETTINGS if name in cells}
     wanted = (
         expected if isinstance(expected, list) else [expected if isinstance(expected, dict) else str(cells["expect"])]
@@ -122,10 +122,6 @@ def of_table(row: JsonObject) -> JsonObject:
     known = {*fields, "weight", "expect", *kinds, *settings}
     variables = {name: value for name, value in cells.items() if name not in known}
     return {**case, "vars": variables} if variables else case
-
-
-def _is_kind(name: str) -> bool:
-    return name in KINDS or name.removeprefix("not_") in KINDS
 
 
 def _json(text: str) -> Any:

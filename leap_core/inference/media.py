@@ -148,7 +148,7 @@ class MediaReader:
         for n, look in enumerate(plan.looks):
             if look.marker:
                 segments.append(self._marker(look.marker))
-            segments.append(self._embeddings(_key_of(key, n), look.tokens, self._encoder_of(looks, n)))
+            segments.append(self._embeddings(key + n.to_bytes(2, "little"), look.tokens, self._encoder_of(looks, n)))
         segments.append(self._marker(IMAGE_END))
         return MediaSegments(key, tuple(segments))
 
@@ -252,10 +252,6 @@ def _digest(*values: bytes) -> bytes:
         digest.update(len(value).to_bytes(8, "little"))
         digest.update(value)
     return digest.digest()
-
-
-def _key_of(key: bytes, n: int) -> bytes:
-    return key + n.to_bytes(2, "little")
 
 
 def open_projector(path: Path, model: LlamaModel, options: ModelLoadingOptions) -> tuple[Projector, MediaReader]:

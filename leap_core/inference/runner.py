@@ -416,7 +416,7 @@ class InProcessRunner(ModelRunner):
         parser: FunctionCallParser | None,
         options: GenerationOptions,
     ) -> CompiledConstraint | None:
-        if not _needs_constraint(options, functions):
+        if not (_has_shape(options) or options.tool_choice is not None or functions):
             return None
         from .constraints.compiling import compile_constraint
 
@@ -508,10 +508,6 @@ def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecor
     if made.prompt.embedding_ranges:
         raise LeapOptionsError("prompt_logprobs", "a picture or a sound in a prompt has no tokens")
     return ScoreRecorder(options.top_logprobs or 0)
-
-
-def _needs_constraint(options: GenerationOptions, functions: Functions) -> bool:
-    return _has_shape(options) or options.tool_choice is not None or bool(functions)
 
 
 def _has_shape(options: GenerationOptions) -> bool:

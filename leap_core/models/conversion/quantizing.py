@@ -144,7 +144,7 @@ def quantize_into_store(
     companions = [(role, path) for role, path in files_of(model) if role not in ("model", "part")]
     with making_directory(store, directory, f"quantize {directory.name}") as unfinished:
         fallbacks = _quantize(model.path, unfinished / f"{directory.name}.gguf", request, making, header)
-        problem = problem_after_fetching(_first(unfinished), variables=making.variables, stop=making.stop)
+        problem = problem_after_fetching(min(unfinished.iterdir()), variables=making.variables, stop=making.stop)
         made = settle(unfinished, directory)
         for _, source in companions:
             place(source.resolve(), directory / source.name)
@@ -257,10 +257,6 @@ def settle(unfinished: Path, directory: Path) -> list[Path]:
         os.replace(path, directory / path.name)
         moved.append(directory / path.name)
     return moved
-
-
-def _first(directory: Path) -> Path:
-    return min(directory.iterdir())
 
 
 def size_of(model: LocalModel) -> int:

@@ -129,7 +129,7 @@ async def _exchange(
     try:
         await _by_a_way_that_is_there(connection, ways, reply, put, again.append)
         if again:
-            reply.warnings.append(_asked_again(again))
+            reply.warnings.append(f"the endpoint was asked {len(again) + 1} times: {', '.join(dict.fromkeys(again))}")
         for response in reply.finish():
             put(response)
     except LeapError as error:
@@ -165,10 +165,6 @@ async def _by_a_way_that_is_there(
         return
     assert missing is not None
     raise missing
-
-
-def _asked_again(reasons: list[str]) -> str:
-    return f"the endpoint was asked {len(reasons) + 1} times: {', '.join(dict.fromkeys(reasons))}"
 
 
 @dataclass(frozen=True)
