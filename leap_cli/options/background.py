@@ -6,6 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,8 @@ class Background:
         return ExitCode.DONE
 
 
+_option = partial(option, saved=None, implies="background")
+"""An option that makes a job, as ``--background`` does."""
 _OPTIONS = (
     option(
         "--background",
@@ -114,18 +117,14 @@ _OPTIONS = (
         metavar="N",
         help="Job priority; higher numbers run first.",
     ),
-    option(
+    _option(
         "--at",
-        saved=None,
-        implies="background",
         type=Moment(),
         metavar="TIME",
         help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00.",
     ),
-    option(
+    _option(
         "--every",
-        saved=None,
-        implies="background",
         metavar="TIME",
         help='Repeat the job: every 6h, or cron: "0 9 * * 1-5 [ZONE]".',
     ),
@@ -144,42 +143,32 @@ _OPTIONS = (
         default="skip",
         help="If the previous run is still running, skip a run (default) or queue it.",
     ),
-    option(
+    _option(
         "--after",
-        saved=None,
-        implies="background",
         multiple=True,
         type=JobId(),
         metavar="JOB",
         help="Start after this job has succeeded.",
     ),
-    option(
+    _option(
         "--after-any",
-        saved=None,
-        implies="background",
         multiple=True,
         type=JobId(),
         metavar="JOB",
         help="Start after this job has ended, successful or not.",
     ),
-    option(
+    _option(
         "--then",
-        saved=None,
-        implies="background",
         metavar="COMMAND",
         help="Run this command when the job has ended; LEAP_JOB_STATE holds its state.",
     ),
-    option(
+    _option(
         "--notify",
         is_flag=True,
-        saved=None,
-        implies="background",
         help="Show a desktop notification when the job has ended.",
     ),
-    option(
+    _option(
         "--webhook",
-        saved=None,
-        implies="background",
         metavar="URL",
         help="Webhook: POST to this URL when the job has ended.",
     ),

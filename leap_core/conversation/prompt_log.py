@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapOptionsError, LeapSchemaError
+from ..schemas.json_values import canonical
 from ..schemas.shorthand import list_of
 from ..schemas.transforms import absent_as_null, all_optional, closed
 from ..system import __version__
@@ -111,11 +112,6 @@ def described(message: ChatMessage) -> str:
     """A message's text, with a mark in place of each image or audio."""
     parts = (part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in message.content)
     return "\n".join(parts)
-
-
-def canonical(schema: object) -> str:
-    """A text that is equal for equal schemas."""
-    return json.dumps(schema, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _options(options: GenerationOptions | None) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapError, LeapGenerationError
 from .conversation import Conversation
-from .generator import Activity, DecisionModel, Functions, Generator, MaybeOptions, Messages, OnGpu, TokenizerInfo
+from .generator import Activity, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
 from .generator import Generation as Generation
 from .generator import RenderedPrompt as RenderedPrompt
 from .loading_options import LoraAdapter
@@ -93,43 +94,25 @@ class ModelRunner(Generator):
         self.unload()
 
 
+def _passed(name: str) -> Any:
+    """A property that is the runner's."""
+    return property(attrgetter(f"_runner.{name}"))
+
+
 class PassingRunner(ModelRunner):
     """``runner`` answers."""
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
 
-    @property
-    def model_id(self) -> str:
-        return self._runner.model_id
-
-    @property
-    def context_size(self) -> int:
-        return self._runner.context_size
-
-    @property
-    def header_names(self) -> tuple[str, ...]:
-        return self._runner.header_names
-
-    @property
-    def decision_model(self) -> DecisionModel:
-        return self._runner.decision_model
-
-    @property
-    def reads_ahead(self) -> bool:
-        return self._runner.reads_ahead
-
-    @property
-    def hides_deferred(self) -> bool:
-        return self._runner.hides_deferred
-
-    @property
-    def speaks(self) -> bool:
-        return self._runner.speaks
-
-    @property
-    def on_gpu(self) -> OnGpu | None:
-        return self._runner.on_gpu
+    model_id = _passed("model_id")
+    context_size = _passed("context_size")
+    header_names = _passed("header_names")
+    decision_model = _passed("decision_model")
+    reads_ahead = _passed("reads_ahead")
+    hides_deferred = _passed("hides_deferred")
+    speaks = _passed("speaks")
+    on_gpu = _passed("on_gpu")
 
     def activity(self) -> Activity | None:
         return self._runner.activity()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from .. import errors
 from ..errors import GenerationStats, LeapError, LeapGenerationError, LeapSerializationError
 
 JsonObject = dict[str, Any]
+
+
+def canonical(value: object) -> str:
+    """A JSON text that is equal for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def object_at(value: object, path: str) -> JsonObject:

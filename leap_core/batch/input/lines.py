@@ -37,7 +37,7 @@ from ...errors import LeapModelNotFoundError, LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingBody, read_embedding_request
 from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
 from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
-from ...schemas.json_values import JsonObject
+from ...schemas.json_values import JsonObject, canonical
 from ...system.dataclass import dataclass
 from ...tasks.reading import read_task
 from ...tasks.task import OVERRIDES, RecipeTask
@@ -55,11 +55,6 @@ def digest_of(text: str) -> str:
 def key_of(digest: str, fingerprint: str) -> str:
     """A name for what a line asks of a model with this fingerprint: equal means same work. Journals keep it."""
     return digest_of(digest + fingerprint)
-
-
-def canonical(value: object) -> str:
-    """A JSON text that is equal for equal values."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from json.encoder import encode_basestring as quoted
 from typing import NamedTuple
 
-from ...schemas.json_values import JsonObject
+from ...schemas.json_values import JsonObject, canonical
 from .lines import (
     CHAT_URL,
     ENVELOPE,
     LineRequest,
     RequestReader,
-    canonical,
     digest_of,
     identifier_of,
     names_among,
