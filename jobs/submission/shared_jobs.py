@@ -31,14 +31,7 @@ if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.settings import BatchSettings
 
-FILES_OF_LOADING = (
-    "mm_proj_path",
-    "audio_decoder_path",
-    "audio_tokenizer_path",
-    "adapters",
-    "cache_options",
-    "extras",
-)
+FILES_OF_LOADING = ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path", "adapters", "cache_options", "extras")
 """Fields of ModelLoadingOptions that name files, or hold options which may."""
 GENERATION = ("label", "model", "messages", "options", "tools", "loading", "host", "embeds", "transcription", "kept")
 FIELDS = {
@@ -368,10 +361,4 @@ def _as_rows(checked: CheckedBatch, settings: BatchSettings, job: NewJob) -> New
     }
     parameters = {**job.parameters, "batch": batch, "columns": list(index.rows.columns), "output": settings.output}
     parameters["loading"] = {**settings.loading, "slots": settings.concurrency}
-    return NewBatch(
-        replace(job, parameters=parameters),
-        lines,
-        len(index),
-        settings.output,
-        anew=settings.overwrite,
-    )
+    return NewBatch(replace(job, parameters=parameters), lines, len(index), settings.output, anew=settings.overwrite)

@@ -115,10 +115,7 @@ def first_with_needs(database: Database, kind: str, needs: str) -> Row | None:
 
 
 def wake(
-    database: Database,
-    work: Mapping[tuple[str, str | None, str | None], int],
-    alive_seconds: float,
-    beside: str = "",
+    database: Database, work: Mapping[tuple[str, str | None, str | None], int], alive_seconds: float, beside: str = ""
 ) -> None:
     """Wake workers for so many jobs of each kind, model and machine, once the running transaction counts; others than
     ``beside``, which gives them up."""

@@ -82,12 +82,7 @@ class Link:
 
         psycopg.conninfo.conninfo_to_dict(address)  # raises ProgrammingError
         self._connect_to: Callable[..., Any] = partial(
-            psycopg.connect,
-            address,
-            autocommit=True,
-            row_factory=dict_row,
-            application_name="leap",
-            **KEEPALIVES,
+            psycopg.connect, address, autocommit=True, row_factory=dict_row, application_name="leap", **KEEPALIVES
         )
         self._guard = threading.RLock()
         self._connection: Any = None

@@ -138,13 +138,7 @@ class Table(Forgetting):
             "UPDATE jobs SET state='running', owner=:owner, worker=:worker, heartbeat=leap_now(), "
             "lease_until=leap_now()+:lease, started=COALESCE(started, leap_now()), progress=NULL "
             "WHERE id=:id AND attempt=:attempt AND state='queued' AND cancel_requested=0",
-            {
-                "id": id,
-                "attempt": attempt,
-                "owner": worker.owner,
-                "worker": worker.id,
-                "lease": worker.lease_seconds,
-            },
+            {"id": id, "attempt": attempt, "owner": worker.owner, "worker": worker.id, "lease": worker.lease_seconds},
         )
         return self.get(id) if changed else None
 

@@ -32,10 +32,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     settings = BatchSettings.from_json(parameters["batch"])
     variables = variables_of(parameters)
     checked = check_batch(
-        settings,
-        default_model=parameters.get("default_model"),
-        variables=variables,
-        cwd=Path(parameters["cwd"]),
+        settings, default_model=parameters.get("default_model"), variables=variables, cwd=Path(parameters["cwd"])
     )
     with checked:
         load = partial(_opened, attempt, checked, settings, variables, open_model)

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_passages(
-    env: Environment,
-    stack: ExitStack,
-    wish: PassageOptions,
-    embedder: ModelChoice,
-    *,
-    mode: str = "hybrid",
+    env: Environment, stack: ExitStack, wish: PassageOptions, embedder: ModelChoice, *, mode: str = "hybrid"
 ) -> list[Hit]:
     """The best passages. Models are loaded while ``stack`` is open. Where the model of the index is not on this machine
     any more, words alone are searched, and a warning says so."""

@@ -67,13 +67,7 @@ class EmbedArguments:
 @leap_command("embed", into=EmbedArguments)
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    type=FileName(),
-    metavar="FILE",
-    help="Embed the text of this file.",
+    "-f", "--file", "files", multiple=True, type=FileName(), metavar="FILE", help="Embed the text of this file."
 )
 @click.option("--lines", is_flag=True, help="Treat each line of FILE and standard input as one text.")
 @EMBEDDER

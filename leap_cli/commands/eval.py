@@ -162,13 +162,7 @@ def show(
 @click.option("--undecided", is_flag=True, help="Include reviewed documents with undecided fields.")
 @click.pass_obj
 def make(
-    env: Environment,
-    /,
-    source: str,
-    names: tuple[str, ...],
-    target: str | None,
-    limit: int | None,
-    undecided: bool,
+    env: Environment, /, source: str, names: tuple[str, ...], target: str | None, limit: int | None, undecided: bool
 ) -> ExitCode:
     """Create test cases from existing answers: each case expects the recorded answer, or its reviewed version.
 

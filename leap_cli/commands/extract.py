@@ -71,9 +71,7 @@ class ExtractArguments:
     help="Extract from this image; - reads standard input.",
 )
 @format_choice(
-    "Output format: JSONL, JSON (a list for several texts), or CSV.",
-    ["jsonl", "json", "csv"],
-    show_default=True,
+    "Output format: JSONL, JSON (a list for several texts), or CSV.", ["jsonl", "json", "csv"], show_default=True
 )
 @OPEN_OBJECTS
 @EVIDENCE

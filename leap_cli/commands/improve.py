@@ -60,13 +60,7 @@ SPELLED = {"template": "--save-template"}
 @BACKGROUND
 @click.pass_obj
 def command(
-    env: Environment,
-    /,
-    cases: str,
-    wanted: Improvement,
-    model: ModelChoice,
-    background: Background,
-    format: str,
+    env: Environment, /, cases: str, wanted: Improvement, model: ModelChoice, background: Background, format: str
 ) -> ExitCode:
     """Prompt optimization: find the cheapest prompt, settings and model that pass the test cases of CASES (see leap
     eval).

@@ -339,12 +339,7 @@ def list_jobs(
 
 @command.command(short_help="Show the state of jobs.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
-@option(
-    "--follow",
-    "watch",
-    is_flag=True,
-    help="Print every change until the jobs have ended.",
-)
+@option("--follow", "watch", is_flag=True, help="Print every change until the jobs have ended.")
 @format_flag
 @click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
@@ -407,12 +402,7 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
 @format_flag
 @click.pass_obj
 def folder(
-    env: Environment,
-    /,
-    directory: str,
-    arguments: tuple[str, ...],
-    patterns: tuple[str, ...],
-    format: str,
+    env: Environment, /, directory: str, arguments: tuple[str, ...], patterns: tuple[str, ...], format: str
 ) -> None:
     """Watch DIR and run a leap command for each file in it, now and later.
 

@@ -172,13 +172,7 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
 @format_flag
 @click.pass_obj
 def search(
-    env: Environment,
-    /,
-    text: tuple[str, ...],
-    limit: int | None,
-    model: str | None,
-    since: float | None,
-    format: str,
+    env: Environment, /, text: tuple[str, ...], limit: int | None, model: str | None, since: float | None, format: str
 ) -> ExitCode:
     """Find entries with all words of TEXT (or their prefixes) in prompt or answer, best first.
 
@@ -235,12 +229,7 @@ def off(env: Environment, /) -> ExitCode:
 
 
 @log.command(short_help="Delete the log.")
-@click.option(
-    "--older-than",
-    type=Duration(),
-    metavar="TIME",
-    help="Delete only entries older than this, such as 30d.",
-)
+@click.option("--older-than", type=Duration(), metavar="TIME", help="Delete only entries older than this, such as 30d.")
 @removal_flags
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:

@@ -90,10 +90,7 @@ def command(env: Environment, /, args: SayArguments) -> ExitCode:
             id = jobs.generate(words, system=system, options=options, speech=env.cwd / args.file, **request)
         print_id(output, id)
         return ExitCode.DONE
-    with (
-        SpokenOutput(target, env, output) as spoken,
-        load_model(env, args.model) as runner,
-    ):
+    with SpokenOutput(target, env, output) as spoken, load_model(env, args.model) as runner:
         spoken.check(runner)
         conversation = runner.create_conversation(system)
         complete = show_answer(

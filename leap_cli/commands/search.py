@@ -56,12 +56,7 @@ if TYPE_CHECKING:
 @format_option("FILE:LINE")
 @click.pass_obj
 def search_command(
-    env: Environment,
-    /,
-    passages: PassageOptions,
-    mode: str,
-    embedder: ModelChoice,
-    format: str,
+    env: Environment, /, passages: PassageOptions, mode: str, embedder: ModelChoice, format: str
 ) -> ExitCode:
     """Semantic search: find the passages of the index NAME that match the QUESTION best, with file, lines and text.
 
@@ -237,11 +232,7 @@ FORMAT = format_option("names")
 
 
 READER = click.option(
-    "--ocr-model",
-    "reader",
-    type=ModelName(),
-    metavar="MODEL",
-    help="OCR: read scanned pages with this vision model.",
+    "--ocr-model", "reader", type=ModelName(), metavar="MODEL", help="OCR: read scanned pages with this vision model."
 )
 
 

@@ -348,14 +348,7 @@ def command(
 
     settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds, page=services)
     with naming_the_default(env, None if models.default is not None else ""), page_opener(env) as open_page:
-        serve(
-            models.staying,
-            settings,
-            cwd=env.cwd,
-            on_listening=listening,
-            on_ready=tell,
-            **loading.request,
-        )
+        serve(models.staying, settings, cwd=env.cwd, on_listening=listening, on_ready=tell, **loading.request)
 
 
 def _read_key(env: Environment, given: str | None, file: str | None) -> str | None:

@@ -43,11 +43,7 @@ class TimeOrNone(click.ParamType[str]):
 
 @leap_command("setup")
 @click.option(
-    "-m",
-    "--model",
-    type=ModelName(),
-    metavar="MODEL|none",
-    help="Default model; it is downloaded if needed.",
+    "-m", "--model", type=ModelName(), metavar="MODEL|none", help="Default model; it is downloaded if needed."
 )
 @click.option(
     "--completion",

@@ -59,13 +59,7 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 
 @leap_command("summarize")
 @TASK
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    default=KINDS[0],
-    show_default=True,
-    help="Kind of summary to write.",
-)
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of summary to write.")
 @click.pass_obj
 def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
     """Summarize FILEs, a text, or standard input. A long text is split, and the summaries of its chunks are summarized
@@ -88,12 +82,7 @@ def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) ->
     metavar="LANGUAGE",
     help="Translate into this language: a code such as ja, or a name.",
 )
-@click.option(
-    "--from",
-    "source",
-    metavar="LANGUAGE",
-    help="Source language; detected by the model by default.",
-)
+@click.option("--from", "source", metavar="LANGUAGE", help="Source language; detected by the model by default.")
 @click.pass_obj
 def translate_command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
     """Translate FILEs, a text, or standard input; long texts are split into chunks."""
@@ -111,11 +100,7 @@ CATEGORIES = "address, company_name, email_address, human_name, phone_number, ib
 
 @leap_command("redact")
 @TASK
-@click.option(
-    "--categories",
-    metavar="A,B",
-    help=f"Redact these kinds of data; by default {CATEGORIES}.",
-)
+@click.option("--categories", metavar="A,B", help=f"Redact these kinds of data; by default {CATEGORIES}.")
 @click.option(
     "--patterns/--no-patterns",
     default=True,

@@ -174,10 +174,7 @@ ANSWER = OptionGroup(
     "Answer",
     _OPTIONS,
     _answer,
-    {
-        "extract": ("extract_last",),
-        "count": ("continue_last", "session", "save", "speak", "play"),
-    },
+    {"extract": ("extract_last",), "count": ("continue_last", "session", "save", "speak", "play")},
 )
 CHAT_ANSWERS = OptionGroup(
     "answers",

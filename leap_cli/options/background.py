@@ -103,12 +103,7 @@ class Background:
 _option = partial(option, saved=None, implies="background")
 """An option that makes a job, as ``--background`` does."""
 _OPTIONS = (
-    option(
-        "--background",
-        is_flag=True,
-        saved=None,
-        help="Run as a background job and print its id (leap jobs).",
-    ),
+    option("--background", is_flag=True, saved=None, help="Run as a background job and print its id (leap jobs)."),
     option(
         "--priority",
         saved=None,
@@ -117,17 +112,8 @@ _OPTIONS = (
         metavar="N",
         help="Job priority; higher numbers run first.",
     ),
-    _option(
-        "--at",
-        type=Moment(),
-        metavar="TIME",
-        help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00.",
-    ),
-    _option(
-        "--every",
-        metavar="TIME",
-        help='Repeat the job: every 6h, or cron: "0 9 * * 1-5 [ZONE]".',
-    ),
+    _option("--at", type=Moment(), metavar="TIME", help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00."),
+    _option("--every", metavar="TIME", help='Repeat the job: every 6h, or cron: "0 9 * * 1-5 [ZONE]".'),
     option(
         "--missed",
         saved=None,
@@ -143,13 +129,7 @@ _OPTIONS = (
         default="skip",
         help="If the previous run is still running, skip a run (default) or queue it.",
     ),
-    _option(
-        "--after",
-        multiple=True,
-        type=JobId(),
-        metavar="JOB",
-        help="Start after this job has succeeded.",
-    ),
+    _option("--after", multiple=True, type=JobId(), metavar="JOB", help="Start after this job has succeeded."),
     _option(
         "--after-any",
         multiple=True,
@@ -158,20 +138,10 @@ _OPTIONS = (
         help="Start after this job has ended, successful or not.",
     ),
     _option(
-        "--then",
-        metavar="COMMAND",
-        help="Run this command when the job has ended; LEAP_JOB_STATE holds its state.",
+        "--then", metavar="COMMAND", help="Run this command when the job has ended; LEAP_JOB_STATE holds its state."
     ),
-    _option(
-        "--notify",
-        is_flag=True,
-        help="Show a desktop notification when the job has ended.",
-    ),
-    _option(
-        "--webhook",
-        metavar="URL",
-        help="Webhook: POST to this URL when the job has ended.",
-    ),
+    _option("--notify", is_flag=True, help="Show a desktop notification when the job has ended."),
+    _option("--webhook", metavar="URL", help="Webhook: POST to this URL when the job has ended."),
     option("--webhook-data", is_flag=True, saved=None, help="Include the job's label and result in the webhook."),
 )
 OF_A_JOB = ("priority", "job_retries", "missed", "overlap", "webhook_data")
@@ -217,11 +187,7 @@ def _following(arguments: Arguments) -> Following | None:
     from jobs.client import Following
 
     return Following(
-        arguments["then"],
-        arguments["notify"],
-        arguments["webhook"],
-        arguments["webhook_data"],
-        arguments.env.cwd,
+        arguments["then"], arguments["notify"], arguments["webhook"], arguments["webhook_data"], arguments.env.cwd
     )
 
 

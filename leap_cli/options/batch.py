@@ -75,10 +75,7 @@ _OPTIONS = (
     ),
     concurrency_option("lines"),
     option(
-        "--requests-per-minute",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Send at most this many requests per minute.",
+        "--requests-per-minute", type=click.IntRange(1), metavar="N", help="Send at most this many requests per minute."
     ),
     option(
         "--tokens-per-minute",
@@ -86,23 +83,14 @@ _OPTIONS = (
         metavar="N",
         help="Send at most this many tokens per minute, prompts and answers together.",
     ),
-    option(
-        "--escalate-to",
-        type=ModelName(),
-        metavar="MODEL",
-        help="Send bad answers of the first model to this one.",
-    ),
+    option("--escalate-to", type=ModelName(), metavar="MODEL", help="Send bad answers of the first model to this one."),
     option(
         "--escalate-when",
         "when",
         metavar="REASONS",
         help="When to escalate: invalid (default), refused, uncertain<P, check<P; several with commas.",
     ),
-    option(
-        "--check",
-        metavar="QUESTION",
-        help="Yes/no question that rates each answer for --escalate-when check<P.",
-    ),
+    option("--check", metavar="QUESTION", help="Yes/no question that rates each answer for --escalate-when check<P."),
     option(
         "--input-format",
         type=click.Choice(["jsonl", "json", "csv", "tsv", "lines", "parquet"]),
@@ -130,18 +118,9 @@ _OPTIONS = (
         heading="Answer",
         help="Write a spoken answer for each line as WAV to this directory.",
     ),
-    option(
-        "--ordered/--unordered",
-        default=True,
-        help="Write results in input order (default), or as they finish.",
-    ),
+    option("--ordered/--unordered", default=True, help="Write results in input order (default), or as they finish."),
     option("--skip-invalid", is_flag=True, help="Skip invalid lines instead of refusing the file."),
-    option(
-        "--replace",
-        "overwrite",
-        is_flag=True,
-        help="Start over and replace the output.",
-    ),
+    option("--replace", "overwrite", is_flag=True, help="Start over and replace the output."),
     option(
         "--journal",
         type=FileName(),
@@ -258,21 +237,14 @@ _MACHINE_OPTIONS = (
         help="Run on a Ray cluster: ray or ray://HOST:10001; ray means RAY_ADDRESS, this machine's cluster, or a "
         "new one.",
     ),
-    option(
-        "--workers",
-        metavar="N|MIN..MAX",
-        help="Number of model copies on the cluster; by default as many as fit.",
-    ),
+    option("--workers", metavar="N|MIN..MAX", help="Number of model copies on the cluster; by default as many as fit."),
     option(
         "--shard",
         metavar="I/N",
         help="Process only the I-th of N parts of the input; each part has its own output and journal.",
     ),
     option(
-        "--merge",
-        type=click.IntRange(1, 100_000),
-        metavar="N",
-        help="Merge the outputs of N parts in input order.",
+        "--merge", type=click.IntRange(1, 100_000), metavar="N", help="Merge the outputs of N parts in input order."
     ),
 )
 

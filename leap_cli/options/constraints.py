@@ -94,17 +94,9 @@ _OPTIONS = (
         help="Return JSON that matches this schema: a file, JSON, a saved name, or 'name, age int, tags list[str]'.",
     ),
     option(
-        "--json-schema-multi",
-        metavar="SCHEMA",
-        saved=_schema_text,
-        help="Return a JSON list whose items match SCHEMA.",
+        "--json-schema-multi", metavar="SCHEMA", saved=_schema_text, help="Return a JSON list whose items match SCHEMA."
     ),
-    option(
-        "--choices",
-        multiple=True,
-        metavar="A,B,C",
-        help="Return one of these texts, or one of a JSON list.",
-    ),
+    option("--choices", multiple=True, metavar="A,B,C", help="Return one of these texts, or one of a JSON list."),
     option("--regex", metavar="PATTERN", help="Return text that fully matches this regular expression."),
     option(
         "--grammar",

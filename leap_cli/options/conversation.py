@@ -167,12 +167,7 @@ TALK = OptionGroup(
     "talking",
     "Talk",
     (
-        option(
-            "--push-to-talk",
-            "push",
-            is_flag=True,
-            help="Record only between two presses of the space bar.",
-        ),
+        option("--push-to-talk", "push", is_flag=True, help="Record only between two presses of the space bar."),
         option(
             "--interrupt/--no-interrupt",
             default=True,

@@ -40,11 +40,7 @@ EVIDENCE = OptionGroup(
     "evidence",
     "",
     (
-        option(
-            "--evidence",
-            is_flag=True,
-            help="Add each value's source location and confidence.",
-        ),
+        option("--evidence", is_flag=True, help="Add each value's source location and confidence."),
         option(
             "--strict-evidence",
             "strict",

@@ -95,11 +95,7 @@ TASK = OptionGroup(
         option("--lines", is_flag=True, help="Treat each line as one text."),
         option("-o", "--output", "target", type=FileName(), metavar="FILE", help="Write the answers to this file."),
         option("--errors", metavar="FILE", help="Write failed texts and their errors to this file as JSONL."),
-        option(
-            "--dry-run",
-            is_flag=True,
-            help="Print the rendered prompts and generate nothing.",
-        ),
+        option("--dry-run", is_flag=True, help="Print the rendered prompts and generate nothing."),
         option(
             "--temperature",
             type=float,
@@ -116,11 +112,7 @@ TASK = OptionGroup(
             help="Random seed; the same seed repeats the answer.",
         ),
         option(
-            "--max-tokens",
-            type=int,
-            metavar="N",
-            heading="Sampling",
-            help="Stop each answer after this many tokens.",
+            "--max-tokens", type=int, metavar="N", heading="Sampling", help="Stop each answer after this many tokens."
         ),
         FINISH_SHAPE,
         MODEL,
@@ -339,10 +331,7 @@ def _form(name: str) -> str:
 
 
 EXAMPLES = option(
-    "--examples",
-    type=FileName(),
-    metavar="FILE",
-    help="Few-shot examples: JSONL with a text and its document.",
+    "--examples", type=FileName(), metavar="FILE", help="Few-shot examples: JSONL with a text and its document."
 )
 
 

@@ -111,14 +111,7 @@ def _physical_on_windows() -> int | None:
     return int(status.total) if library.GlobalMemoryStatusEx(ctypes.byref(status)) else None
 
 
-OFFERED = (
-    "LFM2.5-230M",
-    "LFM2.5-350M",
-    "LFM2.5-1.2B-Instruct",
-    "LFM2.5-2.6B",
-    "LFM2.5-8B-A1B",
-    "LFM2.5-24B-A2B",
-)
+OFFERED = ("LFM2.5-230M", "LFM2.5-350M", "LFM2.5-1.2B-Instruct", "LFM2.5-2.6B", "LFM2.5-8B-A1B", "LFM2.5-24B-A2B")
 """Names of the catalogue, small to large: models for chat and tools in any language that Liquid names."""
 SUGGESTED = ("LFM2.5-1.2B-Instruct", "LFM2.5-350M", "LFM2.5-230M")
 """What is suggested, the first of these that fits: the usual choice, and what smaller machines hold."""

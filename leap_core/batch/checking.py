@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from ..conversation.options import ModelLoadingOptions
-from ..errors import (
-    LeapModelNotDownloadedError,
-    LeapModelNotFoundError,
-    LeapOptionsError,
-    LeapSerializationError,
-)
+from ..errors import LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
 from ..system.dataclass import dataclass
 from .answering import Pace
 from .escalation import When
@@ -198,11 +193,7 @@ def _check_columns(rows: InputRows, reader: RequestReader) -> None:
 
 
 def _fingerprint(
-    settings: BatchSettings,
-    model: str,
-    default_model: str | None,
-    variables: Mapping[str, str],
-    cwd: Path,
+    settings: BatchSettings, model: str, default_model: str | None, variables: Mapping[str, str], cwd: Path
 ) -> str:
     try:
         return fingerprint_of(model, settings.loading_options(), variables=variables, cwd=cwd)

@@ -14,11 +14,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, GenerationFinishReason
 from ..conversation.runner import ModelRunner, PassingRunner
 from ..conversation.streams import last_of
-from ..errors import (
-    LeapConstraintError,
-    LeapGenerationPromptExceedContextLengthError,
-    LeapOptionsError,
-)
+from ..errors import LeapConstraintError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
 from ..system.dataclass import dataclass
 from ..tasks.decisions.deciding import decide
 from ..tasks.decisions.questions import Decision, Question

@@ -298,12 +298,7 @@ class Batch(BatchDefinition):
         return places, index.count_without(ids), index.count_outdated(keys, ids) if NOWHERE in places else 0
 
     def _answer(
-        self,
-        runner: Runner,
-        places: array[int],
-        writer: ResultWriter,
-        progress: BatchProgress,
-        stop: threading.Event,
+        self, runner: Runner, places: array[int], writer: ResultWriter, progress: BatchProgress, stop: threading.Event
     ) -> BatchProgress:
         started = time.monotonic()
         missing, before = places.count(NOWHERE), places[:]

@@ -60,12 +60,7 @@ class PromptMaker:
     sound. Any thread may call."""
 
     def __init__(
-        self,
-        model: LlamaModel,
-        template: str | None,
-        parser_name: str = AUTO,
-        *,
-        media: Callable[[], SpokenHistory],
+        self, model: LlamaModel, template: str | None, parser_name: str = AUTO, *, media: Callable[[], SpokenHistory]
     ) -> None:
         self._model = model
         self._open_media = media

@@ -410,11 +410,7 @@ class InProcessRunner(ModelRunner):
         return ThinkingLimit(options.think_budget, starts, ends, [*said, ends[0]], inside=inside)
 
     def _compile_constraint(
-        self,
-        made: MadePrompt,
-        functions: Functions,
-        parser: FunctionCallParser | None,
-        options: GenerationOptions,
+        self, made: MadePrompt, functions: Functions, parser: FunctionCallParser | None, options: GenerationOptions
     ) -> CompiledConstraint | None:
         if not (_has_shape(options) or options.tool_choice is not None or functions):
             return None

@@ -246,10 +246,7 @@ class Store:
     def writing(self, directory: Path, intent: str) -> Iterator[None]:
         """Have a model's directory for oneself. Raises LeapModelInUseError when it is loaded or being written."""
         try:
-            with (
-                locked(directory / WRITE_LOCK, wait=GLANCE_SECONDS),
-                locked(directory / USE_LOCK, wait=GLANCE_SECONDS),
-            ):
+            with locked(directory / WRITE_LOCK, wait=GLANCE_SECONDS), locked(directory / USE_LOCK, wait=GLANCE_SECONDS):
                 yield
         except Busy as busy:
             loaded = busy.path.name == USE_LOCK

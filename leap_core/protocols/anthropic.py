@@ -11,14 +11,7 @@ from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
 from ..conversation.options import GenerationOptions
-from ..conversation.responses import (
-    Chunk,
-    Complete,
-    FunctionCalls,
-    FunctionResult,
-    MessageResponse,
-    ReasoningChunk,
-)
+from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among

@@ -85,12 +85,7 @@ async def _broken(request: Request, failure: Exception) -> Response:
     return answer(error, request.url.path)
 
 
-HANDLERS: dict[Any, Any] = {
-    LeapError: _failed,
-    Refused: _failed,
-    HTTPException: _no_such_thing,
-    Exception: _broken,
-}
+HANDLERS: dict[Any, Any] = {LeapError: _failed, Refused: _failed, HTTPException: _no_such_thing, Exception: _broken}
 """What becomes of an exception in an endpoint."""
 
 

@@ -119,11 +119,7 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     asks."""
     counts = None if settings.jobs is None else settings.jobs.counts
     generation = GenerationEndpoints(
-        models,
-        Metrics(models, counts),
-        settings.responses,
-        urls=settings.urls,
-        ping_interval=settings.ping_interval,
+        models, Metrics(models, counts), settings.responses, urls=settings.urls, ping_interval=settings.ping_interval
     )
     routes: list[Route] = [] if state is None else [status_route(models, generation.metrics, state.token)]
     if settings.jobs is not None and settings.files is not None:

@@ -142,10 +142,7 @@ class JobEndpoints:
         self._queue, self._records = queue, records
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/leap/jobs", self.list_jobs),
-            Route("/leap/jobs/{id}/cancel", self.cancel_job, methods=["POST"]),
-        ]
+        return [Route("/leap/jobs", self.list_jobs), Route("/leap/jobs/{id}/cancel", self.cancel_job, methods=["POST"])]
 
     async def list_jobs(self, request: Request) -> Response:
         """Jobs of all kinds, unfinished ones first, and how many more there are."""

@@ -86,11 +86,7 @@ def application(file: ReviewFile, below: float | Thresholds, key: str, directory
         decided, count = file.decided
         return AsciiJSON({"decided": decided, "values": count}, headers=HEADERS)
 
-    routes = [
-        Route("/", home),
-        Route("/review", documents),
-        Route("/review/decisions", decisions, methods=["POST"]),
-    ]
+    routes = [Route("/", home), Route("/review", documents), Route("/review/decisions", decisions, methods=["POST"])]
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
     return AccessCheck(app, token=key, pages=True, open_paths=frozenset({"/"}))
 

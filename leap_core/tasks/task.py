@@ -229,10 +229,7 @@ def asking(runner: ModelRunner) -> Ask:
     """Asks a model to the end of its answers."""
 
     def ask(
-        messages: Sequence[ChatMessage],
-        options: GenerationOptions,
-        on_text: Callable[[str], object] | None = None,
-        /,
+        messages: Sequence[ChatMessage], options: GenerationOptions, on_text: Callable[[str], object] | None = None, /
     ) -> Complete:
         return last_of(runner.start(messages, (), options), on_text)
 

@@ -77,11 +77,7 @@ def read_recording(data: bytes, *, longest: float = LONGEST, phrases: bool = Fal
 
 
 def transcribe(
-    runner: ModelRunner,
-    recording: Recording,
-    *,
-    prompt: str = PROMPT,
-    options: GenerationOptions | None = None,
+    runner: ModelRunner, recording: Recording, *, prompt: str = PROMPT, options: GenerationOptions | None = None
 ) -> Generator[Transcribed, None, None]:
     """The text of each piece, in order, as it is ready. Closing the iterator stops what still runs.
 

@@ -143,10 +143,7 @@ def _line(function: LeapFunction) -> str:
 
 def _lines(functions: Sequence[LeapFunction], most_tokens: int) -> str:
     """A line each with name and first sentence; names alone where that is too much, and at last nothing."""
-    for text in (
-        "\n".join(map(_line, functions)),
-        ", ".join(each.name for each in functions),
-    ):
+    for text in ("\n".join(map(_line, functions)), ", ".join(each.name for each in functions)):
         if len(text) <= most_tokens * CHARACTERS_A_TOKEN:
             return text
     return ""

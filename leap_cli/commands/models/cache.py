@@ -77,10 +77,7 @@ def info(env: Environment, /, format: str) -> ExitCode:
 
 @cache.command("clear")
 @click.option(
-    "--older-than",
-    type=Duration(),
-    metavar="TIME",
-    help="Remove only prompts not used for this time, such as 30d.",
+    "--older-than", type=Duration(), metavar="TIME", help="Remove only prompts not used for this time, such as 30d."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.pass_obj

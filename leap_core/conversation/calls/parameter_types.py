@@ -95,11 +95,7 @@ class ObjectType(LeapFunctionParameterType):
 
     def to_json_object(self) -> JsonObject:
         properties = {name: kind.to_json_object() for name, kind in self.properties.items()}
-        return super().to_json_object() | {
-            "type": "object",
-            "properties": properties,
-            "required": list(self.required),
-        }
+        return super().to_json_object() | {"type": "object", "properties": properties, "required": list(self.required)}
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,7 @@ class TrainingTemplate:
         return TrainingTemplate(read, parser_of_model(model, parser_name, template), opening, endings)
 
     def rendered(
-        self,
-        history: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        passed_over: Collection[int] = (),
+        self, history: Sequence[ChatMessage], functions: Sequence[LeapFunction] = (), passed_over: Collection[int] = ()
     ) -> list[Rendered]:
         """The texts of a conversation; answers that are ``passed_over``, by number, are context alone. Raises
         UnfitError."""
@@ -118,10 +115,7 @@ class TrainingTemplate:
         return answer
 
     def messages(
-        self,
-        history: Sequence[ChatMessage],
-        functions: Sequence[LeapFunction] = (),
-        passed_over: Collection[int] = (),
+        self, history: Sequence[ChatMessage], functions: Sequence[LeapFunction] = (), passed_over: Collection[int] = ()
     ) -> dict[str, Any]:
         """``messages`` and, where there are any, ``tools`` as the template takes them; answers that are ``passed_over``
         have OpenAI's ``weight`` 0. Raises UnfitError."""
@@ -358,9 +352,7 @@ def of_files(lines: Path, results: Path, wanted: Wanted = ALL) -> Iterator[Readi
     for place, row in read_rows(results)[1]:
         if not isinstance(row, dict) or str(row.get("custom_id")) not in asked:
             raise LeapSerializationError(
-                f"{place} is no result of a line of {lines.name}",
-                path=results.name,
-                hint=order,
+                f"{place} is no result of a line of {lines.name}", path=results.name, hint=order
             )
         if row.get("error"):
             continue

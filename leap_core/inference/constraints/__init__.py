@@ -8,11 +8,4 @@ from ...schemas.response_types import parse_result, schema_text_of
 from .shape_prompts import inject_schema
 from .token_constraints import CompiledConstraint, TokenConstraint
 
-__all__ = [
-    "CompiledConstraint",
-    "TokenConstraint",
-    "inject_schema",
-    "parse_result",
-    "schema_of",
-    "schema_text_of",
-]
+__all__ = ["CompiledConstraint", "TokenConstraint", "inject_schema", "parse_result", "schema_of", "schema_text_of"]

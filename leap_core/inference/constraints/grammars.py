@@ -293,8 +293,7 @@ def _known_formats(document: JsonObject) -> tuple[JsonObject, list[str], bool]:
     warnings = [f"format {name!r} is not enforced while generating, but checked afterwards" for name in checked]
     warnings += [f"format {name!r} is unknown and means nothing" for name in unknown]
     plainer = transform(
-        document,
-        lambda schema: _without("format")(bounded(schema)) if schema.get("format") in formats else schema,
+        document, lambda schema: _without("format")(bounded(schema)) if schema.get("format") in formats else schema
     )
     return plainer, warnings, not checked
 

@@ -98,8 +98,7 @@ class TensorFile:
             return np.asarray(dequantize(np.ascontiguousarray(rows), GGMLQuantizationType[kind]), np.float32)
         except (KeyError, NotImplementedError):
             raise LeapModelLoadingError(
-                f"{self.path} holds {name!r} as {kind}, which cannot be read",
-                hint="use the file in F16, Q8_0 or Q4_0",
+                f"{self.path} holds {name!r} as {kind}, which cannot be read", hint="use the file in F16, Q8_0 or Q4_0"
             ) from None
 
     def _tensor(self, name: str) -> TensorInfo:

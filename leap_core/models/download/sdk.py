@@ -19,13 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from ...errors import (
-    LeapError,
-    LeapModelDownloadError,
-    LeapModelLoadingError,
-    LeapModelNotFoundError,
-    LeapOptionsError,
-)
+from ...errors import LeapError, LeapModelDownloadError, LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError
 from ...inference.gguf.file_names import file_name_of_url, name_of, safe_file_name, safe_repository_path
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
@@ -172,10 +166,7 @@ class LeapModelDownloader:
             running.thread.start()
 
     def download_model(
-        self,
-        model: DownloadableModel,
-        force_download: bool = False,
-        progress: Callable[[Event], object] | None = None,
+        self, model: DownloadableModel, force_download: bool = False, progress: Callable[[Event], object] | None = None
     ) -> Path:
         """Download and wait; the path of the model's file. Raises LeapModelDownloadError.
 

@@ -13,14 +13,7 @@ from contextlib import suppress
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
-from ...conversation.generator import (
-    Functions,
-    Generation,
-    MaybeOptions,
-    Messages,
-    RenderedPrompt,
-    is_whole_wanted,
-)
+from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt, is_whole_wanted
 from ...conversation.loading_options import LoraAdapter, adapters_of
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
 from ...conversation.responses import Complete, MessageResponse

@@ -147,10 +147,7 @@ DONE = b"data: [DONE]\n\n"
 COMMENT = b":\n\n"
 """A line that readers of server-sent events leave out, as llama-server sends it."""
 EVENT_STREAM = "text/event-stream; charset=utf-8"
-FINISH_REASONS = {
-    GenerationFinishReason.MAX_TOKENS: "length",
-    GenerationFinishReason.EXCEED_CONTEXT: "length",
-}
+FINISH_REASONS = {GenerationFinishReason.MAX_TOKENS: "length", GenerationFinishReason.EXCEED_CONTEXT: "length"}
 """The others are ``stop``, or ``tool_calls`` when functions were called."""
 ONE_CALL = "only the first of several calls was passed on, because parallel_tool_calls is false"
 

@@ -15,14 +15,7 @@ from dataclasses import replace
 
 from ...conversation.calls.declaration import referred
 from ...conversation.messages import LeapFunctionCall
-from ...conversation.responses import (
-    Chunk,
-    Complete,
-    FunctionCalls,
-    FunctionResult,
-    MessageResponse,
-    ReasoningChunk,
-)
+from ...conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
 from .replies import (
@@ -223,13 +216,7 @@ class ResponsesReply:
 
     def _message(self, text: str, status: str = "completed") -> JsonObject:
         content = [_output_text(text)] if status == "completed" else []
-        return {
-            "id": self._new_id("msg"),
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": content,
-        }
+        return {"id": self._new_id("msg"), "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _reasoning(self, text: str, status: str = "completed") -> JsonObject:
         content = [{"type": "reasoning_text", "text": text}] if status == "completed" else []

@@ -44,10 +44,7 @@ class DecisionEndpoints:
         self._models, self._urls = models, urls
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/v1/decisions", self.decisions, methods=["POST"]),
-            Route(PATH, self.systemone, methods=["POST"]),
-        ]
+        return [Route("/v1/decisions", self.decisions, methods=["POST"]), Route(PATH, self.systemone, methods=["POST"])]
 
     async def decisions(self, request: Request) -> Response:
         """OpenAI's."""

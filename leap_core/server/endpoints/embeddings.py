@@ -106,10 +106,7 @@ class EmbedderEndpoints:
         self._models = models
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/leap/embed", self.embed, methods=["POST"]),
-            Route("/leap/count", self.count, methods=["POST"]),
-        ]
+        return [Route("/leap/embed", self.embed, methods=["POST"]), Route("/leap/count", self.count, methods=["POST"])]
 
     async def embed(self, request: Request) -> Response:
         """Vectors of unit length for the texts. The head of the answer comes at once, so that the client has a

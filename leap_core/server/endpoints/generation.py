@@ -29,14 +29,7 @@ from ...protocols.openai.responses_request import (
     read_responses,
 )
 from ...protocols.openai.speech import SpokenAnswers
-from ..answers import (
-    Answers,
-    GenerationBridge,
-    ReplyWriter,
-    ServedAnswer,
-    reserved,
-    start_bridge,
-)
+from ..answers import Answers, GenerationBridge, ReplyWriter, ServedAnswer, reserved, start_bridge
 from ..http import AsciiJSON, Read, check_countable, finish, read_body, unacceptable
 from ..measures import Metrics
 from ..models.loaded_model import LoadedModel

@@ -240,12 +240,7 @@ def _systemone_answer(answer: Answer) -> JsonObject:
     if question.kind == PREDICATE:
         return {"type": "noul", "noul": answer.probability}
     if question.kind == CHOICE:
-        return {
-            "type": "choice",
-            "choice": answer.text,
-            "confidence": answer.confidence,
-            "probabilities": dict(named),
-        }
+        return {"type": "choice", "choice": answer.text, "confidence": answer.confidence, "probabilities": dict(named)}
     return {
         "type": "score",
         "score": answer.score,

@@ -41,10 +41,7 @@ class Figures:
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
-            self.values + other.values,
-            self.wrong + other.wrong,
-            self.flagged + other.flagged,
-            self.found + other.found,
+            self.values + other.values, self.wrong + other.wrong, self.flagged + other.flagged, self.found + other.found
         )
 
     @property

@@ -15,9 +15,7 @@ Skip = Callable[[str, str], object]
 
 
 def files_below(
-    paths: Sequence[Path],
-    patterns: Sequence[str] = (),
-    on_skipped: Skip = lambda _path, _reason: None,
+    paths: Sequence[Path], patterns: Sequence[str] = (), on_skipped: Skip = lambda _path, _reason: None
 ) -> Iterator[Path]:
     """The files to index, in a fixed order: those named, and those below directories whose kind is known, without
     hidden ones, what tools made and links that lead out of the directory. ``patterns``: only those whose path or name
