@@ -11,11 +11,13 @@ from typing import Any
 from ...errors import LeapSchemaError
 from ..messages import LeapFunctionCall
 from .call_list import BareList
+from .fitting import PREFIX, declared_name, letters_of
 from .pythonic import call_of_object, read_value
 
 BEFORE = re.compile(r"\A(?:```(?:json|tool_calls?)?)?\[?")
 FENCES = ("```json", "```tool_calls")
 BEGINNINGS = ('{"tool_calls":[', '{"type":"function","function":{', '{"function":{"name":"', '{"arguments":{')
+NAME_KEY = '{"name":"'
 ANOTHER = re.compile(r"[ \t\r]*\n\s*(?=\{)")
 ARGUMENTS = ({"name", "arguments"}, {"name", "parameters"})
 MOST_BESIDE = 1000  # characters before arguments or after calls, white space included
@@ -38,14 +40,14 @@ class BareJson(BareList):
             return ()
         try:
             calls = [call for text in self._values for call in _calls_of(read_value(self._spelled(text)))]
-            return tuple(calls) if all(call.name in self._declared and self._fits(call) for call in calls) else ()
+            return tuple(calls) if all(map(self._fits, calls)) else ()
         except (ValueError, LeapSchemaError):
             return ()
 
     def _may_be_calls(self) -> bool:
         if not self._named:
             begun = "".join(self.held[:MOST_BESIDE].split())
-            rest = BEFORE.sub("", begun)
+            rest = self._as_declared(BEFORE.sub("", begun))
             self._named = rest.startswith(self._beginnings)
             if not self._named:
                 pairs = [*((each, rest) for each in self._beginnings), *((fence, begun) for fence in FENCES)]
@@ -66,6 +68,19 @@ class BareJson(BareList):
                 return len(beside) < MOST_BESIDE and any(tail.startswith(self._rest) for tail in self._tails)
             self._start = self._place = self._list_end + another.end()
             self._list_end = None
+
+    def _as_declared(self, begun: str) -> str:
+        """The beginning with the declared name in the place of one that differs in case and punctuation; without a
+        name that may yet become one."""
+        before, key, rest = begun.partition(NAME_KEY)
+        if before or not key:
+            return begun
+        name, quote, after = rest.partition('"')
+        if quote:
+            return f"{key}{declared_name(name, self._declared)}{quote}{after}"
+        letters = letters_of(name)
+        may_become = PREFIX.startswith(name) or any(letters_of(each).startswith(letters) for each in self._declared)
+        return key if may_become else begun
 
 
 def _calls_of(value: Any) -> list[LeapFunctionCall]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...schemas.json_schema import check_schema, resolved_schema
@@ -11,30 +11,35 @@ from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
 from .pythonic import UntypedText, WrittenInt, WrittenText
 
+PREFIX = "functions."
+"""What some models write before a name."""
+
 
 def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
     """The call with its function's name and numbers of its types, where a spelling may mean several."""
-    name = declared_name(call.name, functions)
+    name = declared_name(call.name, [each.name for each in functions])
     schema = next((each.arguments_schema for each in functions if each.name == name), {})
     return LeapFunctionCall(name, _fitted(dict(call.arguments), schema, schema), call.id)
 
 
-def declared_name(name: str, functions: Sequence[LeapFunction]) -> str:
-    """The name of the one declared function that differs from ``name`` in case and punctuation alone, such as
-    ``read_file`` for ``ReadFile``; else ``name``."""
-    names = {each.name for each in functions}
-    alike = [each for each in names if _letters(each) == _letters(name)]
-    return alike[0] if name not in names and len(alike) == 1 and _letters(name) else name
+def declared_name(name: str, declared: Iterable[str]) -> str:
+    """The one declared name that differs from ``name`` in case and punctuation alone, such as ``read_file`` for
+    ``ReadFile``; else ``name``."""
+    names = set(declared)
+    alike = [each for each in names if letters_of(each) == letters_of(name)]
+    return alike[0] if name not in names and len(alike) == 1 and letters_of(name) else name
 
 
-def _letters(name: str) -> str:
-    return "".join(filter(str.isalnum, name.removeprefix("functions."))).casefold()
+def letters_of(name: str) -> str:
+    """What of a function's name counts where a model writes it in its own way."""
+    return "".join(filter(str.isalnum, name.removeprefix(PREFIX))).casefold()
 
 
 def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
-    """Whether the schema of the call's function accepts the arguments. Raises LeapSchemaError."""
-    schema = next(each.arguments_schema for each in functions if each.name == call.name)
-    return not check_schema(schema).problems_of(fitted(call, functions).arguments)
+    """Whether the call's function is declared, and its schema accepts the arguments. Raises LeapSchemaError."""
+    call = fitted(call, functions)
+    schemas = [each.arguments_schema for each in functions if each.name == call.name]
+    return bool(schemas) and not check_schema(schemas[0]).problems_of(call.arguments)
 
 
 def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:

@@ -20,6 +20,7 @@ FUNCTIONS = [
     LeapFunction.from_openai({"name": "now", "parameters": {"type": "object", "properties": {}}}),
 ]
 ROME, NOW = call("get_weather", city="Rome"), call("now")
+ODD = call("functions.get-weather", city="Rome")
 W = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
 N = '{"name": "now", "arguments": {}}'
 OPENAI = '{"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}'
@@ -60,12 +61,18 @@ CALLS = [
     ('{"function": {"name": "now", "arguments": {}}}', [NOW]),
     (f'{{"tool_calls": [{OPENAI}, {W}]}}', [NOW, ROME]),
     ('{"name": "get_weather", "arguments": {"city": "}]\\" ```\\n{"}}', [call("get_weather", city='}]" ```\n{')]),
+    ('{"name": "GetWeather", "arguments": {"city": "Rome"}}', [call("GetWeather", city="Rome")]),
+    ('```json\n[{"name": "functions.get-weather", "arguments": {"city": "Rome"}}]\n```', [ODD]),
     ('{"name": "get_weather", "arguments": {"city": "it\'s"}}', [call("get_weather", city="it's")]),
 ]
 TEXTS = [
     "",
     '{"name": "Alice", "age": 3}',
     '{"name": "get_time", "arguments": {}}',
+    '{"name": "GetWeather", "arguments": {"city": 5}}',
+    '{"name": "Get_Weathers", "arguments": {"city": "Rome"}}',
+    '{"name": "", "arguments": {}}',
+    '{"name": "now\\"x", "arguments": {}}',
     '{"name": "get_weather", "arguments": {}}',
     '{"name": "get_weather", "arguments": {"city": 5}}',
     '{"name": "get_weather", "arguments": {"city": "Rome", "city": "Oslo"}}',
