@@ -6,41 +6,30 @@ import click
 
 from ..framework.options import LeapOption
 
-_LOADING = """
+RARE = set(
+    """
 --batch-size --chat-template --cpu-moe --deterministic --engine --flash-attention --host --kv-type-k --kv-type-v --mmap
 --mmproj --n-cpu-moe --prompt-cache --prompt-cache-size --prompt-lookup --queue --tensor-split --threads --verbose
-"""
-_SAMPLING = """
+
 --audio-temperature --audio-top-k --frequency-penalty --logit-bias --min-p --presence-penalty --repeat-last-n
 --repetition-detection --repetition-penalty --top-k --top-logprobs --top-p
-"""
-_ANSWER = """
+
 --additional-properties --any-whitespace --complete-json --extract --extract-last --grammar --image-tiles --image-tokens
 --json-schema-multi --load --on-overflow --param --play --raw --regex --repair --save --save-template
 --schema-in-prompt --speak --stop --stream --think-budget --think-budget-message
-"""
-_TASKS = """
+
 --apply --calibrate --columns --confidence-threshold --low-confidence --orders --passes --readout --review-serve --rows
 --strict-evidence
-"""
-_TOOLS = "--max-tool-iterations --tool-call-parser --tool-choice --tool-search"
-_JOBS = """
+
+--max-tool-iterations --tool-call-parser --tool-choice --tool-search
+
 --after --after-any --at --job-retries --max-workers --missed --notify --on-overlap --priority --then --webhook
 --webhook-data
-"""
-_BATCH = """
+
 --check --escalate-when --guard-model --journal --keep-fields --keep-reasoning --merge --ordered --quiet
 --requests-per-minute --skip-invalid --tokens-per-minute --workers
-"""
-RARE = {
-    *_LOADING.split(),
-    *_SAMPLING.split(),
-    *_ANSWER.split(),
-    *_TASKS.split(),
-    *_TOOLS.split(),
-    *_JOBS.split(),
-    *_BATCH.split(),
-}
+""".split()
+)
 
 
 def is_rare(option: click.Option) -> bool:
