@@ -6,8 +6,7 @@ import click
 
 from ..framework.options import LeapOption
 
-RARE = set(
-    """
+_NAMES = """
 --batch-size --chat-template --cpu-moe --deterministic --engine --flash-attention --host --kv-type-k --kv-type-v --mmap
 --mmproj --n-cpu-moe --prompt-cache --prompt-cache-size --prompt-lookup --queue --tensor-split --threads --verbose
 
@@ -28,8 +27,8 @@ RARE = set(
 
 --check --escalate-when --guard-model --journal --keep-fields --keep-reasoning --merge --ordered --quiet
 --requests-per-minute --skip-invalid --tokens-per-minute --workers
-""".split()
-)
+"""
+RARE = set(_NAMES.split())
 
 
 def is_rare(option: click.Option) -> bool:
