@@ -19,6 +19,8 @@ LEAST_SECONDS, LEAST_SHARE = 0.2, 0.15
 """A cause is named if it cost at least so many seconds, and such a share of the whole time."""
 LEAST_TOKENS, LEAST_OF_PROMPT = 64, 0.2
 """A prefix that was not reused is named if it would have saved so many tokens, and such a share of the prompt."""
+OTHER_WORK = "other-work"
+"""Named only where it cost more than all other causes together: a busy machine makes them all slower."""
 BUSY = 0.4
 """The share of the time that threads have to wait for a processor, for other work to be named."""
 
@@ -51,8 +53,11 @@ class RequestEnd:
 def causes_of(facts: RequestFacts, end: RequestEnd) -> list[Cause]:
     """The causes in order: first what spoiled the answer, then what cost time, the most expensive first."""
     prefix = _of_prefix(facts)
-    others = _of_time(facts, 0.0 if prefix is None else prefix.seconds)
+    unread = 0.0 if prefix is None else prefix.seconds
+    others = list(_of_time(facts, unread))
+    known = unread + sum(cause.seconds for cause in others if cause.name != OTHER_WORK)
     slow = [cause for cause in others if _matters(cause.seconds, end.seconds)]
+    slow = [cause for cause in slow if cause.name != OTHER_WORK or cause.seconds > known]
     slow += [] if prefix is None else [prefix]
     return [*_of_end(facts, end), *sorted(slow, key=lambda cause: -cause.seconds)]
 
@@ -123,7 +128,7 @@ def _of_time(facts: RequestFacts, unread: float) -> Iterator[Cause]:
     )
     if facts.others is not None and facts.others >= BUSY:
         yield Cause(
-            "other-work",
+            OTHER_WORK,
             f"other work on the machine kept it waiting for a processor {facts.others:.0%} of the time",
             "end the other work, or ask when the machine is idle",
             facts.others * max(0.0, facts.reading + facts.writing - unread),

@@ -10,6 +10,7 @@ import pytest
 
 from leap_core.conversation.causes import RequestEnd, alternative_system, causes_of, course_of, departed
 from leap_core.conversation.request_facts import Departure, RequestFacts
+from leap_core.inference.engine.course import share_lost
 
 FINE = RequestEnd(4.0, "stop")
 QUICK = RequestFacts(prompt_tokens=2000, cached=1900, answer_tokens=100, context_size=8192, reading=0.5, writing=3.5)
@@ -138,6 +139,37 @@ def test_no_cause_is_named_of_a_hundred_healthy_requests():
 def test_the_most_expensive_cause_comes_first():
     facts = replace(left("It is 01:4", "0 ", "1 "), loading=9.0, queued=2.0)
     assert [cause.name for cause in causes_of(facts, RequestEnd(15.0, "stop"))] == ["loading", "clock"]
+
+
+@pytest.mark.parametrize(
+    ("computed", "waited", "seconds", "is_named"),
+    [
+        (1.86, 0.05, 1.91, False),
+        (1.69, 0.10, 1.79, False),
+        (3.11, 7.59, 10.61, True),
+        (2.94, 8.21, 10.93, True),
+        (7.9, 24.0, 4.0, False),
+        (0.4, 0.02, 4.0, False),
+    ],
+    ids=["quiet", "quiet too", "busy", "busy too", "own threads wait for each other", "the disk was waited for"],
+)
+def test_other_work_is_what_other_processes_took(computed: float, waited: float, seconds: float, is_named: bool):
+    """The first four were measured with SmolLM2-135M on two cores: one thread before all other processes, and among
+    ten to twenty that computed too."""
+    others = share_lost(computed, waited, 2 * seconds)
+    facts = replace(QUICK, reading=seconds / 4, writing=seconds * 3 / 4, others=others)
+    named = [cause.name for cause in causes_of(facts, RequestEnd(seconds, "stop"))]
+    assert named == (["other-work"] if is_named else [])
+
+
+@pytest.mark.parametrize("more", [{"queued": 3.0}, {"loading": 2.9}, {"preempted": 1, "swapped": 4.0}])
+def test_other_work_is_not_named_beside_what_cost_more(more: dict[str, Any]):
+    facts, end = replace(QUICK, others=0.7, **more), RequestEnd(8.0, "stop")
+    assert "other-work" not in [cause.name for cause in causes_of(facts, end)]
+    assert "other-work" not in [
+        cause.name for cause in causes_of(replace(left("It is 01:4", "0 ", "1 "), others=0.7), end)
+    ]
+    assert causes_of(replace(facts, queued=0.0, loading=0.5, swapped=0.0), end)[0].name == "other-work"
 
 
 def test_facts_read_back_equal_and_what_is_unknown_is_left_out():

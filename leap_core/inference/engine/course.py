@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...system.dataclass import dataclass
+from .threads import usable_cores
 
 if TYPE_CHECKING:
     from array import array
@@ -41,7 +42,7 @@ class Course:
         """Seconds until it got its first slot."""
         self.in_slots = 0
         self.earlier: tuple[Computed, ...] = ()
-        self._processors = _processor_seconds()
+        self._processors, self._begun = _processor_seconds(), time.perf_counter()
 
     def note_queue(self, running: int, waiting: int, reading: Sequence[PromptProgress]) -> None:
         """These were there when the request came."""
@@ -54,12 +55,20 @@ class Course:
             self.queued, self.earlier, self.in_slots = queued, earlier, in_slots
 
     def waited_for_processors(self) -> float | None:
-        """The share of the time that threads wanted a processor and had none; None where that is not known."""
+        """The share of the time that threads wanted a processor that other processes had; None where that is not
+        known."""
         begun, ended = self._processors, _processor_seconds()
         if begun is None or ended is None or ended[0] - begun[0] < LEAST_COMPUTED:
             return None
-        computed, waited = ended[0] - begun[0], max(0.0, ended[1] - begun[1])
-        return waited / (computed + waited)
+        offered = usable_cores() * (time.perf_counter() - self._begun)
+        return share_lost(ended[0] - begun[0], max(0.0, ended[1] - begun[1]), offered)
+
+
+def share_lost(computed: float, waited: float, offered: float) -> float:
+    """The share of the time that threads lost to other processes: they ``computed`` and ``waited`` for a processor for
+    so many seconds, while the processors ``offered`` so many. Seconds that the process got itself were not lost, also
+    where its threads waited for each other."""
+    return min(waited / (computed + waited), max(0.0, 1.0 - computed / offered))
 
 
 def _processor_seconds() -> tuple[float, float] | None:

@@ -305,7 +305,12 @@ class Request:
         self.held: HeldState | None = None
         """What its slot held, while it waits to continue."""
         self.keeps_slot_until = 0.0
+        self.was_computed_anew = False
+        """What its slot held was lost when it gave it; it does not give it again."""
         self._waited = self._paused = 0.0
+        self.aged = 0.0
+        """Seconds of waiting before, that count beside the present ones: see ``waiting.risen``."""
+        self._computed = self._slot_since = 0.0
         self.course = Course()
         self.created = time.perf_counter()
         self.waiting_since: float | None = self.created
@@ -348,11 +353,16 @@ class Request:
         if self.waiting_since is not None:
             waited, self.waiting_since = now - self.waiting_since, None
             self._waited += waited
+            self.aged += waited
+            self._slot_since = now
             if self._first_token is not None:
                 self._paused += waited
 
-    def enter_queue(self, now: float) -> None:
-        """It waits for a slot again."""
+    def enter_queue(self, now: float, enough: float = 0.0) -> None:
+        """It waits for a slot again. Its age starts anew once it has had slots for ``enough`` seconds."""
+        self._computed += now - self._slot_since
+        if self._computed >= enough:
+            self.aged = self._computed = 0.0
         self.waiting_since = now
 
     @property

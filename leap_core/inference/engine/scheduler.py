@@ -36,7 +36,7 @@ from .request import Request
 from .slots import Admission, Slot, SlotMemory, disk_places
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor, usable_cores
-from .waiting import Preemption, WaitingOrder
+from .waiting import GUARD_SECONDS, Preemption, WaitingOrder
 
 if TYPE_CHECKING:
     from ..constraints.masks import MaskFiller
@@ -279,7 +279,7 @@ class Scheduler:
         return True
 
     def _send_back(self, request: Request) -> None:
-        request.enter_queue(time.perf_counter())
+        request.enter_queue(time.perf_counter(), GUARD_SECONDS)
         self._waiting.append(request)
 
     @cached_property

@@ -319,6 +319,7 @@ class Admission:
             if self._should_wait(request, position):
                 continue
             on_begin(request)
+            request.was_computed_anew = request.preempted > 0
             fork = self._fork(request, position)
             slot = self._prepare(request, idle, source, position)
             self._occupy(slot, request, ticks)

@@ -1,7 +1,8 @@
 """The order in which waiting requests get slots, and which running request gives its slot to one of a higher level.
 
 Requests go by priority, then by age. A request rises by a level each RISE_SECONDS that it waits, so that none waits
-forever: while requests of a higher level wait too, one of TURN slots goes to a request that rose.
+forever: while requests of a higher level wait too, one of TURN slots goes to a request that rose. Waiting counts until
+the request has had slots for GUARD_SECONDS, or one that is preempted in each pause between chats would not rise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SHARE_OF_TIME = 10
 def risen(request: Request, now: float) -> int:
     """The priority of a request, higher by a level for each RISE_SECONDS that it waits."""
     since = request.waiting_since
-    levels = 0 if since is None else int((now - since) / RISE_SECONDS)
+    levels = 0 if since is None else int((request.aged + now - since) / RISE_SECONDS)
     return max(FIRST, request.priority - BACKGROUND * levels)
 
 
@@ -51,7 +52,8 @@ class WaitingOrder:
     def begins(self, request: Request, waiting: Iterable[Request], now: float) -> None:
         """``request`` gets a slot now, and these wait on."""
         rose_to = risen(request, now)
-        if any(rose_to <= each.priority < request.priority for each in waiting):
+        is_next = request.preempted > 0 and rose_to < request.priority and self._others >= TURN - 1
+        if is_next or any(rose_to <= each.priority < request.priority for each in waiting):
             self._others = 0
             request.keeps_slot_until = now + GUARD_SECONDS
         else:
@@ -88,4 +90,6 @@ def _priority(slot: Slot) -> int:
 
 def _may_leave(slot: Slot, other: Request, now: float) -> bool:
     request = slot.request
-    return request is not None and request.priority > other.priority and now >= request.keeps_slot_until
+    if request is None or request.was_computed_anew:
+        return False
+    return request.priority > other.priority and now >= request.keeps_slot_until

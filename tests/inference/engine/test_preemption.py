@@ -413,3 +413,18 @@ def test_any_mix_of_priorities_cancels_and_lengths(
     wait_until(lambda: not scheduler.has_work())
     assert scheduler._snapshots._held_bytes == 0 and scheduler.activity().waiting == 0
     assert scheduler.activity().preemptions == sum(each.preempted for _, each in sent) > 0
+
+
+def test_one_that_was_computed_anew_does_not_give_its_slot_again(make_scheduler: Make) -> None:
+    """Or chats that come again and again would have a long prompt read again and again."""
+    scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
+    if not scheduler._recomputes_alike:
+        pytest.skip("it never gives its slot")
+    scheduler.submit(sequence := asked(words(40, 1), 300, BATCH))
+    wait_until(lambda: sequence.generated > 3)
+    preempted(scheduler, sequence).cancel()
+    wait_until(lambda: sequence.waiting_since is None)
+    scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
+    told(chat)
+    assert sequence.ended and sequence.preempted == 1
+    told(sequence)

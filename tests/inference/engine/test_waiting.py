@@ -141,6 +141,49 @@ def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
     assert now < 3600 and not unsent and all(left[each] <= 0 for each in lines)
 
 
+@pytest.mark.parametrize("slots_there", [1, 4])
+@pytest.mark.parametrize("pause", [0.05, 0.5])
+def test_an_hour_of_chats_with_pauses_between_lets_every_line_end(slots_there: int, pause: float) -> None:
+    """Each client asks anew soon after its last answer, so no chat waits when a line gets a slot, and the next one
+    preempts the line before it got further: to put its state back takes as long as the pause."""
+    order, preemption = WaitingOrder(), Preemption()
+    lines = [asked(BATCH) for _ in range(2 * slots_there)]
+    left = dict.fromkeys(lines, 40.0)
+    waiting, running = list(lines), list[Request]()
+    restored: dict[Request, float] = {}
+    asks_at = dict.fromkeys(range(slots_there), 0.0)
+    clients: dict[Request, int] = {}
+    now, tick = 0.0, 0.05
+    while now < 3600 and any(left[each] > 0 for each in lines):
+        for client in [client for client, at in asks_at.items() if at <= now]:
+            del asks_at[client]
+            clients[chat := asked(INTERACTIVE, now)] = client
+            left[chat] = 4.0
+            waiting.append(chat)
+        before = set(running)
+        begin(order, preemption, waiting, running, slots_there, now)
+        restored |= {each: now + pause for each in running if each not in before and each in lines}
+        now += tick
+        for each in [each for each in running if now > restored.get(each, 0.0)]:
+            left[each] -= tick
+            if left[each] <= 0:
+                running.remove(each)
+                if each in clients:
+                    asks_at[clients[each]] = now + pause
+    assert now < 3600
+    assert max(each.preempted for each in lines) <= 100
+
+
+def test_waiting_counts_on_until_a_line_had_a_slot_for_long_enough() -> None:
+    order, line = WaitingOrder(), asked(BATCH)
+    order.begins(line, [], 20)
+    line.enter_queue(21, GUARD_SECONDS)
+    assert order.sorted([asked(BACKGROUND, 20), line], 32)[0] is line, "20 and 11 seconds"
+    order.begins(line, [], 32)
+    line.enter_queue(32 + GUARD_SECONDS, GUARD_SECONDS)
+    assert order.sorted([asked(BACKGROUND, 20), line], 70)[0] is not line, "it was computed for eleven seconds"
+
+
 def begin(
     order: WaitingOrder, preemption: Preemption, waiting: list[Request], running: list[Request], most: int, now: float
 ) -> None:
@@ -148,11 +191,12 @@ def begin(
     held = slots(*[0] * len(running))
     for slot, each in zip(held, running, strict=True):
         slot.request = each
-    chat = next(each for each in waiting if each.priority == INTERACTIVE)
-    victim = preemption.victim(chat, held, now) if len(running) == most else None
-    if victim is not None and victim.request is not None:
+    chat = next((each for each in waiting if each.priority == INTERACTIVE), None)
+    victim = preemption.victim(chat, held, now) if chat is not None and len(running) == most else None
+    if chat is not None and victim is not None and victim.request is not None:
         running.remove(victim.request)
-        victim.request.enter_queue(now)
+        victim.request.preempted += 1
+        victim.request.enter_queue(now, GUARD_SECONDS)
         waiting.append(victim.request)
         preemption.note(now, now)
         order.begins(chat, waiting, now)
