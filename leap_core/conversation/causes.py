@@ -131,7 +131,7 @@ def _of_time(facts: RequestFacts, unread: float) -> Iterator[Cause]:
             OTHER_WORK,
             f"other work on the machine kept it waiting for a processor {facts.others:.0%} of the time",
             "end the other work, or ask when the machine is idle",
-            facts.others * max(0.0, facts.reading + facts.writing - unread),
+            facts.others * max(0.0, facts.reading + facts.writing - facts.swapped - unread),
         )
 
 
@@ -160,7 +160,22 @@ def _of_prefix(facts: RequestFacts) -> Cause | None:
     if departure.ended or departure.shared < LEAST_TOKENS:
         return None
     name, what, change = _kind(departure)
+    if name not in MARKED and not _is_change(departure, name):
+        return None
     return Cause(name, f"{what}: the prefix {_departed(departure, facts.prompt_tokens)}", change, seconds)
+
+
+MARKED = ("billing-header", "tools-reordered", "thinking-removed")
+"""Causes that are known by what is at the departure, whatever follows."""
+
+
+def _is_change(departure: Departure, name: str) -> bool:
+    """Whether something was changed that was said before, and not another thing said."""
+    if (
+        departure.role != "system" and departure.message >= departure.messages
+    ):  # what is asked now, or a prompt that is one text
+        return departure.edited and name in ("clock", "id", "counter")
+    return departure.edited or departure.messages > 2 or name != "system-changed"
 
 
 def _departed(departure: Departure, tokens: int) -> str:
@@ -220,16 +235,20 @@ def course_of(facts: RequestFacts, end: RequestEnd) -> dict[str, str]:
     return {name: text for name, text in course.items() if text}
 
 
-BILLING = re.compile(r"x-anthropic-billing-header", re.IGNORECASE)
+BILLING = re.compile(r"\bx-[\w-]*billing[\w-]*:", re.IGNORECASE)
 THINKING = re.compile(r"<think>|<\|begin_of_thought\|>|\[THINK\]|<\|channel\|>analysis|<reasoning>", re.IGNORECASE)
 MONTHS = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 CLOCK = re.compile(
     rf"\d{{1,2}}:\d{{2}}(?::\d{{2}})?|\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
-    rf"|\b(?:{MONTHS}\.? \d{{1,2}}|\d{{1,2}}\.? {MONTHS})\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
-    r"|\b(?:mon|tue|wed|thu|fri|sat|sun)\b|\b1\d{9}(?:\d{3})?\b|\b\d+ (?:seconds?|minutes?|hours?|days?) ago\b",
+    rf"|\b(?:{MONTHS}\.? \d{{1,2}}|\d{{1,2}}(?:\.|st|nd|rd|th)?(?: of)? {MONTHS})\b"
+    r"|\b\d{1,2}\.?(?: de| of)? [^\W\d_]{3,12}\.?,?(?: de)? \d{4}\b|\d{1,2} ?[月日時时点]|\b\d{1,2} ?[ap]\.?m\b"
+    r"|\b20\d{6}(?:T?\d{4,6}Z?)?\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+    r"|\b(?:mon|tue|wed|thu|fri|sat|sun)\b|\b1\d{9}(?:\d{3}){0,3}\b|\b\d+ (?:seconds?|minutes?|hours?|days?) ago\b",
     re.IGNORECASE,
 )
-ID = re.compile(r"\b[A-Za-z0-9_-]{8,}")
+ID = re.compile(r"\b[A-Za-z0-9_-]{8,}|\b(?!\d+[A-Za-z]{1,3}\b)(?=\w*\d)(?=\w*[A-Za-z])\w{4,}")
+NEAR = 48
+LEADS_TO_DATE = re.compile(r"[^\d\n!?;:{}]{0,24}")
 NUMBER = re.compile(r"\d[\d.,]*")
 MOVE = "send what changes at the end of the last message, or not at all"
 
@@ -256,11 +275,22 @@ def _kind(departure: Departure) -> tuple[str, str, str]:
         ("id", "an id", ID),
         ("counter", "a number", NUMBER),
     ):
-        if _differs(pattern, *both, len(departure.before)):
+        if _differs(pattern, *both, len(departure.before)) or (pattern is CLOCK and _dates_follow(departure)):
             return name, f"{what} in {departure.place} changes", MOVE
-    if departure.role == "system" or departure.tool:
+    if departure.tool:
+        return "tools-changed", f"{departure.place} changed", "declare the same tools in each request"
+    if departure.role == "system":
         return "system-changed", f"{departure.place} changed", MOVE
     return "history-changed", "what was said before was changed", "add messages at the end, and leave earlier ones"
+
+
+def _dates_follow(departure: Departure) -> bool:
+    """Whether the words that differ lead to two dates or times, as the names of days and months do in any language."""
+    dates = [
+        found[0] if (found := CLOCK.search(text, 0, NEAR)) and LEADS_TO_DATE.fullmatch(text[: found.start()]) else ""
+        for text in (departure.had, departure.got)
+    ]
+    return dates[0] != dates[1] and all(any(map(str.isdigit, date)) for date in dates)
 
 
 def _differs(pattern: re.Pattern[str], had: str, got: str, place: int) -> bool:

@@ -18,7 +18,8 @@ class Departure:
     ``message`` counts the messages of the prompt from 1 (0: not known), of which there are ``messages``; ``role`` is
     that of the message, ``tool`` the declared tool that the place is in. ``tools_had`` and ``tools_got`` are the names
     in order, where they differ. ``media``: a picture or a sound is at the place. ``other_adapter``: the earlier prompt
-    was computed with other adapters. ``ended``: one of the prompts ends at the place, so that nothing departs.
+    was computed with other adapters. ``edited``: most of the rest of the message is in the earlier prompt too.
+    ``ended``: one of the prompts ends at the place, so that nothing departs.
     """
 
     position: int
@@ -33,6 +34,7 @@ class Departure:
     tool: str = ""
     tools_had: tuple[str, ...] = ()
     tools_got: tuple[str, ...] = ()
+    edited: bool = False
     media: bool = False
     other_adapter: bool = False
     ended: bool = False
@@ -50,7 +52,8 @@ class Departure:
 
 @dataclass(frozen=True)
 class RequestFacts:
-    """``queued``: seconds until the first slot, behind ``running`` requests that had one, ``waiting`` that waited
+    """``queued``: seconds until the first slot, without those in which another request read a common prefix, behind
+    ``running`` requests that had one, ``waiting`` that waited
     before it, and ``ahead_tokens`` of prompts that were to be read. ``preempted`` times it gave its slot, and waited
     ``swapped`` seconds for another. ``reading``: seconds from the slot to the first token, ``writing`` from there on;
     ``masks`` of them went to the masks of a constraint. ``others``: the share of the time that threads waited

@@ -35,16 +35,30 @@ PREFIXES = {
         left("Today is ", "Thursday, be kind", "Friday, be kind"),
         left("now=", "1764208800 user", "1764208861 user"),
         left("last seen ", "5 minutes ago.", "6 minutes ago."),
+        left("Heute ist ", "Donnerstag, der 26. November 2026, 9 Uhr", "Freitag, der 27. November 2026, 9 Uhr"),
+        left("Hoy es ", "jueves, 26 de noviembre de 2026", "viernes, 27 de noviembre de 2026"),
+        left("Now it is the ", "evening of the 26th of May. Be", "morning of the 27th of May. Be"),
+        left("今天是2026年11月2", "6日。", "7日。"),
+        left("run 202611", "26T190211Z", "27T081500Z"),
+        left("It is ", "7 pm in Rome", "8 pm in Rome"),
+        left("ns=", "1795806131123000111 a", "1795806204456000222 a"),
+        left("<env>\nDate: 2026-11-2", "6\n</env>", "7\n</env>", role="user", message=1, edited=True),
+        left("It is 10:1", "1. Classify", "2. Classify", role="user", message=1, messages=1, edited=True),
     ],
     "id": [
         left("Request ", "3f2a9c1e-77aa-4b1c-9d00", "8b1a9c1e-77aa-4b1c-9d00"),
         left("session_id: ", "sess_8Zk2Qp11xY", "sess_0aB3Lm77tR"),
         left("trace ", "9f86d081884c7d65\n", "2c26b46b68ffc68f\n"),
+        left("build=", "a1b2c; go", "0c9de; go"),
     ],
-    "counter": [left("You have ~", "12k tokens remaining", "11k tokens remaining")],
+    "counter": [
+        left("You have ~", "12k tokens remaining", "11k tokens remaining"),
+        left("uptime ", "48211s, all well", "48377s, all well"),
+    ],
     "billing-header": [
         left("x-anthropic-billing-header: cc_version=2.1; cch=", "a1b2c", "d3e4f"),
         left("", "x-anthropic-billing-header: a", "You are"),
+        left("x-acme-billing-id: plan=2; nonce=", "a1b2c", "d3e4f"),
     ],
     "tools-reordered": [
         left(
@@ -54,13 +68,17 @@ PREFIXES = {
     ],
     "tools-changed": [
         left('{"name": "', "a", "x", tool="x", tools_had=("a", "b"), tools_got=("x", "a", "b")),
+        left('"description": "', "Read a file", "Read a text", tool="read"),
     ],
     "thinking-removed": [
         left("assistant\n", "<think>\nThe user", "The answer", role="assistant", message=3),
         left("assistant\n<think>", "So the user", "</think>Yes", role="assistant", message=3),
     ],
     "picture": [left("Look: ", "[picture or sound]", "[picture or sound]", role="user", message=2, media=True)],
-    "system-changed": [left("You are ", "a helpful friend", "an expert of law")],
+    "system-changed": [
+        left("You are ", "a helpful friend", "an expert of law"),
+        left("You are ", "a helpful friend", "an expert of law", messages=2, edited=True),
+    ],
     "history-changed": [left("user\n", "Read the file", "Summary of before", role="user", message=2)],
     "adapter": [
         left("", "", "", other_adapter=True),
@@ -79,6 +97,14 @@ TIMES = {
     "masks": [waiting(masks=2.0)],
     "other-work": [waiting(others=0.7)],
 }
+NO_CHANGES = [  # something else is asked, and nothing that was said before is another
+    left("Date: 2026-11-2", "6 From: a", "7 From: b", role="user", message=1, messages=1),
+    left("No. 2026-118", "0 Customer A", "1 Customer B", role="user", message=2, messages=2),
+    left("Translate: ", "Table backup", "Letter customer", role="user", message=1, messages=1, edited=True),
+    left("", "[picture or sound]", "[picture or sound]", role="user", message=1, messages=1, media=True),
+    left("system\n", "Write code.", "Make a title of six words.", messages=2),
+    left("", "Once upon", "In the year", role="", message=0, messages=0, edited=True),
+]
 PLANTED = [(name, facts, FINE) for name, all_facts in {**PREFIXES, **TIMES}.items() for facts in all_facts]
 PLANTED += [
     ("context-too-small", QUICK, RequestEnd(0.1, None, "the prompt has 9000 tokens and the context holds 4096")),
@@ -91,6 +117,16 @@ PLANTED += [
 def test_a_planted_cause_is_named_first(name, facts, end):
     causes = causes_of(facts, end)
     assert causes[0].name == name and "\n" not in causes[0].text and causes[0].change
+
+
+@pytest.mark.parametrize("facts", NO_CHANGES)
+def test_another_question_is_no_cause(facts):
+    assert causes_of(facts, FINE) == []
+
+
+def test_other_work_slowed_nothing_while_a_request_had_no_slot():
+    facts = waiting(preempted=2, swapped=3.0, writing=3.5, reading=0.5, others=0.8)
+    assert [cause.name for cause in causes_of(facts, FINE)] == ["preempted", "other-work"]
 
 
 def test_there_are_at_least_thirty_planted_causes():

@@ -109,3 +109,30 @@ def test_a_crowd_of_requests_looks_at_the_threads_of_the_process_once_in_a_while
     for _ in range(200):
         course.Course().waited_for_processors()
     assert 1 <= len(looks) <= 20
+
+
+def test_a_tool_that_changed_is_named_and_other_tools_of_another_program_are_not(runner):
+    tools = [declared(name) for name in ("read", "write", "list", "remove")]
+    ask(runner, "Use tools.", "Hello!", functions=tools)
+    about = {"type": "object", "properties": {"path": {"type": "string", "description": "A folder, or a file in it"}}}
+    changed = LeapFunction.from_openai({"type": "function", "function": {"name": "read", "parameters": about}})
+    facts = ask(runner, "Use tools.", "Hello!", functions=[changed, *tools[1:]])
+    assert names(facts) == ["tools-changed"]
+    others = [declared(name) for name in ("summarize", "translate", "paint", "sing", "dance")]
+    assert names(ask(runner, "You play.", "Good day!", functions=others)) == []
+
+
+def test_another_task_about_the_same_text_is_no_change_of_the_system_prompt(runner):
+    ask(runner, "You write code, and explain nothing.", RULES)
+    assert names(ask(runner, "Make a title of six words.", RULES)) == []
+
+
+def test_a_prompt_whose_beginning_another_request_reads_waited_for_no_slot(runner):
+    began = [
+        runner.start(
+            [ChatMessage("system", f"{RULES} {RULES}"), ChatMessage("user", said)], (), GenerationOptions(max_tokens=2)
+        )
+        for said in ("One?", "Two?")
+    ]
+    facts = [last_of(each).facts for each in began]
+    assert facts[1] is not None and facts[1].cached > 100 and facts[1].queued < facts[1].reading

@@ -41,6 +41,9 @@ class Course:
         self.queued: float | None = None
         """Seconds until it got its first slot."""
         self.in_slots = 0
+        self.prefix_since: float | None = None
+        self.prefix_seconds = 0.0
+        """How long another request read what both begin with, while there was a slot."""
         self.earlier: tuple[Computed, ...] = ()
         self._processors, self._begun = _processor_seconds(), time.perf_counter()
 
@@ -48,6 +51,11 @@ class Course:
         """These were there when the request came."""
         self.running, self.waiting = running, waiting
         self.ahead_tokens = sum(each.total - each.processed for each in reading)
+
+    def note_prefix(self, now: float) -> None:
+        """There is a slot, and another request reads what both begin with."""
+        self.prefix_since = now if self.prefix_since is None else self.prefix_since
+        self.prefix_seconds = now - self.prefix_since
 
     def note_start(self, queued: float, earlier: tuple[Computed, ...], in_slots: int) -> None:
         """It gets its first slot after so many seconds; ``in_slots``: positions of its prompt that slots hold."""

@@ -9,7 +9,7 @@ import re
 import time
 from array import array
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,17 +18,19 @@ from ...system.dataclass import dataclass
 from .course import Computed
 from .request import Request, boundaries_of, common_prefix
 
-MOST_PROMPTS, MOST_POSITIONS = 16, 131_072
+MOST_PROMPTS, MOST_POSITIONS = 64, 131_072
 """What is remembered takes a megabyte at most."""
 RUN, STRIDE = 8, 8
 """Two prompts are alike where so many tokens in a row are the same; every STRIDE-th run of the earlier one is tried."""
 LOOK = 8
 """Every so many of these runs is tried first; where none of them is in both, the two prompts have little in common."""
+LEAST_ALIKE = 0.5
+"""The share of what follows a departure that has to be in both prompts, for it to be the same with a change."""
 ALIKE = 0.9
 """The share of a prompt that an earlier one has to have for no other to be compared."""
 WORTH_COMPARING = 64
 """Positions that a prompt has to compute, for a comparison to be worth its time."""
-BEFORE, AFTER = 32, 24
+BEFORE, AFTER = 64, 24
 """Tokens around a departure."""
 LONGEST_TEXT, LONGEST_TURN = 160, 20_000
 MOST_NAMES = 100
@@ -82,14 +84,17 @@ class Words:
 def departure_of(keys: Sequence[int], variant: bytes, earlier: Sequence[Computed], words: Words) -> Departure | None:
     """Where the prompt ``keys`` departs from the earlier one that it is most like; None where it is like none."""
     keys = array("q", keys)
-    runs = {hash(tuple(keys[n : n + RUN])) for n in range(len(keys) - RUN + 1)}
+    runs = Counter(hash(tuple(keys[n : n + RUN])) for n in range(len(keys) - RUN + 1))
     best, most = None, 0
     for each in earlier:
         position = common_prefix(each.keys, keys)
-        tried = range(position, len(each.keys) - RUN + 1, STRIDE)
+        rows = _rows_alike(keys, each.keys, position)
+        tried = [n for n in range(position, len(each.keys) - RUN + 1, STRIDE) if not rows or each.keys[n] >= 0]
         shared = 0
         if len(tried) < LOOK or any(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried[::LOOK]):
-            shared = STRIDE * sum(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried)
+            found = [runs[hash(tuple(each.keys[n : n + RUN]))] for n in tried]
+            shared = _shared(found, len(keys) - position - rows)
+            shared += rows if shared else 0
         alike = position + shared + (each.variant == variant)  # of two that are alike the one that can be reused
         if alike > most:
             best, most = (each, position, shared), alike
@@ -103,6 +108,23 @@ def departure_of(keys: Sequence[int], variant: bytes, earlier: Sequence[Computed
     return departure if ended else _described(departure, keys, other.keys, words)
 
 
+def _shared(found: Sequence[int], left: int) -> int:
+    """Tokens after a departure that are in both prompts, 0 where the two are about different things. ``found``: how
+    often each run that was tried is in the new prompt, of which ``left`` tokens come after the departure. A run that
+    the new prompt repeats, such as the frame of a declaration, does not show that they are alike."""
+    single, absent = found.count(1), found.count(0)
+    if single < LEAST_ALIKE * min(single + absent, left / STRIDE):
+        return 0
+    return STRIDE * (len(found) - absent)
+
+
+def _rows_alike(keys: Sequence[int], earlier: Sequence[int], position: int) -> int:
+    """Rows of images and audio after a departure in one of them that both prompts have."""
+    if position >= min(len(keys), len(earlier)) or min(keys[position], earlier[position]) >= 0:
+        return 0
+    return min(sum(key < 0 for key in each[position:]) for each in (keys, earlier))
+
+
 def _described(departure: Departure, keys: Sequence[int], earlier: Sequence[int], words: Words) -> Departure:
     position = departure.position
     turns = words.turns(keys)
@@ -110,6 +132,9 @@ def _described(departure: Departure, keys: Sequence[int], earlier: Sequence[int]
     start = turns[turn]
     message, role = _message(turn, len(turns), words.roles)
     tool, had, got = _tools(position - start, keys[start:], earlier[start:], words)
+    runs = {hash(tuple(earlier[n : n + RUN])) for n in range(start, len(earlier) - RUN + 1)}
+    rest = range(position + RUN, (turns[turn + 1] if turn + 1 < len(turns) else len(keys)) - RUN + 1, STRIDE)
+    alike = sum(hash(tuple(keys[n : n + RUN])) in runs for n in rest)
     return replace(
         departure,
         before=words.text(keys[max(start, position - BEFORE) : position])[-LONGEST_TEXT:],
@@ -121,6 +146,7 @@ def _described(departure: Departure, keys: Sequence[int], earlier: Sequence[int]
         tool=tool,
         tools_had=had,
         tools_got=got,
+        edited=alike > LEAST_ALIKE * len(rest),
         media=keys[position] < 0 or earlier[position] < 0,
     )
 
@@ -162,11 +188,12 @@ def _names(turn: Sequence[int], words: Words) -> tuple[str, ...]:
 def facts_of(request: Request, words: Words, context_size: int) -> RequestFacts:
     """What is known of a request at its end."""
     course = request.course
-    keys, queued, departure = request.prompt.keys, course.queued or 0.0, None
+    keys, departure = request.prompt.keys, None
+    queued = max(0.0, (course.queued or 0.0) - course.prefix_seconds)  # another one read for it in that time
     if course.earlier and len(keys) - request.cached >= WORTH_COMPARING:
         found = departure_of(keys, request.variant, course.earlier, words)
         departure = found and replace(found, in_slots=course.in_slots)
-    swapped, stats = max(0.0, request.seconds_waited - queued), request.stats()
+    swapped, stats = max(0.0, request.seconds_waited - (course.queued or 0.0)), request.stats()
     first = stats.time_to_first_token
     behind = course.running + course.waiting if queued >= NOTICEABLE else 0
     return RequestFacts(

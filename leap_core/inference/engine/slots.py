@@ -9,6 +9,7 @@ the KV cache brings a slot back to that position. On a GPU checkpoints stay ther
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Keys
@@ -317,6 +318,7 @@ class Admission:
                     continue
             source, position = self.source_of(request)
             if self._should_wait(request, position):
+                request.course.note_prefix(time.perf_counter())
                 continue
             on_begin(request)
             request.was_computed_anew = request.preempted > 0
