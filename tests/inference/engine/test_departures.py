@@ -1,55 +1,127 @@
-"""Which earlier prompt a prompt departs from, and how much of it is a change of the same."""
+"""Requests that are cancelled while their prompts are read, beside others: no answer changes, none waits for ever."""
 
 from __future__ import annotations
 
 import random
-from array import array
+import threading
+from collections.abc import Callable, Iterator
 
-from leap_core.inference.engine.course import Computed
-from leap_core.inference.engine.departures import MOST_PROMPTS, ComputedLately, Words, departure_of
+import pytest
 
-WORDS = Words(lambda keys: " ".join(map(str, keys)), frozenset({1}), frozenset({2}), roles=("system", "user"))
-RNG = random.Random(1)
-FRAME = RNG.sample(range(10, 1000), 24)
+from leap_core.conversation.responses import GenerationFinishReason as Reason
+from leap_core.errors import LeapGenerationError
+from leap_core.inference.engine.batch_plan import StepPart
+from leap_core.inference.engine.request import Request
+from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.llama.context import ABORTED
+from leap_core.inference.llama.model import LlamaModel
+from tests.support.random_models import MEMORY_KINDS, write_random_model
 
+from .conftest import finish, request
+from .test_same_bits import asked, told, words
 
-def tokens(count: int) -> list[int]:
-    return [RNG.randrange(10, 30_000) for _ in range(count)]
-
-
-def departure(had: list[int], got: list[int]):
-    found = departure_of(got, b"", [Computed(array("q", had), b"")], WORDS)
-    assert found is not None
-    return found
-
-
-def test_a_prompt_with_a_change_shares_what_follows():
-    start, rest = tokens(20), tokens(400)
-    found = departure([*start, 5, *rest], [*start, 6, *rest])
-    assert found.position == 20 and found.shared >= 380 and found.edited
+Make = Callable[..., Scheduler]
 
 
-def test_declarations_that_have_the_same_frame_are_not_alike():
-    had, got = ([key for _ in range(20) for key in (*FRAME, *tokens(12))] for _ in range(2))
-    assert departure([2, *had], [2, *tokens(3), *got]).shared == 0
+@pytest.fixture(scope="module", params=MEMORY_KINDS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    path = tmp_path_factory.mktemp("models") / "model.gguf"
+    loaded = LlamaModel(write_random_model(path, MEMORY_KINDS[request.param], "q8_0"))
+    yield loaded
+    loaded.close()
 
 
-def test_a_prompt_that_was_cut_shares_what_is_left():
-    start, rest = tokens(40), tokens(2000)
-    assert departure([*start, *rest], [*start, *rest[1600:], *tokens(30)]).shared >= 380
+QUESTIONS = [(words(length, n), 12, n) for n, length in enumerate((8, 20, 40, 65, 120, 300))]
 
 
-def test_the_rows_of_a_picture_are_shared_by_their_number():
-    start, rest = tokens(10), tokens(30)
-    had, got = ([*start, *(-1000 * n - row for row in range(90)), *rest] for n in (1, 2))
-    found = departure(had, [*got, *tokens(20)])
-    assert found.media and found.shared >= 90
+def alone(make_scheduler: Make) -> list[list[tuple[int, float]]]:
+    """The answer of a fresh scheduler to each question."""
+    answers = []
+    for question in QUESTIONS:
+        fresh = make_scheduler(slots=1)
+        fresh.submit(sequence := asked(*question))
+        answers.append(told(sequence))
+    return answers
 
 
-def test_a_prompt_is_remembered_after_a_crowd_of_others():
-    lately, own = ComputedLately(), tokens(200)
-    lately.add(own, b"")
-    for _ in range(40):
-        lately.add(tokens(300), b"")
-    found = departure_of([*own, *tokens(80)], b"", lately.all(), WORDS)
-    assert MOST_PROMPTS > 40 and found is not None and found.position == 200
+def before_decodes(scheduler: Scheduler, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``act`` happen between the plan of each step and its decode, when a client may leave."""
+    build = scheduler._planner.build
+
+    def hooked(parts: list[StepPart]) -> None:
+        act()
+        build(parts)
+
+    monkeypatch.setattr(scheduler._planner, "build", hooked)
+
+
+def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cancelling thread is as slow as can be: it marks the request before a step and wakes the scheduler in the
+    next one."""
+    scheduler = make_scheduler()
+    answering, leaving = request(words(8, 1), max_tokens=30), request(words(200, 2))
+    moments: list[Callable[[], object]] = [lambda: setattr(leaving, "cancelled", True), lambda: leaving.wake(leaving)]
+    both = threading.Event()
+
+    def act() -> None:
+        assert both.wait(30)
+        if moments and any(slot.request is leaving for slot in scheduler._memory.slots) or len(moments) == 1:
+            moments.pop(0)()
+
+    before_decodes(scheduler, act, monkeypatch)
+    scheduler.submit(answering)
+    scheduler.submit(leaving)
+    both.set()
+    assert finish(leaving)[1].reason is Reason.INTERRUPTED
+    tokens, ended = finish(answering)
+    assert ended.reason is Reason.MAX_TOKENS and len(tokens) == 30 and not moments
+
+
+@pytest.mark.slow
+def test_answers_beside_prompts_that_are_cancelled(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each long prompt is cancelled just before a decode, or a moment later within it."""
+    expected = alone(make_scheduler)
+    scheduler = make_scheduler(slots=8, context_size=2048, batch_size=256)
+    rng = random.Random(3)
+    leaving: list[Request] = []
+
+    def act() -> None:
+        for slot in scheduler._memory.slots:
+            if slot.request in leaving and rng.random() < 0.5:
+                leaving.remove(slot.request)
+                if rng.random() < 0.5:
+                    slot.request.cancel()
+                else:
+                    threading.Timer(rng.uniform(0, 0.004), slot.request.cancel).start()
+
+    before_decodes(scheduler, act, monkeypatch)
+    for turn in range(40):
+        chosen = rng.sample(range(len(QUESTIONS)), rng.choice((1, 2, 3)))
+        sequences = [asked(*QUESTIONS[n]) for n in chosen]
+        long = request(words(rng.randrange(1, 120), turn % 3) + words(rng.randrange(100, 800), 50 + turn))
+        leaving.append(long)
+        for sequence in rng.sample([*sequences, long], len(sequences) + 1):
+            scheduler.submit(sequence)
+        for n, sequence in zip(chosen, sequences, strict=True):
+            assert told(sequence) == expected[n], (turn, n)
+        assert finish(long)[1].reason is Reason.INTERRUPTED
+
+
+def test_a_decode_that_is_aborted_unasked_is_computed_again(make_scheduler: Make) -> None:
+    expected = alone(make_scheduler)
+    scheduler = make_scheduler()
+    for n, question in enumerate(QUESTIONS[2:5], 2):
+        scheduler._context.abort()
+        scheduler.submit(sequence := asked(*question))
+        assert told(sequence) == expected[n]
+
+
+def test_a_request_whose_decodes_are_all_aborted_fails(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = make_scheduler()
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler._context, "decode", lambda **_: ABORTED)
+        scheduler.submit(sequence := request(words(60, 1)))
+        ended = finish(sequence)[1]
+        assert isinstance(ended.error, LeapGenerationError) and "aborted" in str(ended.error)
+    scheduler.submit(sequence := request(words(60, 1)))
+    assert finish(sequence)[1].error is None
