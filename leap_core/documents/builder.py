@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol
 from xml.parsers import expat
@@ -21,6 +22,14 @@ ROMAN = (
     ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"),
     ("", "x", "xx", "xxx", "xl", "l", "lx", "lxx", "lxxx", "xc"),
 )
+
+
+RAISED = re.compile(r"[-+−]?\d")
+GREEK = "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", "αβχδεφγηιϕκλμνοπθρστυϖωξψζ"
+SYMBOLS = dict(
+    zip(b"\xa2\xa3\xa5\xae\xb0\xb1\xb3\xb4\xb5\xb6\xb7\xb9\xbb\xce\xd1\xd6\xe5\xf2", "′≤∞→°±≥×∝∂•≠≈∈∇√∑∫", strict=True)
+)
+"""Signs of the font Symbol, whose letters are Greek ones."""
 
 
 class BlockSink(Protocol):
@@ -205,6 +214,19 @@ class Builder:
             self._write_rows(table)
 
 
+def raised(before: str, text: str) -> str:
+    """A superscript behind ``before``: a number keeps its place with a sign, since 10⁶ is not 106."""
+    return f"^{text}" if before[-1:].isalnum() and RAISED.match(text) else text
+
+
+def symbol(code: int) -> str:
+    """The character that the font Symbol draws for a code of a byte."""
+    letter, is_small = (code & 0x1F) - 1, code >= 0x60
+    if 0x40 < code < 0x5B or 0x60 < code < 0x7B:
+        return GREEK[is_small][letter]
+    return SYMBOLS.get(code) or (chr(code) if 0x20 <= code < 0x7F else "[symbol]")
+
+
 def counted(number: int, form: str) -> str:
     """The number of an item of a list in the form that docx names: "lowerLetter", "upperRoman"."""
     text = str(number)
@@ -214,6 +236,8 @@ def counted(number: int, form: str) -> str:
         text = "c" * (number // 100) + ROMAN[1][number // 10 % 10] + ROMAN[0][number % 10]
     elif form == "decimalZero":
         text = text.zfill(2)
+    elif form == "ordinal":
+        text += {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
     return text.upper() if form.startswith("upper") else text
 
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from .blocks import MARKER, PICTURE, Block, UnreadableDocumentError
 from .html import decoded_page, write_page
 from .output import DocumentOutput
+from .text import MARKS
 
 LARGEST_CHAPTER = 32 * 1024**2
 FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
@@ -52,7 +53,7 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 def _chapter(archive: zipfile.ZipFile, path: str, title: str, out: DocumentOutput) -> None:
     with archive.open(path) as file:
         data = file.read(LARGEST_CHAPTER + 1)
-    if len(data) > LARGEST_CHAPTER or b"\0" in data[:1024].strip(b"\xff\xfe"):
+    if len(data) > LARGEST_CHAPTER or (b"\0" in data[:1024] and not data.startswith(tuple(MARKS))):
         why = "is larger than 32 MiB" if len(data) > LARGEST_CHAPTER else "is not text"
         return _absent(out, title, f"{posixpath.basename(path)} {why}")
     chapter = _Chapter(out, title)

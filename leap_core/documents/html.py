@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from .blocks import CODE, HEADING, LIST_ITEM, PARAGRAPH, Block
-from .builder import BlockSink, Builder
+from .builder import BlockSink, Builder, counted, raised
 from .output import DocumentOutput
 from .text import decode
 
@@ -30,13 +30,14 @@ BLOCK_TAGS = {
     *("section", "article", "blockquote", "header", "footer", "main", "nav", "aside", "figcaption", "address", "hr"),
     *(*HEADINGS, *CELLS, "body", "form", "fieldset", "legend", "figure", "details", "summary"),
 }
-HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg"}
+HIDDEN_TAGS = {"script", "style", "head", "template", "noscript", "svg", "rp"}
 RAW_TAGS = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript"}
 """Their content holds no tags."""
 OPEN_ENDED = {"p", "li", "dt", "dd", "tr", "option", *CELLS}
 """The next of them ends one that is open."""
+RUBY = ("rb", "rp", "rt", "ruby")
 VOID_TAGS = {"br", "hr", "img", "input", "link", "meta", "wbr", "col", "area", "base", "embed", "source", "track"}
-JOINED_TAGS = {"b", "big", "em", "font", "i", "mark", "nobr", "small", "strong", "tt", "u", "wbr"}
+JOINED_TAGS = {*("b", "big", "em", "font", "i", "mark", "nobr", "small", "strong", "tt", "u", "wbr"), *RUBY}
 """They stand within words, too; what is on both sides of any other tag is apart."""
 LOOSE_TAGS = {
     *("a", "abbr", "bdi", "bdo", "cite", "code", "data", "dfn", "kbd", "label", "q", "s", "samp", "span"),
@@ -54,9 +55,16 @@ TAG = re.compile(r"<[^<>]*>")
 ANNOTATION = re.compile(r"<(?:\w+:)?annotation\b[^<]*")
 LARGE_NUMBERS = re.compile(r"&#(?:\d{8,}|[xX][0-9A-Fa-f]{8,});?")
 """References to characters that there are not; Python refuses to read numbers of thousands of digits."""
+KEPT = {*("alt", "alttext", "checked", "colspan", "hidden", "reversed", "rowspan", "selected"), "start", "style"}
+KEPT |= {"type", "value"}
+"""The attributes that matter."""
 BREAK = "\v"
 """A line break within a block."""
 DEEPEST_LIST = 16
+FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+FIELDS = ("", "text", "email", "tel", "url", "search", "number", "date", "time", "datetime-local", "month")
+"""Kinds of ``input`` whose value is shown."""
+CHECKED = ("checkbox", "radio")
 
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
@@ -106,16 +114,17 @@ def write_page(page: str, sink: BlockSink, start: int = 0, *, is_xml: bool = Fal
 
 class _Page:
     """What was read so far. ``_hidden``: the open tags whose text is not shown, the outermost first, and how often each
-    is open. ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none.
+    is open. ``_lists``: the open lists, the outermost first: the number of the last item, None where they have none,
+    its form, and the step to the next one.
     ``_next``: kind, level and label of the block that the next words begin."""
 
     def __init__(self, page: str, sink: BlockSink, is_xml: bool) -> None:
         self._page, self._is_xml = page, is_xml
         self._hidden: dict[str, int] = {}
         self._parts: list[str] = []
-        self._has_words = self._is_loose = self._is_literal = False
+        self._has_words = self._is_loose = self._is_literal = self._is_raised = self._is_reading = False
         self._counted, self._line = 0, 1
-        self._lists: list[int | None] = []
+        self._lists: list[tuple[int | None, str, int]] = []
         self._next: tuple[str, int, str] = (PARAGRAPH, 0, "")
         self._builder, self._tables, self._row_line = Builder(sink, of_page=True), 0, 0
         self._unclosed: set[str] = set()
@@ -135,7 +144,7 @@ class _Page:
         tag = name[1].lower().rpartition(":")[2]
         end, attributes = _attributes(page, name.end())
         if tag in LOOSE_TAGS:
-            self._is_loose = not self._is_literal
+            self._is_loose, self._is_raised = not self._is_literal, tag == "sup" and page[position] != "/"
         elif tag not in JOINED_TAGS and not self._is_literal:
             self._parts.append(" ")
         if page[position] == "/":
@@ -178,12 +187,27 @@ class _Page:
             self._parts.append("\n" if self._is_literal else BREAK)
         elif tag == "img" and attributes.get("alt", "").strip():
             self._put(f" [picture: {attributes['alt'].strip()}] ", 0)
+        elif tag == "input" and attributes.get("type", "").lower() in FIELDS:
+            self._put(f" {attributes.get('value', '')} ", 0)
+        elif tag == "input" and attributes.get("type", "").lower() in CHECKED:
+            self._put(" ☒ " if "checked" in attributes else " ☐ ", 0)
+        elif tag == "option" and "selected" in attributes:
+            self._put("☒ ", 0)
+        elif tag == "rt":
+            self._hidden.pop("rp", None)
+            self._put("(", 0)
+            self._is_reading = True
         elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
-            self._lists.append(_number(attributes.get("start"), 1, 10**6) - 1 if tag == "ol" else None)
+            step = -1 if "reversed" in attributes else 1
+            is_counted = tag == "ol" and (step > 0 or "start" in attributes)
+            first = _number(attributes.get("start"), 1, 10**6) - step if is_counted else None
+            self._lists.append((first, FORMS.get(attributes.get("type", ""), ""), step))
         elif tag == "li" and self._lists:
-            number = self._lists[-1]
-            self._lists[-1] = None if number is None else number + 1
-            self._next = (LIST_ITEM, len(self._lists) - 1, "-" if number is None else f"{number + 1}.")
+            number, form, step = self._lists[-1]
+            if number is not None:
+                number = _number(attributes["value"], 0, 10**6) if "value" in attributes else number + step
+            self._lists[-1] = number, form, step
+            self._next = (LIST_ITEM, len(self._lists) - 1, "-" if number is None else f"{counted(number, form)}.")
         elif tag == "table":
             self._builder.table()
             self._tables += 1
@@ -216,6 +240,10 @@ class _Page:
             self.end_block()
             if tag in HEADINGS or tag == "li":
                 self._next = (PARAGRAPH, 0, "")  # an empty one
+        if tag in ("rt", "ruby"):
+            self._hidden.pop("rp", None)
+            self._put(")" if self._is_reading else "", 0)
+            self._is_reading = False
         if tag in self._hidden:
             self._hidden[tag] -= 1
             if not self._hidden[tag] or tag in HIDDEN_TAGS:
@@ -248,9 +276,11 @@ class _Page:
         if "&" in text:
             text = html.unescape(LARGE_NUMBERS.sub("\ufffd", text)) or " "  # a control character is nothing
         self._has_words = self._has_words or not text.isspace()
-        if self._is_loose and self._parts and self._parts[-1][-1:].isalnum() and text[:1].isalnum():
-            self._parts.append(" ")
-        self._is_loose = False
+        if self._is_loose and self._parts:
+            text = raised(self._parts[-1], text) if self._is_raised else text
+            if self._parts[-1][-1:].isalnum() and text[:1].isalnum():
+                self._parts.append(" ")
+        self._is_loose = self._is_raised = False
         self._parts.append(text)
 
     def end_block(self) -> None:
@@ -282,7 +312,7 @@ def _attributes(page: str, position: int) -> tuple[int, dict[str, str]]:
         if attribute["end"]:
             return position, found
         name = attribute["name"].lower()
-        if name in ("alt", "alttext", "colspan", "hidden", "rowspan", "start", "style"):
+        if name in KEPT:
             found[name] = html.unescape((attribute[3] or "").strip("\"'"))
     return len(page), found
 

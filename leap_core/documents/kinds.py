@@ -77,11 +77,8 @@ UNITS = {
 LONGEST_MANIFEST = 1024**2
 MOST_UNPACKED = 1024**3
 MOST_MEMBERS = 20_000
-OPEN_DOCUMENTS = {
-    f"application/vnd.oasis.opendocument.{name}": kind
-    for name, kind in (("text", ODT), ("spreadsheet", ODS), ("presentation", ODP))
-}
-"""What archives say that they are."""
+OPEN_DOCUMENTS = {b"text": ODT, b"spreadsheet": ODS, b"presentation": ODP}
+"""What archives say that they are, also for templates and pages of the web."""
 PACKED = {"xl/workbook.bin": XLSB, "word/": DOCX, "xl/": XLSX, "ppt/": PPTX, "META-INF/container.xml": EPUB}
 """How names of members begin in archives that are documents."""
 OLD_STREAMS = {"EncryptedPackage": None, "WordDocument": DOC, "Workbook": XLS, "Book": XLS, "PowerPoint Document": PPT}
@@ -157,7 +154,8 @@ def _packed_kind(source: Path | bytes, name: str) -> str:
         raise UnreadableDocumentError(f"{name} is damaged: {error}") from None
     if locked or b"encryption-data" in listed:
         raise UnreadableDocumentError(f"{name} is encrypted", hint="take the password off")
-    kind = OPEN_DOCUMENTS.get(said.decode("latin-1").strip().removesuffix("-template"))
+    mime = re.search(rb"opendocument\.(\w+)", said.strip() or listed)
+    kind = OPEN_DOCUMENTS.get(mime[1]) if mime is not None else None
     starts = (kind for start, kind in PACKED.items() if any(each.startswith(start) for each in names))
     kind = kind or next(starts, None)
     if kind is None:

@@ -30,6 +30,10 @@ MOST_PARTS = 1000
 DEEPEST = 20
 PARAMETER = re.compile(r";\s*([\w*!#$&^.+-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]*)")
 CALENDAR = re.compile(rb"\s*text/calendar\b", re.IGNORECASE)
+MAILBOX = re.compile(rb"(?:\A|\n\r?\n)From \S[^\n]*\d\d:\d\d[^\n]*\n")
+"""Between the messages of a mailbox."""
+ENCODINGS = (b"", b"7bit", b"8bit", b"binary", b"base64", b"quoted-printable")
+DIGITS = re.compile(rb"\s*(?:[A-Za-z0-9+/]+\s*)*\Z")
 FILLER = re.compile(rb"[^A-Za-z0-9+/]")
 ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 
@@ -37,11 +41,13 @@ ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkc
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """A message, with those within it."""
     data = file.read()
-    headers, _ = _split(data)
-    if not headers:
-        raise UnreadableDocumentError("{name} is not a message: it has no headers")
-    out.section(_words(headers.get("subject", b"")))
-    _PartWriter(out).message(data, 0)
+    writer = _PartWriter(out)
+    for message in MAILBOX.split(data)[1:] if MAILBOX.match(data) else [data]:
+        headers, _ = _split(message)
+        if not headers:
+            raise UnreadableDocumentError("{name} is not a message: it has no headers")
+        out.section(_words(headers.get("subject", b"")))
+        writer.message(message, 0)
 
 
 class _PartWriter:
@@ -68,6 +74,8 @@ class _PartWriter:
         kind, parameters = _parameters(headers.get("content-type", b"text/plain"))
         disposition, more = _parameters(headers.get("content-disposition", b""))
         name = _words((more.get("filename") or parameters.get("name") or "").encode("utf-8", "replace"))
+        if (encoding := headers.get("content-transfer-encoding", b"").strip().lower()) not in ENCODINGS:
+            self._out.note(f"the transfer encoding {encoding[:40].decode('ascii', 'replace')} is not read")
         if kind in ENCRYPTED and parameters.get("smime-type") != "signed-data":
             self._out.note("the message is encrypted: its text is not read")
         if kind.startswith("multipart/"):
@@ -207,7 +215,12 @@ def _words(header: bytes) -> str:
 def _decoded(body: bytes, headers: dict[str, bytes]) -> bytes:
     encoding = headers.get("content-transfer-encoding", b"").strip().lower()
     if encoding == b"base64":
-        digits = FILLER.sub(b"", body)
-        digits = digits[: -1 if len(digits) % 4 == 1 else None]
-        return binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
+        pieces: list[bytes] = []
+        for piece in re.split(rb"=+", body):  # some programs encode pieces, each with an end of its own
+            if pieces and not DIGITS.match(piece):
+                break  # what a mailing list adds below
+            digits = FILLER.sub(b"", piece)
+            digits = digits[: -1 if len(digits) % 4 == 1 else None]
+            pieces.append(binascii.a2b_base64(digits + b"=" * (-len(digits) % 4)))
+        return b"".join(pieces)
     return quopri.decodestring(body) if encoding == b"quoted-printable" else body

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from .blocks import CODE, PICTURE, Block, UnreadableDocumentError
+from .blocks import CODE, MARKER, PICTURE, Block, UnreadableDocumentError
 from .html import write_page
 from .output import DocumentOutput
 
@@ -20,7 +20,8 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
     """The cells in their order (nbformat 3 and 4)."""
     try:
         notebook = json.load(io.TextIOWrapper(file, "utf-8-sig", "replace"))
-        cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
+        sheets = [notebook] if "cells" in notebook else notebook["worksheets"]
+        cells = [cell for sheet in sheets for cell in sheet["cells"]]
         language = (notebook.get("metadata") or {}).get("language_info", {}).get("name", "")
         for cell in cells:
             source = _joined(cell.get("source", cell.get("input")))
@@ -46,6 +47,8 @@ def _output(output: Mapping[str, Any], out: DocumentOutput) -> None:
         write_page(page, out)
     elif "application/json" in data:
         out.add(Block(CODE, json.dumps(data["application/json"], ensure_ascii=False), label="output"))
+    elif not any(kind.startswith("image/") for kind in data) and (kinds := [each for each in data if "/" in each]):
+        out.add(Block(MARKER, f"output: {', '.join(kinds)}"))
     if any(kind.startswith("image/") or kind in ("png", "jpeg") for kind in data):
         out.add(Block(PICTURE, "output"))
 

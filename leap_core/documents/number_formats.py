@@ -34,6 +34,9 @@ TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<literal>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]|(?P<general>General)|'
     r"(?P<number>[#0?][#0?,]*(?:\.[#0?]*)?,*(?:[Ee][+-][#0?]+)?|\.[#0?]+)|(?P<other>.)"
 )
+SPLIT_SECOND = re.compile(r"s\.(0+)")
+CONDITION = re.compile(r"\[([<>=]{1,2})(-?[\d.]+)\]")
+OPERATORS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "<>": "ne"}
 EXACT = Context(prec=15)
 """What a cell holds of a number."""
 MOST_DIGITS = 40
@@ -56,11 +59,24 @@ def shown(text: str, code: str, epoch: datetime) -> str:
     if code in (GENERAL, "@", ""):
         return general(text)
     sections = SECTIONS.findall(code)
-    if number < 0 and len(sections) > 1:
+    if conditions := CONDITION.findall(code):
+        tests = (getattr(number, f"__{OPERATORS.get(sign, 'eq')}__")(Decimal(limit)) for sign, limit in conditions)
+        fits = (n for n, is_fit in enumerate(tests) if is_fit)
+        code = sections[next(fits, min(len(conditions), len(sections) - 1))]
+    elif number < 0 and len(sections) > 1:
         number, code = -number, sections[1]
     else:
         code = sections[2 if number == 0 and len(sections) > 2 else 0]
     return _filled(number, code).strip() or general(text)
+
+
+def labeled(text: str, code: str) -> str:
+    """A cell's text in the last section of a format, which holds the text's place: ``"No. "@``."""
+    parts = [
+        match["quoted"] or match["literal"] or match["other"] or ""
+        for match in TOKEN.finditer(SECTIONS.findall(code)[-1])
+    ]
+    return "".join(text if part == "@" else part for part in parts) if "@" in parts else text
 
 
 def general(text: str) -> str:
@@ -93,13 +109,16 @@ def _duration(number: Decimal, code: str) -> str:
 def _moment(number: Decimal, bare: str, epoch: datetime) -> str:
     """A date, a time of day, or both."""
     days = number + 1 if 0 < number < 60 and epoch.year == 1899 else number  # there, 1900 is a leap year
+    fraction = SPLIT_SECOND.search(bare)
+    digits = min(len(fraction[1]), 3) if fraction is not None else 0
     try:
-        moment = epoch + timedelta(seconds=float((days * 86400).to_integral_value(ROUND_HALF_UP)))
+        moment = epoch + timedelta(seconds=float((days * 86400).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)))
     except OverflowError:
         return general(str(number))
     if number < 0:
         return general(str(number))
     time = moment.strftime("%H:%M:%S" if "s" in bare else "%H:%M")
+    time += f".{moment:%f}"[: digits + 1] if digits else ""
     if "y" not in bare and "d" not in bare and ("h" in bare or "s" in bare):
         return time
     return f"{moment:%Y-%m-%d} {time}" if "h" in bare else f"{moment:%Y-%m-%d}"

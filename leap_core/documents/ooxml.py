@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 from xml.etree import ElementTree
 
-from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block
-from .builder import Builder, walk_xml
+from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block, UnreadableDocumentError
+from .builder import Builder, raised, symbol, walk_xml
 from .output import DocumentOutput
 
 SKIPPED = {"del", "moveFrom", "instrText", "delText", "rPrChange", "pPrChange", "tblPrChange", "tcPrChange", "binData"}
@@ -17,9 +17,9 @@ SKIPPED = {"del", "moveFrom", "instrText", "delText", "rPrChange", "pPrChange", 
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 MATH = {"sup": "^", "sub": "_", "num": "", "den": "/", "deg": "", "lim": "_"}
 """What an argument of an equation begins with."""
-AROUND = {"rad": ("√(", ")"), "d": ("(", ")"), "mr": ("", "; ")}
-SYMBOLS = {"F0B7": "•", "F0A7": "•", "F0FC": "✓", "F0FE": "☒", "F0A8": "☐", "F0E0": "→"}
-"""Signs of Word's symbol fonts."""
+AROUND = {"rad": ("√(", ")"), "d": ("(", ")"), "m": ("", ""), "mr": ("", "; "), "e": ("", "")}
+INCLUDED = {"chart": "chart", "relIds": "diagram", "altChunk": "inserted document", "subDoc": "linked document"}
+WINGDINGS = {"F0B7": "•", "F0A7": "•", "F0FC": "✓", "F0FE": "☒", "F0A8": "☐", "F0E0": "→"}
 SMALL_PART = 32 * 1024**2
 
 
@@ -44,7 +44,10 @@ class Package:
 
     def main(self) -> str:
         """The part that the document begins with."""
-        return next(target for kind, target in self.links("").values() if kind == "officeDocument")
+        found = next((target for kind, target in self.links("").values() if kind == "officeDocument"), "")
+        if not self.has(found):
+            raise UnreadableDocumentError("{name} is damaged: its main part is missing")
+        return found
 
     def has(self, part: str) -> bool:
         return part.lower() in self.names
@@ -73,8 +76,8 @@ def value_of(attributes: Any) -> str:
 class Walker:
     """Writes a part's paragraphs and tables. Its subclasses know what paragraphs are in docx and pptx.
 
-    ``_skipped``: how many elements are open within one that is not shown. ``_math``: positions in the paragraph where
-    arguments of equations begin. ``_outside``: the paragraphs around a text box.
+    ``_skipped``: how many elements are open within one that is not shown. ``_math``: arguments of equations: the
+    element, where it begins in the paragraph, what ends it. ``_outside``: the paragraphs around a text box.
     """
 
     def __init__(self, package: Package, part: str, out: DocumentOutput) -> None:
@@ -82,9 +85,9 @@ class Walker:
         self.links = package.links(part)
         self.builder = Builder(out)
         self.is_in_run = False
-        self.is_text = self._is_hidden = False
+        self.is_text = self._is_hidden = self._is_raised = False
         self._skipped = self._in_math = self._words = 0
-        self._math: list[int] = []
+        self._math: list[tuple[str, int, str]] = []
         self._alternatives: list[int] = []
         self._outside: list[list[str]] = []
         self._reading = ""
@@ -102,7 +105,8 @@ class Walker:
 
     def text(self, text: str) -> None:
         if self.is_text and not self._skipped and not self._is_hidden:
-            self.words(text)
+            self.words(raised("".join(self.builder.parts[-1:]), text) if self._is_raised else text)
+            self._is_raised = False
 
     def hide_run(self) -> None:
         """The text of this run is not shown."""
@@ -114,30 +118,37 @@ class Walker:
             self._skipped += 1
         elif self._in_math and (tag in MATH or tag in AROUND):
             self.words(MATH[tag] if tag in MATH else AROUND[tag][0])
-            self._math.append(len(self.builder.parts))
+            self._open_argument(tag)
         elif tag == "t":
             self.is_text = True
         elif tag == "AlternateContent":
             self._alternatives.append(self._words)
         elif tag == "oMath":
             self._in_math += 1
-        elif tag == "chr" and self._in_math:
-            self.words(attributes.get("val", ""))
+        elif tag in ("nary", "chr", "begChr", "endChr") and self._in_math:
+            self._operator(tag, attributes.get("val", ""))
         elif tag == "r":
-            self.is_in_run, self._is_hidden = True, False
+            self.is_in_run, self._is_hidden, self._is_raised = True, False, False
         elif tag in SIGNS and (self.is_in_run or tag == "br"):
             self.words(SIGNS[tag])
         elif tag == "sym":
-            code = attributes.get("char", "").upper()
-            self.words(SYMBOLS.get(code) or chr(int(code or "2022", 16)))
+            self.words(_symbol(attributes.get("char", "").upper() or "2022", attributes.get("font", "")))
+        elif tag == "vertAlign" and self.is_in_run:
+            self._is_raised = attributes.get("val") == "superscript"
+        elif tag == "rPr" and "baseline" in attributes:
+            self._is_raised = not attributes["baseline"].startswith(("-", "0"))
         elif tag == "rt":
-            self._math.append(len(self.builder.parts))
+            self._open_argument(tag)
         elif tag == "txbxContent":
             self._outside.append(self.builder.parts)
             self.builder.parts = []
         elif tag == "tbl":
             self.builder.table()
-        elif tag in ("chart", "relIds", "altChunk"):
+        elif tag == "textpath":  # of WordArt
+            self.words(attributes.get("string", ""))
+        elif tag in ("OLEObject", "oleObj"):
+            self.words(f"[object: {attributes.get('ProgID') or attributes.get('progId') or 'unknown'}]")
+        elif tag in INCLUDED:
             self._include(tag, attributes.get("dm") or attributes.get("id") or "")
         else:
             self.begin(tag, attributes)
@@ -146,10 +157,11 @@ class Walker:
         if self._skipped:
             self._skipped -= 1
         elif self._in_math and self._math and (tag in MATH or tag in AROUND):
-            argument = self._cut()
+            end = self._math[-1][2]
+            argument = self._cut().removesuffix("; ").removesuffix(", ")
             is_long = tag in MATH and len(argument) > 1
             self.builder.words(f"({argument})" if is_long else argument)
-            self.builder.words(AROUND.get(tag, ("", ""))[1])
+            self.builder.words(", " if tag == "e" and self._math and self._math[-1][0] == "mr" else end)
         elif tag == "t":
             self.is_text = False
         elif tag == "AlternateContent" and self._alternatives:
@@ -181,8 +193,20 @@ class Walker:
         """It ends."""
         raise NotImplementedError
 
+    def _open_argument(self, tag: str) -> None:
+        self._math.append((tag, len(self.builder.parts), AROUND.get(tag, ("", ""))[1]))
+
+    def _operator(self, tag: str, sign: str) -> None:
+        """The sign of an integral or sum, or a parenthesis, which may be another one than is written at first."""
+        if tag == "endChr":
+            self._math[-1:] = [(*each[:2], sign) for each in self._math[-1:]]
+        elif self.builder.parts[-1:] == [{"begChr": "(", "chr": "∫"}.get(tag)]:
+            self.builder.parts[-1] = sign
+        else:
+            self.words("∫" if tag == "nary" else sign)
+
     def _cut(self) -> str:
-        position = self._math.pop()
+        position = self._math.pop()[1]
         text = "".join(self.builder.parts[position:])
         del self.builder.parts[position:]
         return text
@@ -190,9 +214,10 @@ class Walker:
     def _include(self, tag: str, link: str) -> None:
         """Write a chart, a diagram or another document where it stands."""
         kind, part = self.links.get(link, ("", ""))
-        what = {"chart": "chart", "relIds": "diagram", "altChunk": "inserted document"}[tag]
+        what = INCLUDED[tag]
         if not self.package.has(part):
             self.words(f"[{what}]")
+            self.out.note(f"a {what} is not read: its part is missing")
         elif tag == "chart":
             for block in _chart(self.package.tree(part)):
                 self.builder.add(block)
@@ -208,6 +233,13 @@ class Walker:
         """Write another document."""
         self.words("[inserted document]")
         self.out.note(f"an inserted document is not read: {posixpath.basename(part)}")
+
+
+def _symbol(code: str, font: str) -> str:
+    """A character of a symbol font, whose codes are private ones."""
+    if code not in WINGDINGS and code.startswith("F0"):
+        return symbol(int(code[2:], 16)) if font == "Symbol" else "[symbol]"
+    return WINGDINGS.get(code) or chr(int(code, 16))
 
 
 def _texts(element: Any) -> Iterator[str]:

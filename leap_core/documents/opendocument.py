@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block
-from .builder import Builder, counted, walk_xml
+from .builder import Builder, counted, raised, walk_xml
 from .html import equation
 from .kinds import ODP, ODS
 from .output import DocumentOutput
@@ -18,13 +18,15 @@ SKIPPED = {
     "tracked-changes",
     "note-citation",
     "ruby-text",
-    "forms",
     "dde-connection-decls",
+    "page-number",
     "creator",
     "creator-initials",
     "date",
 }
 MOST_SPACES = 100
+NUMBERS = ("list-level-style-number", "outline-level-style")
+OUTLINE = "outline"
 FORMS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 MATH = re.compile(r"<(?:\w+:)?math\b")
 LARGEST_EQUATION = 1 << 20
@@ -45,13 +47,14 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 
 
 class _Styles:
-    """``lists``: of the levels of numbered lists, by name of the style and level: prefix, form, suffix, first number.
-    ``titles``: styles of paragraphs that are the title.
+    """``lists``: of the levels of numbered lists, by name of the style and level: prefix, form, suffix, first number,
+    and how many levels are shown. The numbers of headings are the list OUTLINE.
+    ``raised``: styles of superscripts. ``titles``: styles of paragraphs that are the title.
     ``hidden``: styles of what is not shown. ``ends``: the last numbers of lists, by id."""
 
     def __init__(self) -> None:
-        self.lists: dict[tuple[str, int], tuple[str, str, str, int]] = {}
-        self.titles, self.hidden = {"Title"}, set[str]()
+        self.lists: dict[tuple[str, int], tuple[str, str, str, int, int]] = {}
+        self.titles, self.hidden, self.raised = {"Title"}, set[str](), set[str]()
         self.ends: dict[str, int] = {}
         self._list = self._style = ""
 
@@ -62,11 +65,28 @@ class _Styles:
             self.titles |= {name} if attributes.get("parent-style-name") in self.titles else set()
         elif tag == "text-properties" and attributes.get("display") in ("none", "true"):
             self.hidden.add(self._style)
-        elif tag == "list-style":
-            self._list = name
-        elif tag == "list-level-style-number" and (form := FORMS.get(attributes.get("num-format", "1"))):
-            around = attributes.get("num-prefix", ""), form, attributes.get("num-suffix", ".")
-            self.lists[self._list, int(attributes.get("level") or 1)] = *around, int(attributes.get("start-value") or 1)
+        elif is_raised(tag, attributes):
+            self.raised.add(self._style)
+        elif tag in ("list-style", "outline-style"):
+            self._list = name if tag == "list-style" else OUTLINE
+        elif tag in NUMBERS and (form := FORMS.get(attributes.get("num-format", "1" if tag == NUMBERS[0] else ""))):
+            end = attributes.get("num-suffix", "." if tag == NUMBERS[0] else "")
+            first, levels = (int(attributes.get(name) or 1) for name in ("start-value", "display-levels"))
+            place = self._list, int(attributes.get("level") or 1)
+            self.lists[place] = attributes.get("num-prefix", ""), form, end, first, levels
+
+    def label(self, style: str, numbers: Sequence[int]) -> str:
+        """The mark of an item of a list by the numbers of the items that it is in, the outermost first."""
+        level = len(numbers)
+        prefix, form, suffix, _, levels = self.lists.get((style, level), ("-", "", "", 1, 1))
+        shown = range(max(level - levels, 0), level if form else 0)
+        counts = [counted(numbers[n], self.lists.get((style, n + 1), ("", "decimal"))[1]) for n in shown]
+        return prefix + ".".join(counts) + suffix
+
+
+def is_raised(tag: str, attributes: Mapping[str, str]) -> bool:
+    """Whether a style writes text above the line."""
+    return tag == "text-properties" and not attributes.get("text-position", "sub").startswith(("sub", "-", "0"))
 
 
 class _Text:
@@ -84,23 +104,37 @@ class _Text:
         self._level = 0
         self._outside: list[list[str]] = []
         self._label = self._frame = ""
-        self._is_note = False
+        self._is_note = self._is_raised = False
+        self._headings = [0] * 10
+        self._fields: dict[str, str] = {}
 
     def text(self, text: str) -> None:
         if self._is_read and not self._skipped and self._takes_text:
-            self.builder.words(" ".join(text.split("\n")) if text.strip() else " " if text else "")
+            text = " ".join(text.split("\n")) if text.strip() else " " if text else ""
+            self.builder.words(raised("".join(self.builder.parts[-1:]), text) if self._is_raised else text)
+            self._is_raised = False
 
     _takes_text = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if self._skipped or tag in SKIPPED:
             self._skipped += 1
+        elif tag == "control":
+            self.builder.words(self._fields.get(attributes.get("control", ""), ""))
+        elif "current-value" in attributes or "current-state" in attributes:
+            value = attributes.get("current-value") or {"checked": "☒"}.get(attributes.get("current-state", ""), "☐")
+            self._fields[attributes.get("id", "")] = value
         elif tag == self._place:
             self._is_read += 1
         elif not self._is_read:
             self._styles.read(tag, attributes)
         elif tag in ("p", "h", "span") and attributes.get("style-name") in self._styles.hidden:
             self._skipped += 1
+        elif tag == "span":
+            self._is_raised = attributes.get("style-name") in self._styles.raised
+        elif tag == "text-box":
+            self._outside.append(self.builder.parts)
+            self.builder.parts = []
         elif tag in ("p", "h"):
             self._takes_text += 1
             is_title = attributes.get("style-name") in self._styles.titles
@@ -115,7 +149,7 @@ class _Text:
             self._outside[-1].append("" if tag == "annotation" else self._label[:-1])
         elif tag == "list":
             style = attributes.get("style-name") or (self._lists[-1][0] if self._lists else "")
-            _, _, _, first = self._styles.lists.get((style, len(self._lists) + 1), ("", "", "", 1))
+            first = self._styles.lists.get((style, len(self._lists) + 1), ("", "", "", 1))[3]
             begun = style if attributes.get("continue-numbering") == "true" else attributes.get("continue-list", "")
             self._lists.append((style, self._styles.ends.get(begun, first - 1), attributes.get("id", "")))
         elif tag in ("list-item", "list-header") and self._lists:
@@ -160,6 +194,11 @@ class _Text:
         elif tag in ("p", "h"):
             self._takes_text -= 1
             self._end_paragraph()
+        elif tag == "span":
+            self._is_raised = False
+        elif tag == "text-box" and self._outside:
+            self.builder.end()
+            self.builder.parts = self._outside.pop()
         elif tag in ("note", "annotation") and self._outside:
             label, text = self._label, "".join(self.builder.parts).strip()
             self._label = ""
@@ -189,12 +228,14 @@ class _Text:
         elif self._level or self._frame == "title":
             if self._frame == "title":
                 self.out.title("".join(self.builder.parts))
+            elif "".join(self.builder.parts).strip() and (OUTLINE, self._level) in self._styles.lists:
+                self._headings = [*self._headings[: self._level - 1], self._headings[self._level - 1] + 1, *[0] * 10]
+                self.builder.parts.insert(0, self._styles.label(OUTLINE, self._headings[: self._level]) + " ")
             self.builder.end(HEADING, min(self._level or 1, 6))
         elif self._lists and self._is_first:
-            style, number, _ = self._lists[-1]
-            prefix, form, suffix, _ = self._styles.lists.get((style, len(self._lists)), ("-", "", "", 1))
             self._is_first = not "".join(self.builder.parts).strip()
-            self.builder.end(LIST_ITEM, len(self._lists) - 1, prefix + (form and counted(number, form)) + suffix)
+            label = self._styles.label(self._lists[-1][0], [number for _, number, _ in self._lists])
+            self.builder.end(LIST_ITEM, len(self._lists) - 1, label)
         else:
             self.builder.end(PARAGRAPH)
 
@@ -208,7 +249,7 @@ class _Sheets:
 
     def __init__(self, out: DocumentOutput) -> None:
         self.out = out
-        self._styles: set[str] = set()
+        self._styles, self._raised = set[str](), set[str]()
         self._style, self._skipped = "", 0
         self._omitted: list[str] = []
         self._name: str | None = None
@@ -221,15 +262,16 @@ class _Sheets:
         self._hidden: set[int] = set()
         self._number = self._column = self._columns = self._hidden_rows = self._formulas = 0
         self._repeats = self._row_repeats = 1
-        self._is_hidden_row = False
+        self._is_hidden_row = self._is_raised = False
         self._text: list[str] | None = None
         self._outer: list[str] | None = None
         self._comments: list[tuple[str, int]] = []
-        self._formula = self._value = ""
+        self._formula = self._value = self._date = ""
 
     def text(self, text: str) -> None:
         if self._text is not None and not self._skipped:
-            self._text.append(text)
+            self._text.append(raised("".join(self._text[-1:]), text) if self._is_raised else text)
+            self._is_raised = False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if self._skipped or tag in SKIPPED:
@@ -238,6 +280,8 @@ class _Sheets:
             self._outer, self._text = self._text, []
         elif tag == "style":
             self._style = attributes.get("name", "")
+        elif is_raised(tag, attributes):
+            self._raised.add(self._style)
         elif tag == "table-properties" and attributes.get("display") == "false":
             self._styles.add(self._style)
         elif tag == "table":
@@ -260,12 +304,19 @@ class _Sheets:
         elif tag in ("table-cell", "covered-table-cell"):
             self._repeats = int(attributes.get("number-columns-repeated") or 1)
             self._text = [] if tag == "table-cell" else None
+            self._date = attributes.get("date-value", "").replace("T", " ") if self._text is not None else ""
             self._formula = attributes.get("formula", "").partition(":")[2]
             self._value = next((attributes[name] for name in VALUES if attributes.get(name)), "")
             columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
             if max(columns, rows) > 1:
                 row = self._number + 1
                 self._merged.append((self._column, self._column + columns - 1, row, row + rows - 1))
+        elif tag == "text-box" and self._text is None:
+            self._text = []
+        elif tag == "object":
+            self.out.note(f"sheet {self._name}: a chart or another object is not read")
+        elif tag == "span":
+            self._is_raised = attributes.get("style-name") in self._raised
         elif tag in ("p", "line-break") and self._text:
             self._text.append("\n")
         elif tag in ("s", "tab") and self._text is not None:
@@ -279,8 +330,13 @@ class _Sheets:
             self._text = self._outer
         elif self._name is None:
             return
+        elif tag == "span":
+            self._is_raised = False
+        elif tag == "shapes":
+            self._comments.append(("".join(self._text or ()), 0))
+            self._text = None
         elif tag in ("table-cell", "covered-table-cell"):
-            text = "".join(self._text or ()).strip() or (self._value if self._text is not None else "")
+            text = self._date or "".join(self._text or ()).strip() or (self._value if self._text is not None else "")
             if not text and self._formula:
                 text = f"={self._formula.lstrip('=')}"
                 self._formulas += 1
@@ -305,7 +361,7 @@ class _Sheets:
         self.out.heading(self._name)
         write_rows(with_merged(self._all_rows(), self._merged), self.out, self._hidden)
         for text, number in self._comments:
-            self.out.add(Block(NOTE, text, label=f"Comment in row {number}:"))
+            self.out.add(Block(NOTE, text, label=f"Comment in row {number}:" if number else ""))
         hidden = len({column for _, _, cells in self._rows for column in cells} & self._hidden)
         for note in what_is_hidden(self._name, self._hidden_rows, hidden, self._formulas):
             self.out.note(note)

@@ -141,6 +141,8 @@ class DocumentOutput:
 
     def later(self, label: str, text: str) -> None:
         """Add a note behind the paragraph that is being read, or the row."""
+        if not self._has_section:
+            self.section()
         self._later.append(Block(NOTE, text, label=label))
 
     def end(self) -> None:

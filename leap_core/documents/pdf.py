@@ -22,13 +22,14 @@ UNMAPPED = 0.01
 LARGEST_SCALE = 8
 HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
+PAIR = re.compile(r"\d(?=\d)")
 RANGE = re.compile(r"(?<=\d-)\n(?=\d)")
 TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 PRIVATE = re.compile("[\ue000-\uf8ff]")
 BULLETS = "\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf06e\uf06c"
 """Of Word's symbol fonts."""
-MOST_ANNOTATIONS = 5000
+MOST_ANNOTATIONS, MOST_NAMED = 5000, 10
 COLUMN_LINES = 6
 COLUMN_WIDTH = 0.22
 """Of a page's width, what lines of prose in a column have at least on average."""
@@ -37,8 +38,15 @@ MOST_PIECES = 2000
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the pages of a PDF."""
+    from pypdfium2 import raw
+
     document = _opened(file)
     out.expected = len(document)
+    if document.get_formtype() in (raw.FORMTYPE_XFA_FULL, raw.FORMTYPE_XFA_FOREGROUND):
+        out.note("the fields of its form (XFA) are not read: print it to a PDF")
+    if count := document.count_attachments():
+        names = [document.get_attachment(n).get_name()[:200] for n in range(min(count, MOST_NAMED))]
+        out.note(f"attached files are not read: {', '.join(names)}{' …' * (count > MOST_NAMED)}")
     for number in range(len(document)):
         page = document[number]
         out.section()
@@ -85,6 +93,8 @@ def _write_page(page: Any, out: DocumentOutput) -> None:
             text = PRIVATE.sub("\ufffd", CONTROL.sub("\ufffd", text))
             is_scan = missing > UNMAPPED * len(text)
             out.note(f"{out.place}: {missing} characters of its fonts have no Unicode")
+    if count := _raised(words):
+        out.note(f"{out.place}: {count} raised digits are read as digits of the number before them")
     text = _joined(text)
     if len(text.strip()) <= STAMP and not is_scan:
         is_scan = _is_picture(page, bool(text.strip()))
@@ -139,6 +149,22 @@ def _unmapped(words: Any) -> int:
     return sum(raw.FPDFText_HasUnicodeMapError(words, n) == 1 for n in range(words.count_chars()))
 
 
+def _raised(words: Any) -> int:
+    """How many superscripts are digits behind a digit: 10⁶, whose text is 106."""
+    from pypdfium2 import raw
+
+    found = 0
+    for pair in PAIR.finditer(words.get_text_range()):
+        places = []
+        for n in (pair.start(), pair.start() + 1):
+            x, y, index = ctypes.c_double(), ctypes.c_double(), raw.FPDFText_GetCharIndexFromTextIndex(words, n)
+            raw.FPDFText_GetCharOrigin(words, index, x, y)
+            places.append((raw.FPDFText_GetFontSize(words, index), y.value))
+        (size, height), (size_after, height_after) = places
+        found += size_after < 0.85 * size and height_after > height + 0.1 * size
+    return found
+
+
 def _is_picture(page: Any, has_text: bool) -> bool:
     """Whether a page with little or no text shows something: without text anything, else a picture over most of it."""
     from pypdfium2 import raw
@@ -163,6 +189,9 @@ def _annotations(page: Any) -> Iterator[tuple[str, str]]:
         if not note:
             continue
         kind = raw.FPDFAnnot_GetSubtype(note)
+        if kind == raw.FPDF_ANNOT_FILEATTACHMENT:
+            file = raw.FPDFAnnot_GetFileAttachment(note)
+            yield "Attached file:", (_string(raw.FPDFAttachment_GetName, file) if file else "") or "[without a name]"
         if kind == raw.FPDF_ANNOT_WIDGET and form is not None:
             field = raw.FPDFAnnot_GetFormFieldType(form, note)
             value = _string(raw.FPDFAnnot_GetFormFieldValue, form, note)
@@ -180,6 +209,8 @@ def _annotations(page: Any) -> Iterator[tuple[str, str]]:
             text := _string(raw.FPDFAnnot_GetStringValue, note, b"Contents")
         ):
             yield "Note:", text.replace("\r\n", "\n").replace("\r", "\n")
+        elif kind in (raw.FPDF_ANNOT_STAMP, raw.FPDF_ANNOT_FREETEXT):
+            yield "Note:", "[a stamp without text]"
         raw.FPDFPage_CloseAnnot(note)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block, UnreadableDocumentError
+from .builder import raised, symbol
 from .output import DocumentOutput
 
 TOKEN = re.compile(
@@ -27,7 +28,9 @@ SKIPPED = {
 CHARACTERS = {"tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": " ", "enspace": " ", "qmspace": " "}
 CHARACTERS |= {"bullet": "•", "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”"}
 CHARACTERS |= {"nestcell": "\t", "~": "\xa0", "_": "\u2011", "{": "{", "}": "}", "\\": "\\"}
-CHARSETS = {77: "mac-roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"}
+SYMBOL, WINGDINGS = "symbol", "wingdings"
+"""Charsets of fonts of signs."""
+CHARSETS = {2: WINGDINGS, 77: "mac-roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"}
 CHARSETS |= {161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257"}
 CHARSETS |= {204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850"}
 """Of fonts."""
@@ -43,6 +46,7 @@ class _State:
     fallback: int = 1
     hidden: bool = False
     charset: str = "cp1252"
+    raised: bool = False
 
 
 @dataclass
@@ -71,10 +75,11 @@ class _Reader:
         self._style, self._merge = 0, ""
         self._merges: list[str] = []  # of the row's cells: the word with which each is one with another
         self._above: list[str] = []
-        self._font, self._skip, self._bytes = 0, 0, b""
+        self._font, self._default, self._skip, self._bytes = 0, 0, 0, b""
         self._texts: dict[str, str] = {}
         self._notes: list[str] = []
         self._count, self._is_destination = 0, False
+        self._upper: str | None = None  # where the text goes around one that is there twice
         self._margins: dict[str, None] = {}
 
     def read(self, data: bytes) -> None:
@@ -132,11 +137,18 @@ class _Reader:
     def _flush(self) -> None:
         """Decode the bytes that came, of which several may be one character."""
         if self._bytes:
-            text, self._bytes = self._bytes.decode(self._state.charset, "replace"), b""
+            data, self._bytes = self._bytes, b""
+            if self._state.charset in (SYMBOL, WINGDINGS) and self._state.target != "fonts":
+                is_bullet = data == b"\xb7" or self._state.target == "label"
+                text = "".join(map(symbol, data)) if self._state.charset == SYMBOL else "•" if is_bullet else "[symbol]"
+            else:
+                text = data.decode("cp1252" if self._state.target == "fonts" else self._state.charset, "replace")
             self._put(text)
 
     def _put(self, text: str) -> None:
         target = self._state.target
+        if target == "fonts" and "Symbol" in text and self._fonts.get(self._font) == WINGDINGS:
+            self._fonts[self._font] = SYMBOL
         if target in (None, "fonts") or self._state.hidden:
             return
         if target == "styles":
@@ -144,7 +156,8 @@ class _Reader:
                 self._headings[self._style] = int(found[1] or 1)
             return
         if target == "body":
-            self._paragraph.text += text
+            self._paragraph.text += raised(self._paragraph.text[-1:], text) if self._state.raised else text
+            self._state.raised = False
         else:
             self._texts[target] = self._texts.get(target, "") + text
 
@@ -172,11 +185,13 @@ class _Reader:
             state.target = TARGETS.get(name, "label") if state.target is not None or name == "shptxt" else None
         elif name.startswith(("header", "footer")) and name[6:] in ("", "l", "r", "f"):
             state.target = "margin"
-        elif name in SKIPPED or (is_destination and name not in ("shpinst", "shppict", "nesttableprops")):
+        elif name == "ud" and is_destination:
+            state.target = self._upper
+        elif name in SKIPPED or is_destination:
+            if name == "upr":
+                self._upper = state.target
             if name == "moMath" and state.target is not None:
                 self._put("[equation]")
-            state.target = None
-        elif is_destination:
             state.target = None
         else:
             return False
@@ -192,8 +207,13 @@ class _Reader:
             state.fallback = max(value or 0, 0)
         elif name in ("v", "deleted"):
             state.hidden = value != 0
+        elif name in ("super", "nosupersub", "sub"):
+            state.raised = name == "super" and value != 0
         elif name == "plain":
-            state.hidden = False
+            state.hidden = state.raised = False
+            self._character_state("f", self._default)
+        elif name == "deff":
+            self._default = value or 0
         elif name == "f":
             self._font = value or 0
             state.charset = self._fonts.get(self._font, self._fonts.get(-1, "cp1252"))

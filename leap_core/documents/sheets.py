@@ -14,10 +14,13 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, BinaryIO
 
 from .blocks import NOTE, Block, UnreadableDocumentError
+from .builder import raised
 from .kinds import XLSX
-from .number_formats import BUILT_IN, GENERAL, general, shown
+from .number_formats import BUILT_IN, GENERAL, general, labeled, shown
 from .ooxml import Package
 from .output import CELLS, CHARACTERS, LINES, DocumentOutput
+from .slides import SlideWalker
+from .text import MARKS, charset_of
 
 Row = tuple[int, dict[int, str]]
 """The number of a row, and its cells' texts by their columns, from 0."""
@@ -28,9 +31,11 @@ SIMPLE_CELL = re.compile(
     r"<c r=\"([A-Z]+)\d+\"([^>/]*)(?:/>|>(?:(?:<f[^>]*?(?:/>|>[^<]*</f>))?<v>([^<]+)</v>|<is><t>([^<]*)</t></is>)</c>)"
 )
 ITEM, MERGED = re.compile(rf"<{PREFIX}si(?=[\s>/])"), re.compile(rf"<{PREFIX}mergeCell\s+ref=\"([A-Z]+\d+:[A-Z]+\d+)\"")
-TEXT = re.compile(rf"<{PREFIX}t(?:\s[^>]*)?>([^<]*)<|<{PREFIX}(rPh)[\s>]")
+TEXT = re.compile(rf"<{PREFIX}t(?:\s[^>]*)?>([^<]*)<|<{PREFIX}(rPh|vertAlign\s+val=.superscript)")
 VALUE = re.compile(rf"<{PREFIX}v(?:\s[^>]*)?>([^<]*)<")
 FORMULA = re.compile(rf"<{PREFIX}f(?:\s[^>]*)?(?:/>|>([^<]*)<)")
+SPECIAL = re.compile(r"<!--|<!\[CDATA\[")
+DECLARED = re.compile(rb"\s*<\?xml[^>]{0,80}?encoding\s*=\s*[\"']([\w.:-]+)")
 COLUMN = re.compile(rf"<{PREFIX}col(?=\s)([^>]*)>")
 REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -99,10 +104,14 @@ class _Workbook:
         for name, target in sheets:
             self.out.section(name)
             self.out.heading(name)
-            if not self.package.has(target) or "/chartsheets/" in target:
-                self.out.note(f"sheet {name}: it holds no cells, or its part is missing")
+            if not self.package.has(target):
+                self.out.note(f"sheet {name}: its part is missing")
                 continue
-            self._write_sheet(name, target)
+            if "/chartsheets/" not in target:
+                self._write_sheet(name, target)
+            for kind, part in self.package.links(target).values():
+                if kind == "drawing" and self.package.has(part):
+                    SlideWalker(self.package, part, self.out).walk()
         if hidden:
             self.out.note(f"hidden sheets are left out: {', '.join(name for name, _ in hidden)}")
 
@@ -204,7 +213,9 @@ class _Sheet:
         kind, style, book = _attribute(attributes, "t") or "n", int(_attribute(attributes, "s") or 0), self.book
         code = book.formats[style] if style < len(book.formats) else GENERAL
         found: Callable[[str], str] = _unescaped
-        if kind == "n":
+        if kind in ("s", "str") and "@" in code and code != "@":
+            found = lambda value: labeled(book.strings[int(value)] if kind == "s" else _unescaped(value), code)  # noqa: E731
+        elif kind == "n":
             found = general if code == GENERAL else lambda value: shown(value, code, book.epoch)
         elif kind == "s":
             found = lambda value: book.strings[int(value)]  # noqa: E731
@@ -215,27 +226,57 @@ class _Sheet:
         return found
 
 
+def _chunks(file: Any) -> Iterator[str]:
+    """The text of a part in its encoding."""
+    decoder = None
+    while chunk := file.read(CHUNK):
+        if decoder is None:
+            found = DECLARED.match(chunk)
+            mark = next((charset for mark, charset in MARKS.items() if chunk.startswith(mark)), "")
+            charset = mark or (found and charset_of(found[1].decode())) or "utf-8"
+            decoder = codecs.getincrementaldecoder(charset)("replace")
+        yield decoder.decode(chunk)
+
+
 def _pieces(file: Any, start: re.Pattern[str]) -> Iterator[str]:
     """What is before the first match of ``start`` in a part, then what follows each, up to the next."""
-    decoder, kept = codecs.getincrementaldecoder("utf-8")("replace"), ""
-    while chunk := file.read(CHUNK):
-        kept += decoder.decode(chunk)
+    kept = rest = ""
+    for chunk in _chunks(file):
+        text, rest = _plain(rest + chunk)
+        kept += text
         cut = max(kept.rfind("<"), 0)  # the last tag may be half there
         *pieces, last = start.split(kept[:cut])
         yield from pieces
         kept = last + kept[cut:]
-        if len(kept) > LONGEST_PIECE:
+        if len(kept) + len(rest) > LONGEST_PIECE:
             raise UnreadableDocumentError("{name} has a row of more than 64 MiB")
-    yield from start.split(kept)
+    yield from start.split(kept + rest)
+
+
+def _plain(text: str) -> tuple[str, str]:
+    """XML without comments, its CDATA as text; and its end, from where one is still open or may begin."""
+    found: list[str] = []
+    position = 0
+    for begin in SPECIAL.finditer(text):
+        if begin.start() < position:
+            continue
+        end = text.find("-->" if begin[0] == "<!--" else "]]>", begin.end())
+        found.append(text[position : begin.start()])
+        if end < 0:
+            return "".join(found), text[begin.start() :]
+        found.append("" if begin[0] == "<!--" else html.escape(text[begin.end() : end], quote=False))
+        position = end + 3
+    last = text.find("<", max(position, len(text) - len("<![CDATA")))
+    return "".join(found) + text[position : last if last >= 0 else None], text[last:] if last >= 0 else ""
 
 
 def _merged(file: Any) -> list[tuple[int, int, int, int]]:
     """The merged ranges of a sheet: first and last column, first and last row."""
     found = []
-    last = b""
-    while chunk := file.read(CHUNK):
+    last = ""
+    for chunk in _chunks(file):
         chunk, last = last + chunk, chunk[-200:]
-        for match in MERGED.finditer(chunk.decode("utf-8", "replace")) if b"mergeCell" in chunk else ():
+        for match in MERGED.finditer(chunk) if "mergeCell" in chunk else ():
             (left, top), (right, bottom) = (REFERENCE.match(each).groups() for each in match[1].split(":"))  # type: ignore[union-attr]
             found.append((_column(left), _column(right), int(top), int(bottom)))
             if len(found) > MOST_MERGED:
@@ -323,13 +364,12 @@ def _shown(value: Any) -> str:
 
 def _text(inner: str) -> str:
     """The text of a string, without its phonetic guides."""
-    parts = []
-    is_guide = False
-    for text, guide in TEXT.findall(inner):
-        if guide:
-            is_guide = True
-        elif not is_guide:
-            parts.append(text)
+    parts: list[str] = []
+    before = ""
+    for text, property in TEXT.findall(inner):
+        if before != "rPh":
+            parts.append(raised("".join(parts), text) if before else text)
+            before = property
     return _unescaped("".join(parts))
 
 

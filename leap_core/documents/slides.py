@@ -29,17 +29,18 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
         if link is None or not package.has(link[1]):
             out.note(f"{out.place}: its part is missing")
             continue
-        _Slide(package, link[1], out).walk()
+        SlideWalker(package, link[1], out).walk()
         for kind, part in package.links(link[1]).values():
             if kind in ("notesSlide", "comments") and package.has(part):
-                notes = _Slide(package, part, out)
+                notes = SlideWalker(package, part, out)
                 notes.label = "Notes:" if kind == "notesSlide" else "Comment:"
                 notes.walk()
 
 
-class _Slide(Walker):
+class SlideWalker(Walker):
     """``label``: of notes and comments. ``_place``: what kind of placeholder the shape is, None for none. ``_point``:
-    the mark of the paragraph and its depth. ``_counts``: of numbered points, by depth."""
+    the mark of the paragraph and its depth. ``_counts``: of numbered points, by depth: their kind with the first
+    number, and the last number; other paragraphs of the depth end the count."""
 
     label = ""
 
@@ -47,7 +48,8 @@ class _Slide(Walker):
         super().__init__(package, part, out)
         self._place: str | None = None
         self._point, self._depth = "", 0
-        self._counts: dict[int, int] = {}
+        self._counts: dict[int, tuple[str, int]] = {}
+        self._is_counted = False
 
     def begin(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "sld" and attributes.get("show") in ("0", "false"):
@@ -58,7 +60,7 @@ class _Slide(Walker):
         elif tag == "ph":
             self._place = attributes.get("type", "")
         elif tag == "p":
-            self._point, self._depth = "-" if self._place in LISTED else "", 0
+            self._point, self._depth, self._is_counted = "-" if self._place in LISTED else "", 0, False
         elif tag == "pPr":
             self._depth = int(attributes.get("lvl") or 0)
             self._point = self._point or ("-" if self._depth else "")
@@ -67,13 +69,14 @@ class _Slide(Walker):
         elif tag == "buChar":
             self._point = "-"
         elif tag == "buAutoNum":
-            first = int(attributes.get("startAt") or 1)
+            first, name = int(attributes.get("startAt") or 1), attributes.get("type", "arabicPeriod")
             self._counts = {depth: count for depth, count in self._counts.items() if depth <= self._depth}
-            self._counts[self._depth] = self._counts.get(self._depth, first - 1) + 1
-            name = attributes.get("type", "arabicPeriod")
+            kind, last = self._counts.get(self._depth, ("", 0))
+            number = last + 1 if kind == f"{name} {first}" else first
+            self._counts[self._depth], self._is_counted = (f"{name} {first}", number), True
             form = {"alpha": "Letter", "roman": "Roman"}.get(name.partition("Lc")[0].partition("Uc")[0], "")
-            end = ")" if "Paren" in name else "."
-            self._point = counted(self._counts[self._depth], ("upper" if "Uc" in name else "lower") + form) + end
+            begin, end = "(" if name.endswith("Both") else "", ")" if "Paren" in name else "."
+            self._point = begin + counted(number, ("upper" if "Uc" in name else "lower") + form) + end
         elif tag == "cNvPr" and attributes.get("descr", "").strip():
             self.builder.add(Block(PICTURE, " ".join(attributes["descr"].split())))
         elif tag == "text":  # of a comment
@@ -91,6 +94,8 @@ class _Slide(Walker):
             self._place = None
 
     def _end_paragraph(self) -> None:
+        if not self._is_counted and "".join(self.builder.parts).strip():
+            self._counts = {depth: count for depth, count in self._counts.items() if depth < self._depth}
         if self._place in NOT_TEXT:
             self.builder.parts.clear()
         elif self.label:

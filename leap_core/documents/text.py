@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import islice
@@ -189,15 +190,20 @@ def table_rows(text: str) -> Iterator[tuple[int, str]]:
             yield begin, row
             begin = reader.line_num + 1
 
-    def fitness(delimiter: str) -> tuple[bool, bool, int]:
+    def fitness(delimiter: str) -> tuple[bool, float, int]:
         widths = [len(row) for _, row in islice(rows(delimiter), 20) if row] or [0]
-        return min(widths) > 1, len(set(widths)) == 1, min(widths)
+        return widths[0] > 1, widths.count(widths[0]) / len(widths), widths[0]
 
     names: list[str] = []
-    for number, row in rows(max(DELIMITERS, key=fitness)):
+    said = SEPARATOR.match(text)
+    for number, row in rows(said[1] if said is not None else max(DELIMITERS, key=fitness)):
+        if said is not None and number == 1:
+            continue
         if names and any(map(str.strip, row)):
             yield number, named_cells(names, row)
         names = names or row
 
 
 DELIMITERS = ",;\t|"
+SEPARATOR = re.compile(r"\ufeff?sep=([^\r\n\"])\r?\n", re.IGNORECASE)
+"""The first line of a table for Excel."""

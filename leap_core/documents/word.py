@@ -6,7 +6,7 @@ import io
 from typing import Any, BinaryIO
 
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
-from .builder import counted
+from .builder import MOST_COLUMNS, counted
 from .ooxml import Package, Walker, tag_of, value_of
 from .output import DocumentOutput
 
@@ -63,14 +63,18 @@ class _Numbering:
 
     def __init__(self, package: Package, main: str) -> None:
         part = next((part for kind, part in package.links(main).values() if kind == "numbering"), "")
-        self._levels: dict[str, dict[int, tuple[str, str, int]]] = {}
+        self._levels: dict[str, dict[int, _Level]] = {}
         self._lists: dict[str, tuple[str, dict[int, int]]] = {}
         self._counts: dict[str, list[int]] = {}
         self._begun: set[tuple[str, int]] = set()
+        links: dict[str, dict[str, str]] = {"numStyleLink": {}, "styleLink": {}}
         for each in package.tree(part):
             own = {name.rpartition("}")[2]: value for name, value in each.items()}
             if tag_of(each) == "abstractNum":
-                self._levels[own.get("abstractNumId", "")] = dict(filter(None, map(_level, each)))
+                id = own.get("abstractNumId", "")
+                self._levels[id] = dict(filter(None, map(_level, each)))
+                for one in each:
+                    links.get(tag_of(one), {})[value_of(one.attrib)] = id
             elif tag_of(each) == "num":
                 abstract = next((value_of(one.attrib) for one in each if tag_of(one) == "abstractNumId"), "")
                 starts: dict[int, int] = {}
@@ -79,7 +83,12 @@ class _Numbering:
                         start = next((value_of(x.attrib) for x in one if tag_of(x) == "startOverride"), "")
                         level = next((value for name, value in one.items() if name.endswith("ilvl")), "0")
                         starts |= {int(level): int(start)} if start else {}
+                        if levels := dict(filter(None, map(_level, one))):
+                            levels = {**self._levels.get(abstract, {}), **levels}
+                            self._levels[abstract := f"{abstract} {own.get('numId')}"] = levels
                 self._lists[own.get("numId", "")] = abstract, starts
+        for style, id in links["numStyleLink"].items():
+            self._levels[id] = self._levels.get(links["styleLink"].get(style, ""), {})
 
     def next(self, number: str, level: int) -> str | None:
         """The mark of the next item of a list; None where there is no such list."""
@@ -87,7 +96,7 @@ class _Numbering:
         levels = self._levels.get(abstract)
         if levels is None or not 0 <= level < 9:
             return None
-        form, text, start = levels.get(level, ("bullet", "", 1))
+        form, text, start, _, is_legal = levels.get(level, ("bullet", "", 1, 9, False))
         counts = self._counts.setdefault(abstract, [0] * 9)
         if level in starts and (number, level) not in self._begun:
             counts[level] = starts[level] - 1
@@ -95,23 +104,30 @@ class _Numbering:
             counts[level] = start - 1
         self._begun.add((number, level))
         counts[level] += 1
-        counts[level + 1 :] = [0] * (8 - level)
+        below = range(level + 1, 9)
+        counts[level + 1 :] = [counts[n] if levels.get(n, ("", "", 1, 9))[3] <= level else 0 for n in below]
         if form == "bullet":
             return "-" if text.strip() or not text else ""  # a blank one goes on with the item above
         for each in range(level + 1):
-            shown = levels.get(each, ("decimal", "", 1))[0]
+            shown = "decimal" if is_legal and each < level else levels.get(each, ("decimal",))[0]
             text = text.replace(f"%{each + 1}", counted(counts[each] or levels.get(each, ("", "", 1))[2], shown))
         return text if form != "none" else ""
 
 
-def _level(element: Any) -> tuple[int, tuple[str, str, int]] | None:
-    """A level of a list: its form, its text and its first number."""
+_Level = tuple[str, str, int, int, bool]
+
+
+def _level(element: Any) -> tuple[int, _Level] | None:
+    """A level of a list: its form, its text, its first number, above which level it starts again, and whether numbers
+    of others within it are decimal."""
     if tag_of(element) != "lvl":
         return None
     found = {tag_of(one): value_of(one.attrib) for one in element}
     level = next((value for name, value in element.items() if name.endswith("ilvl")), "0")
     start = found.get("start", "1")
-    return int(level), (found.get("numFmt", "decimal"), found.get("lvlText", ""), int(start) if start.isdigit() else 1)
+    restart, legal = found.get("lvlRestart", "9"), found.get("isLgl", "0") in ("", "1", "true", "on")
+    first = int(start) if start.isdigit() else 1
+    return int(level), (found.get("numFmt", "decimal"), found.get("lvlText", ""), first, int(restart), legal)
 
 
 class _Word(Walker):
@@ -125,6 +141,8 @@ class _Word(Walker):
         self.styles, self.numbers = styles, numbers
         self._paragraphs: list[dict[str, str]] = []
         self._note = ""
+        self._field: dict[str, str] = {}
+        self._entries: list[str] = []
 
     def begin(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "p":
@@ -143,8 +161,13 @@ class _Word(Walker):
             self.hide_run()
         elif tag == "docPr" and attributes.get("descr", "").strip():
             self.words(f"[picture: {' '.join(attributes['descr'].split())}]")
-        elif tag == "OLEObject":
-            self.words(f"[object: {attributes.get('ProgID', 'unknown')}]")
+        elif tag == "gridBefore":
+            for _ in range(min(int(attributes.get("val") or 0), MOST_COLUMNS)):
+                self.builder.cell()
+        elif tag in ("result", "default", "checked"):
+            self._field[tag] = attributes.get("val", "1")
+        elif tag == "listEntry":
+            self._entries.append(attributes.get("val", ""))
         elif self.marks is not None and tag == self.marks[0]:
             self._note = (
                 "" if attributes.get("type", "normal") != "normal" else f"[^{self.marks[1]}{attributes['id']}]:"
@@ -155,6 +178,11 @@ class _Word(Walker):
             self._end_paragraph(self._paragraphs.pop())
         elif tag == "tc":
             self.builder.end()
+        elif tag in ("ddList", "checkBox"):  # of a form in a document of Word 2003
+            found = self._field.get("result" if tag == "ddList" else "checked", self._field.get("default", "0"))
+            chosen = self._entries[int(found) :][:1] if tag == "ddList" else "☐☒"[found in ("1", "true", "on")]
+            self.words("".join(chosen))
+            self._field, self._entries = {}, []
 
     def _end_paragraph(self, found: dict[str, str]) -> None:
         text = "".join(self.builder.parts).strip()

@@ -22,7 +22,7 @@ PAGES = [
     ("<table><tr><td><p>One.</p><p>Two.</p></td><td>side</td></tr></table>", ["One. Two. | side"]),
     ("<table><tr><td><h1>t</h1><ol><li>x</ol></td></tr></table>", ["# t", "", "1. x"]),
     ("<table><tr><td><table><tr><td>a<td>b</table><tr><td>1<td>2</table>", ["a | b", "", "1 | 2"]),
-    ("a <code>57u8</code>, (<kbd>x</kbd>) 2<sup>7</sup>", ["a 57u8, (x) 2 7"]),
+    ("a <code>57u8</code>, (<kbd>x</kbd>) 2<sup>7</sup>", ["a 57u8, (x) 2^7"]),
     ("<h2></h2><p>text</p><li>no list</li>", ["text", "", "no list"]),
     ("one<br>two<br/>three", ["one", "two", "three"]),
     ("<p hidden>no<p>yes<div style='display: none'>no<div>no</div></div>too", ["yes", "", "too"]),

@@ -127,3 +127,39 @@ def test_two_columns_are_read_one_after_the_other_and_tables_by_rows():
     assert columns[0] == "A title over both columns" and columns[8].startswith("Left line 7")
     assert columns[9].startswith("Right line 0") and columns[-1].startswith("Right line 7")
     assert [line.split() for line in table][:2] == [["Part", "0", "0.50"], ["Part", "1", "1.50"]]
+
+
+def test_what_is_not_read_of_a_pdf_is_said():
+    def draw(page) -> None:
+        page.drawString(30, 250, "10")
+        text = page.beginText(42, 250)
+        text.setRise(5)
+        text.setFont("Helvetica", 7)
+        text.textOut("6")
+        page.drawText(text)
+
+    assert read_here("pdf", pdf(draw)).notes == (
+        "page 1 of 1: 1 raised digits are read as digits of the number before them",
+    )
+    xfa = objects(b"/AcroForm<</Fields[]/XFA 4 0 R>>", b"<</Length 5>>stream\n<x/>\n\nendstream")
+    assert read_here("pdf", xfa).notes == ("the fields of its form (XFA) are not read: print it to a PDF",)
+    named = b"/Names<</EmbeddedFiles<</Names[(d.csv) 4 0 R]>>>>"
+    attached = objects(
+        named, b"<</Type/Filespec/F(d.csv)/UF(d.csv)/EF<</F 5 0 R>>>>", b"<</Length 1>>stream\n1\nendstream"
+    )
+    assert read_here("pdf", attached).notes == ("attached files are not read: d.csv",)
+    stamp = objects(b"", b"<</Type/Annot/Subtype/Stamp/Rect[1 1 9 9]>>", page=b"/Annots[4 0 R]")
+    assert read_here("pdf", stamp).text.strip() == "Note: [a stamp without text]"
+
+
+def objects(catalog: bytes, *more: bytes, page: bytes = b"") -> bytes:
+    """A PDF of one empty page; further objects begin with number 4."""
+    first = (b"/Type/Catalog/Pages 2 0 R" + catalog, b"/Type/Pages/Kids[3 0 R]/Count 1")
+    first += (b"/Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]" + page,)
+    data, places = b"%PDF-1.7\n", b""
+    for number, content in enumerate([*(b"<<" + each + b">>" for each in first), *more], 1):
+        places += b"%010d 00000 n \n" % len(data)
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    count = 4 + len(more)
+    end = b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>\n" % (count, places, count)
+    return data + end + b"startxref\n%d\n%%%%EOF" % len(data)

@@ -184,7 +184,10 @@ def test_charts_diagrams_and_inserted_documents():
         "[inserted",
         "document][chart]",
     ]
-    assert document.notes == ("an inserted document is not read: b.bin",)
+    assert document.notes == (
+        "an inserted document is not read: b.bin",
+        "a chart is not read: its part is missing",
+    )
 
 
 def test_the_main_part_is_the_one_that_the_package_names():
