@@ -139,7 +139,7 @@ def _needs(database: Database, kind: str, worker: WorkerIdentity) -> list[str]:
     """The needs that the worker can meet; of one that can run any model those that there are."""
     if worker.models is None:
         return [each for each in queued_needs(database, kind) if each.partition("@")[2] in ("", worker.machine)]
-    return [f"{model}@{machine}" for model in ("", *sorted(worker.models)) for machine in (("", worker.machine))]
+    return [f"{model}@{machine}" for model in ("", *sorted(worker.models)) for machine in ("", worker.machine)]
 
 
 def _values(kind: str, worker: WorkerIdentity) -> dict[str, Any]:

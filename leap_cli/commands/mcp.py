@@ -22,7 +22,7 @@ from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.output import Output
 from ..input.files import read_bytes
-from ..options.embedding import PassageOptions
+from ..options.embedding import PassageOptions, find_passages
 from ..options.loading import MODEL_OPTION, ModelChoice, load_model, model_reference
 from ..options.stored_commands import read_command
 
@@ -317,7 +317,6 @@ class _Abilities:
         """Find the passages of an index that fit a question best: file, line, text."""
 
         def work() -> list[dict[str, Any]]:
-            from ..answers.passages import find_passages
 
             wish = PassageOptions(index, question, max(1, min(limit, MOST_PASSAGES)))
             with ExitStack() as stack:

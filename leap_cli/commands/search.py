@@ -27,6 +27,7 @@ from ..options.embedding import (
     EMBEDDER_OF_INDEX,
     PASSAGES,
     PassageOptions,
+    find_passages,
     full_reference,
     open_embedder,
 )
@@ -63,7 +64,6 @@ def search_command(
     NAME may be omitted if there is only one index. The score orders the passages of one answer; it is not a
     probability.
     """
-    from ..answers.passages import find_passages
 
     output = Output(env, format)
     with ExitStack() as stack:
@@ -140,7 +140,6 @@ def ask_command(
     """
     from leap_core.tasks.search.searching import prompt_of
 
-    from ..answers.passages import find_passages
     from ..answers.show import show_answer
 
     output = Output(env, format)

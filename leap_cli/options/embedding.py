@@ -1,9 +1,9 @@
-"""The options of models that make vectors, and which model it is when none is named."""
+"""The options of models that make vectors, which model it is when none is named, and the passages that they find."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +19,7 @@ from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice, host_use, note_en
 
 if TYPE_CHECKING:
     from leap_core.conversation.embedding import EmbeddingRunner
+    from leap_core.tasks.search.searching import Hit
 
 BUILTIN_EMBED = "builtin-embed"
 
@@ -134,6 +135,28 @@ def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Itera
     note_endpoint(env, reference)
     with runner:
         yield runner
+
+
+def find_passages(
+    env: Environment, stack: ExitStack, passages: PassageOptions, embedder: ModelChoice, *, mode: str = "hybrid"
+) -> list[Hit]:
+    """The best passages. Models are loaded while ``stack`` is open. Where the model of the index is not on this machine
+    any more, words alone are searched, and a warning says so."""
+    from leap_core.tasks.search.searching import Searcher, runner_of_index
+    from leap_core.tasks.search.updating import Indexes
+
+    index = stack.enter_context(Indexes.of(env.directories).open(passages.index))
+
+    def load(model: str) -> EmbeddingRunner:
+        return stack.enter_context(open_embedder(env, model, embedder))
+
+    runner, missing = runner_of_index(index, mode, load)
+    if missing is not None:
+        Output(env).warning(f"only words are searched: {missing.message}")
+    reranker = None if passages.rerank is None else load(passages.rerank)
+    return Searcher(index, runner).search(
+        passages.question, most=passages.limit, mode=mode, files=passages.files, reranker=reranker
+    )
 
 
 def full_reference(env: Environment, reference: str) -> str:
