@@ -4,7 +4,9 @@ the batch is over the rest of the time, and whether each line says what it says 
     python benchmarks/priorities.py --model MODEL.gguf
 
 "Before" is the same mix with all requests of one level. Before and after run in turns in one process; the chat on an
-idle machine is measured between them.
+idle machine is measured between them. ``--agent-tokens``: an agent asks too, with a prompt of about so many tokens
+that is a sentence longer each time; its time is not that of chats. ``--computes-nothing``: the engine of
+``engine_overhead.py``, whose texts depend on the order of steps and are not the same twice.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine_overhead import measured
+
 from leap_core import GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.priority import BATCH, INTERACTIVE
 from leap_core.conversation.responses import Complete
 from leap_core.conversation.streams import last_of
+from leap_core.inference.runner import InProcessRunner
 
 TOPICS = ("rivers", "bread", "bridges", "owls", "winter", "trains", "salt", "maps", "bees", "glass")
 CONTEXT = 2048
@@ -55,9 +60,21 @@ def options(seed: int, tokens: int, priority: int) -> GenerationOptions:
 def chat(runner: ModelRunner, n: int, priority: int = INTERACTIVE) -> tuple[float, float]:
     """Seconds to the first token of a chat, and to its end."""
     prompt = [ChatMessage("user", f"Chat {n}: what is the capital of France, and what is it known for?")]
+    return timed(runner, prompt, options(n, 24, priority))
+
+
+def agent_turn(runner: ModelRunner, n: int, tokens: int, priority: int) -> tuple[float, float]:
+    """The same of a turn of an agent."""
+    sentence = "The river runs under a bridge of stone, and bread is sold beside it. "
+    prompt = [ChatMessage("user", sentence * (tokens // 16) + f"And then came number {n}. " * n)]
+    return timed(runner, prompt, options(n, 24, priority))
+
+
+def timed(runner: ModelRunner, prompt: list[ChatMessage], asked: GenerationOptions) -> tuple[float, float]:
+    """Seconds to the first token of an answer, and to its end."""
     start = time.perf_counter()
     first = 0.0
-    for response in runner.start(prompt, (), options(n, 24, priority)):
+    for response in runner.start(prompt, (), asked):
         first = first or time.perf_counter() - start
         if isinstance(response, Complete):
             break
@@ -104,13 +121,21 @@ def mixed(runner: ModelRunner, lines: range, given: argparse.Namespace, priority
             busy += seconds
             n += 1
 
+    def work() -> None:
+        n = 0
+        while given.agent_tokens and not over.wait(given.every):
+            agent_turn(runner, n % 20, given.agent_tokens, priority)
+            n += 1
+
     activity = runner.activity()
     before = activity.preemptions if activity is not None else 0
-    asker = threading.Thread(target=ask)
-    asker.start()
+    askers = [threading.Thread(target=ask), threading.Thread(target=work)]
+    for asker in askers:
+        asker.start()
     mix = batch(runner, lines, given.slots + 2, priority, given.tokens)
     over.set()
-    asker.join()
+    for asker in askers:
+        asker.join()
     activity = runner.activity()
     mix.first_tokens, mix.chat_seconds = first_tokens, busy
     mix.preemptions = (activity.preemptions if activity is not None else 0) - before
@@ -129,9 +154,20 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=2.0, help="Seconds between two chats.")
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--chats", type=int, default=10, help="Chats on an idle machine.")
+    parser.add_argument("--agent-tokens", type=int, default=0, help="Of a turn of an agent; 0 for no agent.")
+    parser.add_argument("--context-size", type=int, default=CONTEXT)
+    parser.add_argument("--computes-nothing", action="store_true")
     given = parser.parse_args()
-    lines = range(given.lines)
-    measure(given, lines, lambda: Leap.load(given.model, ModelLoadingOptions(slots=given.slots, context_size=CONTEXT)))
+    loading = ModelLoadingOptions(slots=given.slots, context_size=given.context_size)
+
+    def load() -> ModelRunner:
+        if not given.computes_nothing:
+            return Leap.load(given.model, loading)
+        runner = InProcessRunner(given.model, "model", loading)
+        measured(runner)
+        return runner
+
+    measure(given, range(given.lines), load)
 
 
 def measure(given: argparse.Namespace, lines: range, load: Callable[[], ModelRunner]) -> None:

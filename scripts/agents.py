@@ -1,11 +1,12 @@
 """Coding agents against leap: three turns with a tool and one that is cancelled, each agent through `leap launch`.
 
-    python scripts/agents.py [--path DIRECTORY] [AGENT ...] [--tool-search N]
+    python scripts/agents.py [--path DIRECTORY] [AGENT ...] [--tool-search N] [--prompt-speed 20]
 
 Agents are those of `leap launch` that are on the path. Their prompts are read by llama.cpp (a model with random weights
 and a long context), so what is reused is real; what comes back is scripted: a call of the agent's shell, then a
 sentence that repeats its result. For each agent: the tokens of its first request, the share of the first request of
-each later turn that was reused, what was left out of its requests, and whether its home is as it was.
+each later turn that was reused, what was left out of its requests, and whether its home is as it was. With
+``--prompt-speed`` the engine sleeps before each decode, so that no agent gets more tokens a second: none may time out.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ class Seen:
 
 
 SEEN = Seen()
+SLOWED_TURN_SECONDS = 3600
+PROMPT_SPEED = 0.0
+"""Tokens a second, 0 for as fast as the machine."""
 
 
 class Following(PassingRunner):
@@ -140,7 +144,24 @@ class Scripted(Generation):
 
 def load(local: LocalModel, options: ModelLoadingOptions) -> ModelRunner:
     template = read_gguf_header(resolve_local("builtin").path).chat_template
-    return Following(load_as_made(local, replace(options, chat_template=template)))
+    runner = load_as_made(local, replace(options, chat_template=template))
+    if PROMPT_SPEED:
+        slow_down(runner.scheduler._context)
+    return Following(runner)
+
+
+def slow_down(context: Any) -> None:
+    """Have each decode begin late, unless it is aborted."""
+    decode = context.decode
+
+    def late(**given: Any) -> int:
+        until = time.monotonic() + context._batch.count / PROMPT_SPEED
+        while time.monotonic() < until and not context.is_aborting:
+            time.sleep(0.01)
+        code: int = decode(**given)
+        return code
+
+    context.decode = late
 
 
 def host(directories: Directories) -> Iterator[None]:
@@ -208,7 +229,7 @@ def measure(agent: str, model: Path, more: list[str], home: Path, work: Path, va
         SEEN.requests.clear()
         process = launch(agent, model, more, [*(begin if turn == 1 else go_on), prompt], variables, work)
         try:
-            output, _ = process.communicate(timeout=TURN_SECONDS)
+            output, _ = process.communicate(timeout=SLOWED_TURN_SECONDS if PROMPT_SPEED else TURN_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0] + "\n(it did not end)"
@@ -225,7 +246,7 @@ def measure(agent: str, model: Path, more: list[str], home: Path, work: Path, va
     SEEN.stopped, SEEN.requests[:] = 0, []
     process = launch(agent, model, more, [*begin, f"Count {SLOW}."], variables, work)
     deadline = time.monotonic() + CANCEL_SECONDS
-    while not any(SLOW in text for text, *_ in SEEN.requests) and time.monotonic() < deadline:
+    while not any(SLOW in text for text, *_ in SEEN.requests) and (PROMPT_SPEED or time.monotonic() < deadline):
         time.sleep(0.1)
     time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)
@@ -246,7 +267,10 @@ def main() -> None:
     parser.add_argument("agents", nargs="*", metavar="AGENT", help=", ".join(COMMANDS))
     parser.add_argument("--path", default="", help="where agents are, beside PATH")
     parser.add_argument("--tool-search", metavar="N")
+    parser.add_argument("--prompt-speed", type=float, default=0.0, metavar="N", help="at most N tokens a second")
     arguments = parser.parse_args()
+    global PROMPT_SPEED
+    PROMPT_SPEED = arguments.prompt_speed
     more = ["--context-size", str(SHAPE.context // 2)]
     more += [] if arguments.tool_search is None else ["--tool-search", arguments.tool_search]
     path = os.pathsep.join(filter(None, [arguments.path and str(Path(arguments.path).resolve()), os.environ["PATH"]]))
