@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -40,8 +41,6 @@ def module_of(path: Path) -> str:
 
 
 FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items()}
-DEFINED = {name: names_defined(tree) for name, tree in TREES.items()}
 FOREIGN = {"convert_lora_to_gguf.py", "types/decision_create_params.py", "types/decision.py"}
 """Files of other projects."""
 PREFIXES = ("llama_", "mtmd_", "ggml_", "not_", "call_", "stack_", "d1_")
@@ -51,16 +50,36 @@ ENDINGS = {"alive", "json", "jsonl", "pyi", "starting", "token", "toml"}
 """Of the names of files."""
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Each module's source, parsed in the test and not when pytest collects it: every worker of xdist collects."""
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items()}
+
+
+@cache
+def nodes_of(tree: ast.Module) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
+@cache
+def defined() -> dict[str, set[str]]:
+    return {name: names_defined(tree) for name, tree in trees().items()}
+
+
+@cache
 def members() -> dict[str, set[str]]:
     """What each class of leap has, inherited from others of them."""
     own: dict[str, set[str]] = {}
     bases: dict[str, list[str]] = {}
-    for tree in TREES.values():
-        for node in ast.walk(tree):
+    for tree in trees().values():
+        for node in nodes_of(tree):
             if isinstance(node, ast.ClassDef):
-                names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-                names |= {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
-                names |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                names = {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
+                for each in ast.walk(node):
+                    if isinstance(each, ast.Attribute):
+                        names.add(each.attr)
+                    elif isinstance(each, ast.Name):
+                        names.add(each.id)
                 own.setdefault(node.name, set()).update(names)
                 bases.setdefault(node.name, []).extend(ast.unparse(base).rpartition(".")[2] for base in node.bases)
 
@@ -70,23 +89,20 @@ def members() -> dict[str, set[str]]:
     return {name: all_of(name) for name in own}
 
 
-MEMBERS = members()
-
-
 def exists(name: str) -> bool:
     """Whether a dotted name is a module of leap, or something that one defines; its first parts may be left out."""
     home, _, attribute = name.rpartition(".")
     if any(f".{module}".endswith(f".{name}") for module in FILES):
         return True
-    if home.rpartition(".")[2] in MEMBERS:
-        return attribute in MEMBERS[home.rpartition(".")[2]]
-    return any(attribute in DEFINED[module] for module in FILES if f".{module}".endswith(f".{home}"))
+    if home.rpartition(".")[2] in members():
+        return attribute in members()[home.rpartition(".")[2]]
+    return any(attribute in defined()[module] for module in FILES if f".{module}".endswith(f".{home}"))
 
 
 def may_be_a_variable(name: str, tree: ast.Module) -> bool:
     """Whether the first part is a variable, a parameter, or a key of JSON in this module."""
     first = name.partition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if first in (getattr(node, "id", None), getattr(node, "arg", None)):
             return True
         if isinstance(node, ast.Constant) and node.value in (first, name):
@@ -96,26 +112,24 @@ def may_be_a_variable(name: str, tree: ast.Module) -> bool:
 
 def docstrings() -> Iterator[tuple[str, ast.Module, str]]:
     """Each docstring, and each text that stands below a constant or a field, with its place."""
-    for module, tree in TREES.items():
-        for node in ast.walk(tree):
+    for module, tree in trees().items():
+        for node in nodes_of(tree):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 yield f"{FILES[module].relative_to(ROOT)}:{node.lineno}", tree, str(node.value.value)
 
 
+@cache
 def words_of_code() -> set[str]:
     """Every name in the code, and every word of its texts that are no docstrings."""
     found = {part for name in FILES for part in name.split(".")}
-    for tree in TREES.values():
-        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for tree in trees().values():
+        docs = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
+        for node in nodes_of(tree):
             texts = [getattr(node, name, None) for name in ("id", "attr", "arg", "name", "asname")]
             if isinstance(node, ast.Constant) and id(node) not in docs:
                 texts.append(node.value)
             found.update(word for text in texts if isinstance(text, str) for word in re.findall(r"\w+", text))
     return found
-
-
-WORDS = words_of_code()
 
 
 def wrong_names(text: str, tree: ast.Module) -> Iterator[str]:
@@ -125,7 +139,7 @@ def wrong_names(text: str, tree: ast.Module) -> Iterator[str]:
             continue
         if not exists(name) and not may_be_a_variable(name, tree):
             yield name
-    yield from (name for name in SINGLE.findall(text) if name not in WORDS and not name.startswith(PREFIXES))
+    yield from (name for name in SINGLE.findall(text) if name not in words_of_code() and not name.startswith(PREFIXES))
     for name in FILE.findall(text):
         if name not in FOREIGN and not any(f"/{path}".endswith(f"/{name}") for path in SOURCES):
             yield name
