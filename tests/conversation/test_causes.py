@@ -126,7 +126,7 @@ def test_another_question_is_no_cause(facts):
 
 def test_other_work_slowed_nothing_while_a_request_had_no_slot():
     facts = waiting(preempted=2, swapped=3.0, writing=3.5, reading=0.5, others=0.8)
-    assert [cause.name for cause in causes_of(facts, FINE)] == ["preempted", "other-work"]
+    assert [cause.name for cause in causes_of(facts, FINE)] == ["preempted"]
 
 
 def test_there_are_at_least_thirty_planted_causes():
