@@ -331,6 +331,8 @@ def measure_tasks(model: str, home: str, limit: int) -> str:
         cases.write_text("".join(lines[::step][:limit]))
         shown = run_leap(["eval", str(cases), "-m", model, "--format", "json", "-q"], "", home)
         (column,) = json.loads(shown)["columns"]
+        if column["errors"] == column["cases"]:
+            raise OSError(f"no case of {task} has an answer")
         counts.append(f"{column['passed']}/{column['cases']}")
     return ", ".join(counts)
 
