@@ -181,7 +181,7 @@ class WholeFile(ABC):
             self.write(line)
 
     def write(self, line: str) -> None:
-        """Append what ``Result.render`` made."""
+        """Append what ``LineResult.render`` made."""
         assert self._file is not None
         self._lines += 1
         self.add(self._file, line)
