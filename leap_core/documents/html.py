@@ -61,6 +61,8 @@ KEPT |= {"type", "value"}
 BREAK = "\v"
 """A line break within a block."""
 DEEPEST_LIST = 16
+LONGEST_LIST = 50_000
+"""Characters of a list that counts down from the number of its items."""
 FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 FIELDS = ("", "text", "email", "tel", "url", "search", "number", "date", "time", "datetime-local", "month")
 """Kinds of ``input`` whose value is shown."""
@@ -123,7 +125,7 @@ class _Page:
         self._hidden: dict[str, int] = {}
         self._parts: list[str] = []
         self._has_words = self._is_loose = self._is_literal = self._is_raised = self._is_reading = False
-        self._counted, self._line = 0, 1
+        self._counted, self._line, self._behind_tag = 0, 1, 0
         self._lists: list[tuple[int | None, str, int]] = []
         self._next: tuple[str, int, str] = (PARAGRAPH, 0, "")
         self._builder, self._tables, self._row_line = Builder(sink, of_page=True), 0, 0
@@ -154,6 +156,7 @@ class _Page:
         is_closed = page.endswith("/>", position, end) and (
             self._is_xml or tag in ("svg", "math") or (tag in RAW_TAGS and closing is None)
         )
+        self._behind_tag = end
         self._open(tag, attributes)
         if is_closed:
             self._close(tag)
@@ -199,6 +202,10 @@ class _Page:
             self._is_reading = True
         elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
             step = -1 if "reversed" in attributes else 1
+            most = self._behind_tag + LONGEST_LIST if step < 0 else 0
+            inner, end, _ = self._page[self._behind_tag : most].partition("</ol")
+            if end and "<ol" not in inner and "<ul" not in inner:
+                attributes.setdefault("start", str(inner.count("<li")))
             is_counted = tag == "ol" and (step > 0 or "start" in attributes)
             first = _number(attributes.get("start"), 1, 10**6) - step if is_counted else None
             self._lists.append((first, FORMS.get(attributes.get("type", ""), ""), step))

@@ -33,7 +33,7 @@ CALENDAR = re.compile(rb"\s*text/calendar\b", re.IGNORECASE)
 MAILBOX = re.compile(rb"(?:\A|\n\r?\n)From \S[^\n]*\d\d:\d\d[^\n]*\n")
 """Between the messages of a mailbox."""
 ENCODINGS = (b"", b"7bit", b"8bit", b"binary", b"base64", b"quoted-printable")
-DIGITS = re.compile(rb"\s*(?:[A-Za-z0-9+/]+\s*)*\Z")
+DIGITS = re.compile(rb"[A-Za-z0-9+/\s]*\Z")
 FILLER = re.compile(rb"[^A-Za-z0-9+/]")
 ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 

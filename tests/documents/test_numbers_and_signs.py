@@ -253,7 +253,8 @@ def test_other_texts_of_an_office_are_odt(said):
     [
         ("<ol><li value=7>a<li>b</ol>", "7. a\n8. b"),
         ("<ol type=a><li>a<li>b</ol><ol type=I start=4><li>c</ol>", "a. a\nb. b\nIV. c"),
-        ("<ol reversed start=2><li>a<li>b</ol><ol reversed><li>c</ol>", "2. a\n1. b\n- c"),
+        ("<ol reversed start=9><li>a<li>b</ol><ol reversed><li>c<li>d</ol>", "9. a\n8. b\n2. c\n1. d"),
+        ("<ol reversed><li>a<ul><li>b</ul></ol>", "- a\n  - b"),
         ("<ruby>東<rp>(</rp><rt>とう</rt><rp>)</rp></ruby>京 <ruby>漢<rt>かん</ruby>字", "東(とう)京 漢(かん)字"),
         ("10<sup>6</sup> and 10<sup>-3</sup>, 1<sup>st</sup>", "10^6 and 10^-3, 1 st"),
         ("Name <input value='Jane Roe'><input type=hidden value=t>", "Name Jane Roe"),
@@ -273,7 +274,7 @@ def test_base64_in_pieces_and_with_lines_below():
     header = "Content-Transfer-Encoding: base64"
     pieces = b64encode(b"Hello wor") + b64encode(b"ld! This") + b"\n" + b64encode(b" is it")
     assert read_here("eml", mail(header, pieces)).text.endswith("\n\nHello world! This is it")
-    listed = b64encode(b"The body") + b"\n-- \nA list, its footer\n"
+    listed = b64encode(b"The body") + b"\n" + b"longwords " * 40 + b"A list, its footer\n"
     assert read_here("eml", mail(header, listed)).text.endswith("\n\nThe body")
 
 
