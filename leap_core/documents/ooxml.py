@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
@@ -20,6 +21,8 @@ MATH = {"sup": "^", "sub": "_", "num": "", "den": "/", "deg": "", "lim": "_"}
 AROUND = {"rad": ("√(", ")"), "d": ("(", ")"), "m": ("", ""), "mr": ("", "; "), "e": ("", "")}
 INCLUDED = {"chart": "chart", "relIds": "diagram", "altChunk": "inserted document", "subDoc": "linked document"}
 WINGDINGS = {"F0B7": "•", "F0A7": "•", "F0FC": "✓", "F0FE": "☒", "F0A8": "☐", "F0E0": "→"}
+RISES = re.compile(r"superscript|[1-9]\d{0,3}")
+"""Values of properties that write text above the line."""
 SMALL_PART = 32 * 1024**2
 
 
@@ -133,8 +136,8 @@ class Walker:
             self.words(SIGNS[tag])
         elif tag == "sym":
             self.words(_symbol(attributes.get("char", "").upper() or "2022", attributes.get("font", "")))
-        elif tag == "vertAlign" and self.is_in_run:
-            self._is_raised = attributes.get("val") == "superscript"
+        elif tag in ("vertAlign", "position") and self.is_in_run:  # "position": in half points
+            self._is_raised = RISES.fullmatch(attributes.get("val", "")) is not None
         elif tag == "rPr" and "baseline" in attributes:
             self._is_raised = not attributes["baseline"].startswith(("-", "0"))
         elif tag == "rt":

@@ -207,8 +207,8 @@ class _Reader:
             state.fallback = max(value or 0, 0)
         elif name in ("v", "deleted"):
             state.hidden = value != 0
-        elif name in ("super", "nosupersub", "sub"):
-            state.raised = name == "super" and value != 0
+        elif name in ("super", "up", "nosupersub", "sub"):
+            state.raised = name in ("super", "up") and value != 0
         elif name == "plain":
             state.hidden = state.raised = False
             self._character_state("f", self._default)

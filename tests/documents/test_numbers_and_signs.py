@@ -88,6 +88,7 @@ LISTED += "</w:ddList></w:ffData></w:fldChar></w:r>"
     ("inner", "text"),
     [
         (run("10") + run("6", '<w:vertAlign w:val="superscript"/>') + run(" cells, 2") + run("nd"), "10^6 cells, 2nd"),
+        (run("10") + run("6", '<w:position w:val="8"/>') + run("a", '<w:position w:val="0"/>'), "10^6a"),
         (run("1") + run("st", '<w:vertAlign w:val="superscript"/>'), "1st"),
         (run("H") + run("2", '<w:vertAlign w:val="subscript"/>') + run("O"), "H2O"),
         (f"<m:oMath>{BRACKETS}{INTEGRAL}{SUM}</m:oMath>", "[1, 2; 3, 4]∫_0x∑x"),
@@ -308,6 +309,7 @@ FONTS = r"{\fonttbl{\f0 Arial;}{\f1\fcharset204 Arial;}{\f2\fcharset2 Symbol;}{\
         (r"\f1\'cf\'f0\plain caf\'e9", "Прcafé"),
         (r"\f2 a\'b3\f3 x\f0  end", "α≥[symbol] end"),
         (r"10{\super 6} m, 10\super 3\nosupersub  g", "10^6 m, 10^3 g"),
+        (r"10{\up6 3}\up0 m", "10^3m"),
         (r"x{\upr{ans?}{\*\ud{uni\u8364?}}}y", "xuni€y"),
     ],
 )
