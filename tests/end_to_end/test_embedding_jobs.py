@@ -9,7 +9,6 @@ import sys
 import time
 
 import numpy as np
-import openai
 import pytest
 
 from leap_core.models.builtin import model_path
@@ -84,6 +83,8 @@ def test_a_job_can_be_cancelled_and_a_wrong_model_is_told(program, tmp_path):
 
 
 def test_openai_s_batches_of_embeddings(start):
+    import openai
+
     process = start("serve", "builtin", "--port", "0", "--threads", "1")
     url = process.stdout.readline().decode().strip()
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=SOON) as client:

@@ -10,8 +10,6 @@ import os
 import re
 import signal
 
-import anthropic
-import openai
 import pytest
 
 from .conftest import LONG
@@ -28,7 +26,10 @@ QUESTION = "What is the weather in Bern and in Rome?"
 
 @pytest.fixture
 def serve(start):
-    """Start ``leap serve``; its process and the official clients."""
+    """Start ``leap serve``; its process and the official clients, whose import takes seconds."""
+    import anthropic
+    import openai
+
     clients = []
 
     def begin():
@@ -96,6 +97,8 @@ def test_an_agent_s_loop_reads_no_prefix_twice(serve):
 
 
 def test_stored_responses_survive_a_killed_server_and_streams_are_told_of_its_end(serve):
+    import openai
+
     process, client, _ = serve()
     asked = {"model": "builtin", "temperature": 0}
     stored = client.responses.create(input="My name is Zoë.", store=True, **asked)

@@ -14,6 +14,7 @@ from leap_core.inference.constraints.grammars import Freedom, enforce
 from leap_core.inference.constraints.token_constraints import GrammarConstraint, NumberLength
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 from leap_core.schemas.json_schema import check_schema
+from tests.support.lengths import of_length
 
 END = byte_tokenizer().tokenizer.eos_token
 
@@ -205,7 +206,7 @@ def followed(schema: dict, wanted: bytes, room: int) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(of_length(40, 200)))
 def test_an_answer_that_fits_is_whole_and_every_other_is_valid(seed: int):
     chance = random.Random(seed)
     schema, document = random_pair(chance)

@@ -15,6 +15,7 @@ from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
+from tests.support.lengths import of_length
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
@@ -95,7 +96,7 @@ def test_answers_beside_prompts_that_are_cancelled(make_scheduler: Make, monkeyp
                     threading.Timer(rng.uniform(0, 0.004), slot.request.cancel).start()
 
     before_decodes(scheduler, act, monkeypatch)
-    for turn in range(40):
+    for turn in range(of_length(15, 40)):
         chosen = rng.sample(range(len(QUESTIONS)), rng.choice((1, 2, 3)))
         sequences = [asked(*QUESTIONS[n]) for n in chosen]
         long = request(words(rng.randrange(1, 120), turn % 3) + words(rng.randrange(100, 800), 50 + turn))
