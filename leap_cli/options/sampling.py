@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from leap_core.conversation.options import GenerationOptions
 
 CALL_PARSERS = (
-    *("auto", "lfm", "hermes", "gpt_oss", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite"),
-    *("qwen3_coder", "glm45", "functiongemma", "gemma4", "functionary", "llama3_json", "none"),
+    *("auto", "lfm", "hermes", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
+    *("granite", "nemotron", "apertus", "command_r7b", "minimax_m2", "seed_oss", "qwen3_coder", "glm45"),
+    *("functiongemma", "gemma4", "functionary", "llama3_json", "none"),
 )
 """``leap_core.conversation.options.PARSERS``, which a start of a command need not load, and none."""
 

@@ -51,8 +51,9 @@ class FunctionCallParser(Protocol):
 
 AUTO = "auto"
 PARSERS = (
-    *(AUTO, "lfm", "hermes", "gpt_oss", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral", "granite"),
-    *("qwen3_coder", "glm45", "functiongemma", "gemma4", "functionary", "llama3_json"),
+    *(AUTO, "lfm", "hermes", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
+    *("granite", "nemotron", "apertus", "command_r7b", "minimax_m2", "seed_oss", "qwen3_coder", "glm45"),
+    *("functiongemma", "gemma4", "functionary", "llama3_json"),
 )
 """Names of the ways in which models write calls: ``conversation.calls.dialects``."""
 CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")

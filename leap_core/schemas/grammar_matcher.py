@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 GRAMMARS_KEPT = 64
-REASONING_TAGS = (("<think>", "</think>"), ("<|cot_start|>", "<|cot_end|>"))
-"""What opens and closes reasoning: in most models, and in Liquid's first ones (LFM2-350M-Math)."""
+REASONING_TAGS = (
+    ("<think>", "</think>"),
+    ("<|cot_start|>", "<|cot_end|>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+)
+"""What opens and closes reasoning: in most models, in Liquid's first ones (LFM2-350M-Math), Magistral, Seed-OSS,
+Command R7B and Apertus."""
 SOURCE_LINE = re.compile(r"(?m)^[ \t]*\d+ \| ")
 
 

@@ -1,6 +1,7 @@
-"""JSON calls that are the whole reply, without markers: ``{"name": "f", "arguments": {…}}``, several on own lines,
-lists, OpenAI's ``{"type": "function", "function": {…}}`` or ``{"tool_calls": […]}``, also in a fence. The beginning
-decides whether the text is held back until its brackets close; what is then not exactly such calls is text."""
+"""JSON calls that are the whole reply, without markers: ``{"name": "f", "arguments": {…}}``, several on own lines or
+with semicolons between, lists, OpenAI's ``{"type": "function", "function": {…}}`` or ``{"tool_calls": […]}``, also in a
+fence. The beginning decides whether the text is held back until its brackets close; what is then not exactly such calls
+is text."""
 
 from __future__ import annotations
 
@@ -16,10 +17,14 @@ from .pythonic import call_of_object, read_value
 
 BEFORE = re.compile(r"\A(?:```(?:json|tool_calls?)?)?\[?")
 FENCES = ("```json", "```tool_calls")
-BEGINNINGS = ('{"tool_calls":[', '{"type":"function","function":{', '{"function":{"name":"', '{"arguments":{')
+BEGINNINGS = (
+    *('{"tool_calls":[', '{"type":"function","function":{', '{"type":"function","name":"', '{"function":{"name":"'),
+    '{"arguments":{',
+)
 NAME_KEY = '{"name":"'
-ANOTHER = re.compile(r"[ \t\r]*\n\s*(?=\{)")
+ANOTHER = re.compile(r"[ \t\r]*[\n;]\s*(?=\{)")
 ARGUMENTS = ({"name", "arguments"}, {"name", "parameters"})
+TYPE = "function"
 MOST_BESIDE = 1000  # characters before arguments or after calls, white space included
 Fits = Callable[[LeapFunctionCall], bool]
 
@@ -39,7 +44,8 @@ class BareJson(BareList):
         if self._list_end is None or self._rest not in ("", *self._tails):
             return ()
         try:
-            calls = [call for text in self._values for call in _calls_of(read_value(self._spelled(text)))]
+            values = [*self._values, self.held[self._start : self._list_end]]
+            calls = [call for text in values for call in _calls_of(read_value(self._spelled(text)))]
             return tuple(calls) if all(map(self._fits, calls)) else ()
         except (ValueError, LeapSchemaError):
             return ()
@@ -52,22 +58,21 @@ class BareJson(BareList):
             if not self._named:
                 pairs = [*((each, rest) for each in self._beginnings), *((fence, begun) for fence in FENCES)]
                 return len(self.held) < MOST_BESIDE and any(whole.startswith(part) for whole, part in pairs)
-            self._start = self._place = min(place for place in map(self.held.find, "[{") if place >= 0)
+            self._start = min(place for place in map(self.held.find, "[{") if place >= 0)
             if begun.startswith("`"):
                 self._tails = ("```", f"```{self._end_marker}", f"``` {self._end_marker}")
         while True:
             if self._list_end is None:
-                self._follow()
-                if self._list_end is None:
-                    return True
-                self._values.append(self.held[self._start : self._list_end])
+                self._list_end = self._follow(self.held, self._start)
+            if self._list_end is None:
+                return True
             beside = self.held[self._list_end : self._list_end + MOST_BESIDE]
             another = ANOTHER.match(beside)
             if not another:
-                self._rest = " ".join(beside.split())
+                self._rest = " ".join(beside.lstrip("; ").split())
                 return len(beside) < MOST_BESIDE and any(tail.startswith(self._rest) for tail in self._tails)
-            self._start = self._place = self._list_end + another.end()
-            self._list_end = None
+            self._values.append(self.held[self._start : self._list_end])
+            self._start, self._list_end = self._list_end + another.end(), None
 
     def _as_declared(self, begun: str) -> str:
         """The beginning with the declared name in the place of one that differs in case and punctuation; without a
@@ -91,6 +96,6 @@ def _calls_of(value: Any) -> list[LeapFunctionCall]:
         return [call for each in value for call in _calls_of(each)]
     if isinstance(value, dict) and "function" in value and value.keys() <= {"type", "function", "id", "index"}:
         value = value["function"]
-    if not isinstance(value, dict) or value.keys() not in ARGUMENTS:
+    if not isinstance(value, dict) or value.keys() - {"type"} not in ARGUMENTS or value.get("type", TYPE) != TYPE:
         raise ValueError("no call")
     return [call_of_object(value)]

@@ -241,25 +241,42 @@ class BareList:
     the list, from a model that forgets only the start marker."""
 
     def __init__(self, declared: Sequence[str], end_marker: str) -> None:
-        self.held = ""
-        """What has come so far and was not delivered."""
         self._declared = frozenset(declared)
         self._end_marker = end_marker
-        self._place = 0
+        self._pieces = list[str]()
+        self._length = 0
         self._depth = 0
         self._quote = ""
+        self._is_escaped = False
         self._list_end: int | None = None
         self._named = False
 
     @property
+    def held(self) -> str:
+        """What has come so far and was not delivered."""
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything has come."""
+        return self._length > 0
+
+    @property
     def is_open(self) -> bool:
         """Whether what comes next may be a part of a call."""
-        return bool(self.held) and self._list_end is None
+        return self.has_begun and self._list_end is None
 
     def feed(self, text: str) -> str | None:
         """Take a piece; the first one begins with no white space. None while the reply may be a list of calls; else all
         that was held back, which is text."""
-        self.held += text
+        before, self._length = self._length, self._length + len(text)
+        self._pieces.append(text)
+        if self._named and self._list_end is None:  # a long list is not put together for each piece
+            end = self._follow(text, 0)
+            if end is None:
+                return None
+            self._list_end = before + end
         return None if self._may_be_calls() else self.held
 
     def calls(self) -> tuple[LeapFunctionCall, ...]:
@@ -277,7 +294,7 @@ class BareList:
         if not self._named and not self._name_may_follow():
             return False
         if self._list_end is None:
-            self._follow()
+            self._list_end = self._follow(self.held, 0)
         if self._list_end is None:
             return True
         rest = self.held[self._list_end :].strip()
@@ -298,15 +315,17 @@ class BareList:
         self._named = after.startswith("(")
         return self._named or not after
 
-    def _follow(self) -> None:
-        """Count brackets, outside of strings, up to the end of the list."""
-        while self._place < len(self.held):
-            char = self.held[self._place]
+    def _follow(self, text: str, place: int) -> int | None:
+        """Count brackets, outside of strings, from ``place`` on; the end of the list, if it comes."""
+        if self._is_escaped and place < len(text):
+            place, self._is_escaped = place + 1, False
+        while place < len(text):
+            char = text[place]
+            place += 1
             if self._quote:
                 if char == "\\":
-                    if self._place + 1 >= len(self.held):
-                        return  # the escaped character has not come yet
-                    self._place += 1
+                    self._is_escaped = place >= len(text)
+                    place += 1
                 elif char == self._quote:
                     self._quote = ""
             elif char in "'\"":
@@ -316,7 +335,5 @@ class BareList:
             elif char in CLOSING:
                 self._depth -= 1
                 if self._depth <= 0:
-                    self._place += 1
-                    self._list_end = self._place
-                    return
-            self._place += 1
+                    return place
+        return None

@@ -1,8 +1,8 @@
 """How families of models write calls beside LFM2 and Hermes: one table, chosen by the chat template.
 
 The names are those of vLLM's tool parsers. The forms come from the models' published chat templates and examples.
-Arguments are JSON between fixed texts (``Dialect``), XML elements whose values have no quotes (Qwen3-Coder, GLM), or
-FunctionGemma's object with bare keys.
+Arguments are JSON between fixed texts (``Dialect``), XML elements whose values have no quotes (Qwen3-Coder, Seed-OSS,
+MiniMax M2, GLM), or the Gemma models' object with bare keys.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 
 from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from .call_list import read_calls, unfenced
-from .pythonic import PythonicSyntaxError, UntypedText, call_of_object
+from .pythonic import PythonicSyntaxError, Reader, UntypedText, call_of_object, read_value
 
 NAME = r"(?P<name>[\w.:/-]+)"
 SPACE = re.compile(r"\s*")
-SPACE_OR_SEMICOLON = re.compile(r"[\s;]*")
+FENCE = "\n`"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Dialect:
     end the calls take the rest of the reply. A call is ``head`` with its ``{name}``, its arguments as JSON, ``tail``.
     ``opening``, ``separator``, ``closing``: what is around and between the calls of one block; without a separator
     each call has a block of its own. ``read``: the calls of a block. ``is_json``: whether the model's own form is JSON;
-    the others are read as JSON too."""
+    the others are read as JSON too. ``also``: what begins calls where a model leaves out the start marker; it is a part
+    of the calls."""
 
     name: str
     signs: tuple[str, ...]
@@ -41,6 +42,7 @@ class Dialect:
     closing: str = ""
     read: Callable[[str, Dialect], list[LeapFunctionCall]] | None = None
     is_json: bool = True
+    also: str = ""
 
     def calls_of(self, body: str) -> list[LeapFunctionCall]:
         """The calls of the text between the markers. Raises ValueError."""
@@ -58,9 +60,9 @@ class Dialect:
 
 
 def _framed(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
-    """Calls of the form head, JSON, tail, with any white space between."""
+    """Calls of the form head, JSON, tail, with any white space between. What of the tail is missing is not needed."""
     head = re.compile(_pattern(dialect.head))
-    tail = re.compile(_pattern(dialect.tail))
+    tail = re.compile(rf"\s*(?:```)?\s*(?:{re.escape(dialect.tail.strip(FENCE))})?")
     calls, place = [], _after(SPACE, body, 0)
     while place < len(body):
         match = head.match(body, place)
@@ -68,9 +70,7 @@ def _framed(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
             raise PythonicSyntaxError(place, f"expected {dialect.head.format(name='NAME', index=0)!r}")
         arguments, place = _json_at(body, match.end())
         calls.append(LeapFunctionCall(match["name"], arguments))
-        if (end := tail.match(body, place)) is not None:
-            place = end.end()
-        place = _after(SPACE, body, place)
+        place = _after(SPACE, body, _after(tail, body, place))
     return calls
 
 
@@ -81,80 +81,98 @@ def _after(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 
 def _pattern(text: str) -> str:
-    parts = re.split(r"(\{name\}|\{index\}|\s+)", text)
-    known = {"{name}": NAME, "{index}": r"\d*"}
+    parts = re.split(r"(\{name\}|\{index\}|functions\.|\s+)", text)
+    known = {"{name}": NAME, "{index}": r"\d*", "functions.": r"\s*(?:functions\.)?"}
     return r"\s*" + "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
 
 
 def _json_at(text: str, place: int) -> tuple[dict[str, object], int]:
-    place = _after(SPACE, text, place)
-    try:
-        value, end = json.JSONDecoder(strict=False).raw_decode(text, place)
-    except (ValueError, RecursionError) as error:
-        at = error.pos if isinstance(error, json.JSONDecodeError) else place
-        in_string = isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string")
-        raise PythonicSyntaxError(at, "the arguments are no JSON object", in_string=in_string) from None
-    if not isinstance(value, dict):
-        raise PythonicSyntaxError(place, "the arguments are no JSON object")
-    return value, end
+    reader = Reader(text, place)
+    return reader.arguments(), reader.position
 
 
-MISTRAL_CALL = re.compile(
-    rf"\s{{0,20}}{NAME}\s{{0,20}}(?:\[CALL_ID\]\s{{0,20}}[\w-]{{0,99}}\s{{0,20}})?(?:\[ARGS\])?(?=\s{{0,20}}\{{)"
+NAMED_CALL = re.compile(
+    rf"{NAME}\s{{0,20}}(?:\[CALL_ID\]\s{{0,20}}[\w-]{{0,99}}\s{{0,20}})?(?:\[ARGS\])?(?=\s{{0,20}}\{{)"
 )
 
 
-def _mistral(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
-    """``[{"name": …, "arguments": …}]``, or since version 11 ``NAME[ARGS]{…}`` after each start marker."""
-    calls: list[LeapFunctionCall] = []
-    for block in filter(str.strip, body.split(dialect.start)):
-        match = MISTRAL_CALL.match(block)
-        if match is None:
-            calls += read_calls(block, repair=False)
-            continue
-        arguments, end = _json_at(block, match.end())
-        if block[end:].strip():
-            raise PythonicSyntaxError(end, "expected the end of the call")
-        calls.append(LeapFunctionCall(match["name"], arguments))
+def _sequence(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """JSON calls or lists of them, ``NAME[ARGS]{…}`` as in Mistral's version 11, or ``brave_search.call(query="…")``
+    of Llama's built-in tools, one after the other. These dialects have no end marker: text may follow."""
+    starts = "|".join(re.escape(mark) for mark in (dialect.start, dialect.also) if mark)
+    between = re.compile(rf"(?:[\s;,]|{starts})*")
+    calls, end = list[LeapFunctionCall](), 0
+    while (place := _after(between, body, end)) < len(body):
+        named = NAMED_CALL.match(body, place)
+        reader = Reader(body, named.end() if named else place)
+        try:
+            found = [LeapFunctionCall(named["name"], reader.arguments())] if named else reader.some_calls()
+        except PythonicSyntaxError as error:
+            if calls and body[place] not in "{[" and dialect.start not in body[end:]:
+                error.readable, error.text_after = calls, body[end:]
+            raise
+        calls += [LeapFunctionCall(call.name.removesuffix(".call"), call.arguments) for call in found]
+        end = reader.position
     return calls
 
 
-PYTHON_CALL = re.compile(r"\s*[\w.]+\.call\(")
+def _named_by_key(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """``[{"NAME": {…}}, …]``; other JSON calls are read too."""
+    value = read_value(unfenced(body))
+    items = value if isinstance(value, list) else [value]
+    keyed = [each for each in items if isinstance(each, dict) and len(each) == 1]
+    if len(keyed) < len(items):
+        return read_calls(unfenced(body), repair=False)
+    return [call_of_object({"name": name, "arguments": given}) for each in keyed for name, given in each.items()]
 
 
-def _llama(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
-    """JSON calls, several with semicolons between, or ``brave_search.call(query="…")`` of the built-in tools."""
-    if PYTHON_CALL.match(body):
-        return [LeapFunctionCall(call.name.removesuffix(".call"), call.arguments) for call in read_calls(body)]
-    calls, place = [], _after(SPACE_OR_SEMICOLON, body, 0)
-    while place < len(body):
-        value, place = _json_at(body, place)
-        calls.append(call_of_object(value, place))
-        place = _after(SPACE_OR_SEMICOLON, body, place)
-    return calls
+def _recipient(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """``NAME\\n{…}``; the arguments of ``python`` may be its code alone."""
+    name, _, code = body.partition("\n")
+    if name == "python" and not code.lstrip().startswith("{"):
+        return [LeapFunctionCall(name, {"code": code})]
+    return _framed(body, dialect)
 
 
-QWEN_CALL = re.compile(rf"\s*<function={NAME}>\s*")
-QWEN_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?")
-QWEN_CLOSING, QWEN_NEXT = "</parameter>", re.compile(r"<parameter=|</function>")
-QWEN_END = re.compile(r"(?:</function>)?\s*\Z")
+XML_CALL = re.compile(rf"\s*<(?:function=|invoke name=)[\"']?{NAME}[\"']?>\s*")
+XML_PARAMETER = re.compile(r"<parameter(?:=| name=)[\"']?([^>\n\"']+)[\"']?>\n?")
+XML_CLOSING, XML_NEXT = "</parameter>", re.compile(r"<parameter[= ]|</function>|</invoke>")
+XML_END = re.compile(r"(?:</function>|</invoke>|(?=\s*\Z))\s*")
 GLM_CALL = re.compile(rf"\s*{NAME}\s*(?=<arg_key>|\Z)")
 GLM_KEY = re.compile(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>")
 GLM_CLOSING, GLM_NEXT = "</arg_value>", re.compile(r"<arg_key>")
 
 
-def _qwen(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
-    """``<function=NAME><parameter=KEY>\\nVALUE\\n</parameter></function>``; JSON calls are read too."""
-    match = QWEN_CALL.match(body)
+def _xml(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """``<function=NAME><parameter=KEY>\\nVALUE\\n</parameter></function>``, or MiniMax's ``<invoke name="NAME">`` and
+    ``<parameter name="KEY">``, one or more; JSON calls are read too."""
+    match = XML_CALL.match(body)
     if match is None:
         return read_calls(unfenced(body), repair=False)
-    arguments, place, last = {}, match.end(), body.rfind(QWEN_CLOSING)
-    while (parameter := QWEN_PARAMETER.match(body, place)) is not None:
-        value, place = _up_to(body, parameter.end(), QWEN_CLOSING, last, QWEN_NEXT)
-        arguments[parameter[1].strip()] = UntypedText(value.removesuffix("\n"))
-    if not QWEN_END.match(body, place):
-        raise PythonicSyntaxError(place, "expected <parameter=NAME>")
-    return [LeapFunctionCall(match["name"], arguments)]
+    calls, place, last = list[LeapFunctionCall](), 0, body.rfind(XML_CLOSING)
+    while match is not None:
+        arguments, place = dict[str, object](), match.end()
+        while (parameter := XML_PARAMETER.match(body, place)) is not None:
+            value, place = _up_to(body, parameter.end(), XML_CLOSING, last, XML_NEXT)
+            _add(arguments, parameter[1].strip(), value.removesuffix("\n"), place)
+        end = XML_END.match(body, place)
+        if end is None:
+            raise PythonicSyntaxError(place, "expected a parameter, or the end of the call")
+        calls.append(LeapFunctionCall(match["name"], arguments))
+        place = end.end()
+        match = XML_CALL.match(body, place)
+    if place < len(body):
+        error = PythonicSyntaxError(place, "expected the end of the calls")
+        if not body.startswith("<", place):
+            error.readable, error.text_after = calls, body[place:]
+        raise error
+    return calls
+
+
+def _add(arguments: dict[str, object], key: str, value: str, place: int) -> None:
+    if key in arguments:
+        raise PythonicSyntaxError(place, f"{key!r} is given twice")
+    arguments[key] = UntypedText(value)
 
 
 def _glm(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
@@ -162,10 +180,10 @@ def _glm(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     match = GLM_CALL.match(body)
     if match is None:
         return read_calls(unfenced(body), repair=False)
-    arguments, place, last = {}, match.end(), body.rfind(GLM_CLOSING)
+    arguments, place, last = dict[str, object](), match.end(), body.rfind(GLM_CLOSING)
     while (key := GLM_KEY.match(body, place)) is not None:
         value, place = _up_to(body, key.end(), GLM_CLOSING, last, GLM_NEXT)
-        arguments[key[1].strip()] = UntypedText(value)
+        _add(arguments, key[1].strip(), value, place)
     if place < len(body):
         raise PythonicSyntaxError(place, "expected <arg_key>")
     return [LeapFunctionCall(match["name"], arguments)]
@@ -185,7 +203,6 @@ def _up_to(text: str, start: int, end: str, last: int, following: re.Pattern[str
 
 GEMMA_CALL = re.compile(rf"\s*call:\s*{NAME}\s*(?=\{{)")
 GEMMA_QUOTES = ("<escape>", '<|"|>')
-BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][\w.-]*)(\s*:)")
 
 
 def _gemma(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
@@ -194,101 +211,97 @@ def _gemma(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     if match is None:
         raise PythonicSyntaxError(0, "expected call:NAME{")
     quote = next((quote for quote in GEMMA_QUOTES if quote in body), GEMMA_QUOTES[0])
-    with suppress(PythonicSyntaxError):  # as a grammar has it written
-        arguments, end = _json_at(body, match.end())
-        if not body[end:].strip():
-            return [LeapFunctionCall(match["name"], arguments)]
     pieces = body[match.end() :].split(quote)
     if len(pieces) % 2 == 0:
         raise PythonicSyntaxError(len(body), f"expected {quote}", in_string=True)
-    text = "".join(json.dumps(piece) if n % 2 else BARE_KEY.sub(r'\1"\2"\3', piece) for n, piece in enumerate(pieces))
-    arguments, end = _json_at(text, 0)
-    if text[end:].strip():
-        raise PythonicSyntaxError(len(body), "expected the end of the call")
-    return [LeapFunctionCall(match["name"], arguments)]
+    reader = Reader("".join(json.dumps(piece) if n % 2 else piece for n, piece in enumerate(pieces)))
+    values = reader.arguments()
+    reader.expect_end()
+    texts = {key: UntypedText(each) if type(each) is str else each for key, each in values.items()}
+    return [LeapFunctionCall(match["name"], texts)]
 
 
 CHANNELS = Dialect("gpt_oss", ("<|channel|>", "<|constrain|>"), "\udc00", "\udc01", is_json=False)
 """gpt-oss: ``inference.template.channels`` puts these marks, which no text holds, around a call."""
+RECIPIENTS = Dialect("functionary_v32", (">>>all",), "\udc00", "\udc01", "{name}\n", "", read=_recipient, is_json=False)
+"""functionary 3.2: ``>>>all\\nTEXT`` and ``>>>NAME\\n{…}``, with the same marks around a call."""
+
+KIMI, DEEPSEEK = "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"
+DEEPSEEK_MARKS = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
+_framed_calls = partial(Dialect, read=_framed)
+_list_of_calls = partial(Dialect, opening="[", separator=", ", closing="]")
+_xml_calls = partial(Dialect, read=_xml, is_json=False)
 
 DIALECTS = {
     dialect.name: dialect
     for dialect in (
         CHANNELS,
-        Dialect(
+        RECIPIENTS,
+        _framed_calls(
             "kimi_k2",
             ("<|tool_calls_section_begin|>",),
             "<|tool_calls_section_begin|>",
             "<|tool_calls_section_end|>",
-            head="<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>",
-            tail="<|tool_call_end|>",
+            KIMI + "functions.{name}:{index}<|tool_call_argument_begin|>",
+            "<|tool_call_end|>",
             separator="",
-            read=_framed,
+            also=KIMI,
         ),
-        Dialect(
+        _framed_calls(
             "deepseek_v3",
             ("<｜tool▁calls▁begin｜>", "```json"),
-            "<｜tool▁calls▁begin｜>",
-            "<｜tool▁calls▁end｜>",
-            head="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
-            tail="\n```<｜tool▁call▁end｜>",
+            *DEEPSEEK_MARKS,
+            DEEPSEEK + "function<｜tool▁sep｜>{name}\n```json\n",
+            "\n```<｜tool▁call▁end｜>",
             separator="\n",
-            read=_framed,
+            also=DEEPSEEK,
         ),
-        Dialect(
+        _framed_calls(
             "deepseek_v31",
             ("<｜tool▁calls▁begin｜>",),
-            "<｜tool▁calls▁begin｜>",
-            "<｜tool▁calls▁end｜>",
-            head="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>",
-            tail="<｜tool▁call▁end｜>",
+            *DEEPSEEK_MARKS,
+            DEEPSEEK + "{name}<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>",
             separator="",
-            read=_framed,
+            also=DEEPSEEK,
         ),
-        Dialect(
-            "mistral",
-            ("[TOOL_CALLS]",),
-            "[TOOL_CALLS]",
-            "",
-            opening="[",
-            separator=", ",
-            closing="]",
-            read=_mistral,
+        _list_of_calls("mistral", ("[TOOL_CALLS]",), "[TOOL_CALLS]", "", read=_sequence),
+        _list_of_calls("granite", ("<|tool_call|>",), "<|tool_call|>", "", read=_sequence, also="<tool_call>"),
+        _list_of_calls("nemotron", ("<TOOLCALL>",), "<TOOLCALL>", "</TOOLCALL>"),
+        _list_of_calls(
+            *("apertus", ("<|tools_prefix|>",), "<|tools_prefix|>", "<|tools_suffix|>"),
+            head='{{"{name}": ',
+            read=_named_by_key,
         ),
-        Dialect("granite", ("<|tool_call|>",), "<|tool_call|>", "", opening="[", separator=", ", closing="]"),
-        Dialect(
-            "qwen3_coder", ("<tool_call>", "<parameter="), "<tool_call>", "</tool_call>", read=_qwen, is_json=False
+        _list_of_calls(
+            *("command_r7b", ("<|START_ACTION|>",), "<|START_ACTION|>", "<|END_ACTION|>"),
+            head='{{"tool_call_id": "{index}", "tool_name": "{name}", "parameters": ',
         ),
+        _xml_calls(
+            *("minimax_m2", ("<minimax:tool_call>",), "<minimax:tool_call>", "</minimax:tool_call>"),
+            also="<invoke name=",
+        ),
+        _xml_calls(
+            *("seed_oss", ("<seed:tool_call>",), "<seed:tool_call>", "</seed:tool_call>"),
+            also="<function=",
+        ),
+        _xml_calls("qwen3_coder", ("<tool_call>", "<parameter="), "<tool_call>", "</tool_call>", also="<function="),
         Dialect("glm45", ("<tool_call>", "<arg_key>"), "<tool_call>", "</tool_call>", read=_glm, is_json=False),
         Dialect(
-            "functiongemma",
-            ("<start_function_call>",),
-            "<start_function_call>",
-            "<end_function_call>",
-            head="call:{name}",
-            tail="",
+            *("functiongemma", ("<start_function_call>",), "<start_function_call>", "<end_function_call>"),
+            *("call:{name}", ""),
             read=_gemma,
             is_json=False,
         ),
         Dialect(
-            "gemma4",
-            ("<|tool_call>",),
-            "<|tool_call>",
-            "<tool_call|>",
-            head="call:{name}",
-            tail="",
-            read=_gemma,
-            is_json=False,
+            "gemma4", ("<|tool_call>",), "<|tool_call>", "<tool_call|>", "call:{name}", "", read=_gemma, is_json=False
         ),
-        Dialect("functionary", ("<function=",), "<function=", "</function>", head="{name}>", tail="", read=_framed),
+        _framed_calls("functionary", ("<function=",), "<function=", "</function>", "{name}>", ""),
         Dialect(
-            "llama3_json",
-            ("<|python_tag|>",),
-            "<|python_tag|>",
-            "",
+            *("llama3_json", ("<|python_tag|>",), "<|python_tag|>", ""),
             head='{{"name": "{name}", "parameters": ',
             separator="; ",
-            read=_llama,
+            read=_sequence,
         ),
     )
 }

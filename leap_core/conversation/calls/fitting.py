@@ -74,6 +74,8 @@ def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
         value = json.loads(LITERALS.get(text.strip(), text), strict=False)
     except (ValueError, RecursionError):
         return str(text)
+    if value is None and "null" in _types(schema):
+        return None
     if _types(schema) & {"string", "str"} or (not schema and not isinstance(value, (dict, list))):
         return str(text)
     return _fitted(value, schema, root)

@@ -32,6 +32,7 @@ class LeapFunctionCallParser:
     """
 
     name = ""
+    also = ""
 
     def __init__(self, start_marker: str, end_marker: str) -> None:
         self.start_marker = start_marker
@@ -106,6 +107,7 @@ class DialectParser(LeapFunctionCallParser):
         super().__init__(dialect.start, dialect.end)
         self.name = dialect.name
         self.dialect = dialect
+        self.also = dialect.also
 
     def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
         return self.dialect.write(calls)
@@ -179,14 +181,15 @@ TOKEN_MARKS = ("\udc00", "\udc01")
 """What represents a marker that is a token: halves of surrogate pairs, which no decoded text holds."""
 
 
-def marks_of(parser: FunctionCallParser, special_tokens: Mapping[str, int]) -> tuple[str, str]:
-    """How calls begin and end in the text of a reply: a marker that the vocabulary has as a token is that token alone,
-    and its spelling in others is text."""
+def marks_of(parser: FunctionCallParser, special_tokens: Mapping[str, int]) -> tuple[str, str, str]:
+    """How calls begin and end in the text of a reply, and how they also begin: a marker that the vocabulary has as a
+    token is that token alone, and its spelling in others is text."""
     spellings = (parser.start_marker, parser.end_marker)
     start, end = (
         mark if spelling in special_tokens else spelling for spelling, mark in zip(spellings, TOKEN_MARKS, strict=True)
     )
-    return start, end
+    also = getattr(parser, "also", "")
+    return start, end, "" if also in special_tokens else also
 
 
 class CallStream:
@@ -201,12 +204,14 @@ class CallStream:
         self,
         parser: FunctionCallParser | None,
         declared: Sequence[str] = (),
-        marks: tuple[str, str] | None = None,
+        marks: tuple[str, str, str] | None = None,
         fits: Fits | None = None,
     ) -> None:
         self._parser = parser
-        self._start, self._end = marks or ((parser.start_marker, parser.end_marker) if parser else ("", ""))
+        self._start, self._end, self._also = marks or (marks_of(parser, {}) if parser else ("", "", ""))
         self._held = ""
+        self._pieces: list[str] = []
+        self._window = ""
         self._inside = False
         self._searched = 0
         self._first_end: int | None = None
@@ -218,6 +223,9 @@ class CallStream:
         if parser and fits and declared:
             self._bare.append(BareJson(declared, self._end, fits, self._spelled))
         self._markers = re.compile("|".join(re.escape(mark) for mark in (self._start, self._end) if mark))
+        self._beside = [mark for mark in (self._start, self._end, self._also if declared else "") if mark]
+        self._next_mark = re.compile("|".join(map(re.escape, self._beside)))
+        self._quotes = Quotes()
 
     @property
     def is_open(self) -> bool:
@@ -233,7 +241,12 @@ class CallStream:
         """What a piece of text completes."""
         if self._parser is None:
             return [CallText(text)] if text else []
-        self._held += text
+        self._pieces.append(text)
+        if self._inside:  # a long call is not put together for each piece
+            window = self._window + text
+            self._window = window[len(window) - len(self._end) + 1 :]
+            if not self._end or self._end not in window:
+                return []
         return _joined(self._advance(final=False))
 
     def finish(self) -> list[CallEvent]:
@@ -244,8 +257,10 @@ class CallStream:
 
     def _advance(self, *, final: bool) -> list[CallEvent]:
         events: list[CallEvent] = []
+        self._held, self._pieces = "".join([self._held, *self._pieces]), []
         while (step := self._inside_step(final) if self._inside else self._outside_step(final)) is not None:
             events += step
+        self._window = self._held[max(0, len(self._held) - len(self._end) + 1) :]
         return events
 
     def _outside_step(self, final: bool) -> list[CallEvent] | None:
@@ -255,7 +270,7 @@ class CallStream:
         if self._echo is not None:
             return self._echo_step(final)
         if self._bare:
-            if not self._bare[0].held and self._held[0].isspace():
+            if not self._bare[0].has_begun and self._held[0].isspace():
                 text = self._held.lstrip()
                 space, self._held = self._held[: len(self._held) - len(text)], text
                 return [CallText(space)]
@@ -264,15 +279,21 @@ class CallStream:
             self._held = "" if self._bare else released[0] or ""
             if self._bare:
                 return self._bare_calls() if final else None
-        marker = self._markers.search(self._held)
-        if marker is not None:
-            before, self._held = self._held[: marker.start()], self._held[marker.end() :]
-            if marker[0] == self._start:
-                self._inside, self._searched, self._first_end = True, 0, None
-            return [CallText(before)] if before else []
-        keep = 0 if final else partial_suffix(self._held, (self._start, self._end))
-        ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return [CallText(ready)] if ready else None
+        marker = self._next_mark.search(self._held)
+        if marker is None:
+            keep = 0 if final else partial_suffix(self._held, self._beside)
+            ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+            self._quotes.add(ready)
+            return [CallText(ready)] if ready else None
+        before = self._held[: marker.start()]
+        self._quotes.add(before)
+        if marker[0] not in TOKEN_MARKS and self._quotes.are_open:
+            before += marker[0]
+            self._quotes.add(marker[0])
+        elif marker[0] != self._end:
+            self._inside, self._searched, self._first_end = True, 0, None
+        self._held = self._held[marker.start() if marker[0] == self._also and self._inside else marker.end() :]
+        return [CallText(before)] if before else []
 
     def _bare_calls(self) -> list[CallEvent] | None:
         """The calls of a reply that is nothing but calls."""
@@ -387,8 +408,43 @@ class CallStream:
         self._inside = False
 
 
+QUOTE = re.compile(r"```|`|\n|[^\s`]+")
+
+
+class Quotes:
+    """Follows text up to a marker that is spelled in it: within backticks, or a code block that text before introduces,
+    the marker is a part of the text."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._has_text = self._in_block = self._in_line = self._is_example = self._is_blank = False
+
+    @property
+    def are_open(self) -> bool:
+        """Whether what comes next is quoted."""
+        return self._is_example if self._in_block else self._in_line ^ (self._held == "`")
+
+    def add(self, text: str) -> None:
+        """Text that comes next."""
+        text = self._held + text
+        end = len(text) - (len(text) - len(text.rstrip("`"))) % 3
+        text, self._held = text[:end], text[end:]
+        for quote in QUOTE.finditer(text):
+            if quote[0] == "```":
+                self._in_block, self._in_line, self._is_example = not self._in_block, False, self._has_text
+            elif quote[0] == "`":
+                self._in_line = not self._in_line and not self._in_block
+            elif quote[0] == "\n":  # a blank line ends what a single backtick has begun
+                self._in_line = self._in_line and not self._is_blank
+            else:
+                self._has_text |= not self._in_block
+            self._is_blank = quote[0] == "\n"
+
+
 def events_of_error(body: str, error: ValueError) -> list[CallEvent]:
     """The calls that can be read beside one that cannot, with a warning; the text, where there are none."""
+    if isinstance(error, PythonicSyntaxError) and error.readable and error.text_after:
+        return [CallsFound(tuple(error.readable)), CallText(error.text_after)]
     if isinstance(error, PythonicSyntaxError) and error.readable:
         note = f"a function call could not be read and is left out: {_shortened(error.unreadable)} ({error})"
         return [CallsFound(tuple(error.readable)), CallWarning(note)]

@@ -96,14 +96,16 @@ ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^{}]*)\}|(.))", re.DOTALL
 )
 
-CALL_KEYS = {"name", "id", "call_id", "type", "index", "function"}
+NAME_KEYS = ("name", "tool_name")
+CALL_KEYS = {*NAME_KEYS, "id", "call_id", "tool_call_id", "type", "index", "function"}
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
 """Where models and protocols put a call's arguments: OpenAI's, Llama's, LangChain's, Anthropic's."""
 
 
 class PythonicSyntaxError(ValueError):
     """``position`` is where reading stopped. ``in_string``: the text ended within a string. ``readable``: the calls of
-    the list that can be read all the same, and ``unreadable`` the text of those that cannot."""
+    the list that can be read all the same, and ``unreadable`` the text of those that cannot; or ``text_after`` the text
+    that follows them and is no call."""
 
     def __init__(self, position: int, reason: str, *, in_string: bool = False) -> None:
         super().__init__(f"syntax error at {position}: {reason}")
@@ -112,6 +114,7 @@ class PythonicSyntaxError(ValueError):
         self.in_string = in_string
         self.readable: list[LeapFunctionCall] = []
         self.unreadable = ""
+        self.text_after = ""
 
 
 def read_value(text: str) -> Any:
@@ -163,6 +166,13 @@ class Reader:
         listed = value.get("tool_calls") if isinstance(value, dict) and len(value) == 1 else None
         items = listed if isinstance(listed, list) and listed else [value]
         return [call_of_object(item, self.position) for item in items]
+
+    def arguments(self) -> dict[str, Any]:
+        """An object."""
+        value = self.value(0)
+        if not isinstance(value, dict):
+            raise self.error("the arguments are no object")
+        return value
 
     def passes_separator(self) -> bool:
         """A comma, or a new line; JSON calls may follow each other without."""
@@ -363,7 +373,8 @@ def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
     is not where arguments are."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"].strip():
+    names = [value[key] for key in NAME_KEYS if key in value] if isinstance(value, dict) else []
+    if len(names) != 1 or not isinstance(names[0], str) or not names[0].strip():
         raise PythonicSyntaxError(position, "missing or invalid 'name' field")
     strangers = sorted(value.keys() - CALL_KEYS - set(ARGUMENT_KEYS))
     if strangers:
@@ -376,7 +387,7 @@ def call_of_object(value: Any, position: int = 0) -> LeapFunctionCall:
         arguments = read_value(arguments or "{}")
     if not isinstance(arguments, dict):
         raise PythonicSyntaxError(position, f"invalid {fields[0]!r} field")
-    return LeapFunctionCall(value["name"].strip(), arguments)
+    return LeapFunctionCall(names[0].strip(), arguments)
 
 
 def _joined_surrogates(text: str) -> str:

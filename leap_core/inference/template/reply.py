@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ...conversation.calls.dialects import CHANNELS
 from ...conversation.calls.fitting import fits, fitted
 from ...conversation.calls.parsers import (
     CallEvent,
@@ -38,7 +37,7 @@ from ...conversation.responses import (
 )
 from ...errors import GenerationStats
 from ...schemas.grammar_matcher import REASONING_TAGS, reasoning_tags
-from .channels import ChannelReader
+from .channels import READERS
 from .chat_template import THINK_END, THINK_START
 
 if TYPE_CHECKING:
@@ -161,6 +160,12 @@ class ThoughtCalls:
         self._held = ""
         self._has_call = False
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether what comes next may be a part of a call."""
+        start, end = (self._held.rfind(mark) for mark in self._markers)
+        return self._has_call and (start > end or not self._markers[1])
+
     def feed(self, text: str) -> str:
         """The reasoning that is certainly no call."""
         self._held += text
@@ -231,16 +236,19 @@ class ReplyBuilder:
         tags = reasoning_tags(vocabulary)
         markers = [tag for pair in tags for tag in pair]
         marks = None
+        self._also: int | None = None
         self._marks: dict[int, tuple[str, str]] = {}
         """By token: the spelling of a marker of calls, and what represents it."""
         if parser is not None:
             marks, spellings = marks_of(parser, special), (parser.start_marker, parser.end_marker)
-            markers += spellings
-            pairs = zip(spellings, marks, strict=True)
+            also = getattr(parser, "also", "")
+            markers += (*spellings, also)
+            pairs = [*zip(spellings, marks[:2], strict=True), (also, marks[0])]
             self._marks = {special[spelling]: (spelling, mark) for spelling, mark in pairs if spelling in special}
+            self._also = special.get(also)
         # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
-        self._thought_calls = None if marks is None else ThoughtCalls(marks)
+        self._thought_calls = None if marks is None else ThoughtCalls(marks[:2])
         readable = {special.get(marker) for marker in markers}
         self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
         self._opens_reasoning, self._ends_reasoning = ({special[pair[side]] for pair in tags} for side in (0, 1))
@@ -252,8 +260,8 @@ class ReplyBuilder:
         self._is_plain = False
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
         self._decoder = utf8_decoder()
-        has_channels = parser is not None and parser.name == CHANNELS.name
-        self._channels = ChannelReader(special, self._hidden) if has_channels else None
+        reader = READERS.get(parser.name) if parser is not None else None
+        self._channels = None if reader is None else reader(special, self._hidden)
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions
@@ -300,7 +308,7 @@ class ReplyBuilder:
 
     def _feed_special(self, token: int) -> list[MessageResponse]:
         """The responses that a marker completes, or another token that is not text."""
-        is_argument = self._calls.is_open and not self._splitter.inside  # what a string of a call holds is its text
+        is_argument = self._is_in_call  # what a string of a call holds is its text
         if token in self._hidden and not is_argument:
             return []
         if self._is_out_of_place(token):
@@ -309,12 +317,19 @@ class ReplyBuilder:
                 self._is_plain = False
             return []
         text = self._decoder.decode(self._vocabulary.piece(token))
-        if token in self._marks:
+        if token == self._also:
+            text = text if self._is_in_call else self._marks[token][1] + text
+        elif token in self._marks:
             spelling, mark = self._marks[token]
             text = text.removesuffix(spelling) + mark
         if self._tags_are_tokens and token in self._marks:
             return self._route(self._splitter.take(text))
         return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
+
+    @property
+    def _is_in_call(self) -> bool:
+        thought = self._thought_calls
+        return (thought is not None and thought.is_in_call) if self._splitter.inside else self._calls.is_open
 
     def _is_out_of_place(self, token: int) -> bool:
         """Whether this is a marker that begins or ends nothing where it is."""

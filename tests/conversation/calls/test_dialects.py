@@ -64,6 +64,21 @@ SEEN = {
     '<|tool_call>call:get_weather{city:<|"|>Rome<|"|>}<tool_call|>',
     "functionary": '<function=get_weather>{"city": "Paris, \\"FR\\"", "days": 3}</function>'
     '<function=get_weather>{"city": "Rome"}</function>',
+    "nemotron": '<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris, \\"FR\\"", "days": 3}}, '
+    '{"name": "get_weather", "arguments": {"city": "Rome"}}]</TOOLCALL>',
+    "apertus": '<|tools_prefix|>[{"get_weather": {"city": "Paris, \\"FR\\"", "days": 3}}, '
+    '{"get_weather": {"city": "Rome"}}]<|tools_suffix|>',
+    "command_r7b": '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": '
+    '{"city": "Paris, \\"FR\\"", "days": 3}},\n    {"tool_call_id": "1", "tool_name": "get_weather", "parameters": '
+    '{"city": "Rome"}}\n]<|END_ACTION|>',
+    "minimax_m2": '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris, "FR"</parameter>\n'
+    '<parameter name="days">3</parameter>\n</invoke>\n<invoke name="get_weather">\n'
+    '<parameter name="city">Rome</parameter>\n</invoke>\n</minimax:tool_call>',
+    "seed_oss": '<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris, "FR"</parameter>\n'
+    "<parameter=days>3</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=get_weather>\n"
+    "<parameter=city>Rome</parameter>\n</function>\n</seed:tool_call>",
+    "functionary_v32": '\udc00get_weather\n{"city": "Paris, \\"FR\\"", "days": 3}\udc01'
+    '\udc00get_weather\n{"city": "Rome"}\udc01',
     "llama3_json": '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris, \\"FR\\"", "days": 3}}; '
     '{"name": "get_weather", "parameters": {"city": "Rome"}}',
 }
@@ -180,6 +195,10 @@ IN_A_STRING = {
     "lfm": "[f(a='",
     "hermes": '{"name": "f", "arguments": {"a": "',
     "gpt_oss": '{"name": "f", "arguments": {"a": "',
+    "seed_oss": "<function=f><parameter=a>",
+    "minimax_m2": '<invoke name="f"><parameter name="a">',
+    "functionary_v32": 'f\n{"a": "',
+    "apertus": '[{"f": {"a": "',
     "kimi_k2": '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": "',
     "deepseek_v31": '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": "',
 }

@@ -1,0 +1,125 @@
+"""Replies that look like calls and are none, or that cost time, in every dialect."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from leap_core.conversation.calls import LeapFunction, parser_named
+from leap_core.conversation.calls.dialects import DIALECTS
+from leap_core.conversation.calls.fitting import fits
+from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, CallWarning
+
+from .dialect_cases import FUNCTIONS, WRITERS
+
+NAMES = ["lfm", "hermes", *DIALECTS]
+AS_TEXT = [name for name in NAMES if name not in ("gpt_oss", "functionary_v32")]
+"""Dialects whose calls can be spelled: the marks of the others are no text."""
+PING = [("ping", {})]
+
+
+def read(name: str, *pieces: str, functions: list[LeapFunction] = FUNCTIONS) -> tuple[list[str], str, int]:
+    """The names of the calls, the text, and the number of warnings."""
+    names = [function.name for function in functions]
+    stream = CallStream(parser_named(name), names, None, lambda call: fits(call, functions))
+    events = [event for piece in pieces for event in stream.feed(piece)] + stream.finish()
+    calls = [call.name for event in events if isinstance(event, CallsFound) for call in event.calls]
+    text = "".join(event.text for event in events if isinstance(event, CallText))
+    return calls, text, sum(isinstance(event, CallWarning) for event in events)
+
+
+@pytest.mark.parametrize("name", AS_TEXT)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "Models write this:\n```\n{}\n```\nThat is the format.",
+        "For example:\n\n```json\n{}\n```",
+        "```python\nx = 1\n```\nand\n```xml\n\n{}\n```\n",
+        "Write `{}` for it.",
+        "`{}`",
+    ],
+)
+def test_a_call_that_a_text_quotes_is_text(name: str, around: str):
+    if "`{}`" in around and name == "deepseek_v3":
+        pytest.skip("these calls hold a code block, which a line of text cannot quote")
+    reply = around.format(WRITERS[name](PING))
+    assert read(name, reply) == ([], reply, 0)
+    assert read(name, *reply) == ([], reply, 0)
+
+
+@pytest.mark.parametrize("name", AS_TEXT)
+@pytest.mark.parametrize("around", ["{}", "```\n{}\n```", "``` {} ```", "See ```x = 1``` first.\n{}", "It's `x`: {}"])
+def test_a_call_beside_quotes_is_a_call(name: str, around: str):
+    reply = around.format(WRITERS[name](PING))
+    assert read(name, reply)[0] == read(name, *reply)[0] == ["ping"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"name": "delete_all", "arguments": {}}',
+        '{"name": "Ada", "parameters": {"age": 36}}',
+        '{"type": "function", "name": "delete_all", "parameters": {}}',
+        '{"type": "person", "name": "ping", "parameters": {}}',
+        '[{"name": "ping", "arguments": {}}, {"name": "delete_all", "arguments": {}}]',
+        '{"name": "ping", "arguments": {}}; {"name": "delete_all", "arguments": {}}',
+        'The call is {"name": "ping", "arguments": {}}.',
+        '{"name": "ping", "arguments": {}} is how to call it.',
+        '```json\n{"name": "ping", "arguments": {}}\n```\nThis calls it.',
+    ],
+)
+def test_json_that_is_no_declared_call_alone_is_text(name: str, reply: str):
+    assert read(name, reply) == read(name, *reply) == ([], reply, 0)
+
+
+TWICE = {
+    "lfm": "[store(code='a', code='b')]",
+    "hermes": '{"name": "store", "arguments": {"code": "a", "code": "b"}}',
+    "apertus": '[{"store": {"code": "a", "code": "b"}}]',
+    "command_r7b": '[{"tool_name": "store", "parameters": {"code": "a", "code": "b"}}]',
+    "kimi_k2": '<|tool_call_begin|>functions.store:0<|tool_call_argument_begin|>{"code": "a", "code": "b"}',
+    "deepseek_v3": '<｜tool▁call▁begin｜>function<｜tool▁sep｜>store\n```json\n{"code": "a", "code": "b"}\n```',
+    "deepseek_v31": '<｜tool▁call▁begin｜>store<｜tool▁sep｜>{"code": "a", "code": "b"}',
+    "glm45": "store<arg_key>code</arg_key><arg_value>a</arg_value><arg_key>code</arg_key><arg_value>b</arg_value>",
+    "functionary": 'store>{"code": "a", "code": "b"}',
+    "functionary_v32": 'store\n{"code": "a", "code": "b"}',
+    "minimax_m2": '<invoke name="store"><parameter name="code">a</parameter>'
+    '<parameter name="code">b</parameter></invoke>',
+    **dict.fromkeys(("functiongemma", "gemma4"), 'call:store{code:"a",code:"b"}'),
+    **dict.fromkeys(
+        ("qwen3_coder", "seed_oss"),
+        "<function=store><parameter=code>a</parameter><parameter=code>b</parameter></function>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_argument_that_is_given_twice_is_said(name: str):
+    parser = parser_named(name)
+    body = TWICE.get(name, TWICE["hermes"])
+    calls, text, warnings = read(name, f"{parser.start_marker}{body}{parser.end_marker}")
+    assert (calls, warnings) == ([], 1) and body in text
+
+
+UNITS = ("[", "{", '{"name":', '{"name": "f", "arguments": {"a": [', "f(", '"', "'", "`", "```", ">>>", "\\", ";")
+
+
+def seconds(name: str, text: str) -> float:
+    stream = CallStream(parser_named(name), ["f"], None, lambda call: False)
+    started = time.process_time()
+    for place in range(0, len(text), 16):
+        stream.feed(text[place : place + 16])
+    stream.finish()
+    return time.process_time() - started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_megabyte_of_beginnings_costs_linear_time(name: str):
+    start = parser_named(name).start_marker
+    for before in ("", start, "```\n", "x `"):
+        for unit in UNITS:
+            text = before + unit * (1_000_000 // len(unit))
+            assert seconds(name, text) < 5, (before, unit)
