@@ -109,12 +109,14 @@ class LeapUnsupportedMediaError(LeapGenerationError):
 
 
 class LeapConstraintError(LeapGenerationError):
-    """The finished text does not satisfy its constraint; ``text``, ``problems`` and ``stats`` are kept.
+    """The finished text does not satisfy its constraint; ``text``, ``problems`` and ``stats`` are kept, and ``facts``
+    (``RequestFacts``) where they are known.
 
     ``cut_by``: the finish reason, such as ``"max_tokens"``, of an answer that ended before it was complete, else None.
     """
 
     cut_by: str | None = None
+    facts: Any = None
 
     def __init__(
         self,
@@ -125,12 +127,14 @@ class LeapConstraintError(LeapGenerationError):
         hint: str | None = None,
         stats: GenerationStats | None = None,
         cut_by: str | None = None,
+        facts: Any = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.text = text
         self.problems = tuple(problems)
         self.stats = stats
         self.cut_by = cut_by
+        self.facts = facts
 
 
 class LeapGuardError(LeapGenerationError):

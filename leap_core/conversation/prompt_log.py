@@ -80,6 +80,8 @@ class Entry:
     def fail(self, error: LeapError, seconds: float) -> None:
         """Take note that there is none."""
         self.error, self.seconds = error.message, seconds
+        facts = getattr(error, "facts", None)
+        self.facts |= facts.to_json() if facts is not None else {}
 
     def to_json(self) -> dict[str, Any]:
         """All of it; ``schema`` as the document that it is."""

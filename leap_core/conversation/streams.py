@@ -359,6 +359,7 @@ class CheckedGeneration(PassingGeneration):
 
     def _error(self, complete: Complete, problems: list[str], cut: str | None) -> LeapConstraintError:
         text, stats = complete.full_message.text, complete.stats
+        facts = self._facts() if self._repairs else complete.facts
         if cut is not None:
             hint = "allow more tokens, ask for less, or let the answer end in time (--complete-json)"
             return LeapConstraintError(
@@ -368,6 +369,7 @@ class CheckedGeneration(PassingGeneration):
                 hint=hint,
                 stats=stats,
                 cut_by=complete.finish_reason.value,
+                facts=facts,
             )
         tries = f" after {self._repairs + 1} tries" if self._repairs else ""
         return LeapConstraintError(
@@ -376,6 +378,7 @@ class CheckedGeneration(PassingGeneration):
             problems=problems,
             hint="describe the wanted JSON in the prompt, or use a larger model",
             stats=stats,
+            facts=facts,
         )
 
 

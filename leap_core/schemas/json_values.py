@@ -53,7 +53,8 @@ def kind_of(value: object) -> str:
 def error_to_json(error: LeapError) -> JsonObject:
     """``classes`` go from the error's own to its last base, so that a client without the first may know the second."""
     classes = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, LeapError)]
-    return {"classes": classes, **{name: _plain(value) for name, value in vars(error).items()}}
+    fields = {name: value for name, value in vars(error).items() if name != "facts"}  # they may quote another prompt
+    return {"classes": classes, **{name: _plain(value) for name, value in fields.items()}}
 
 
 def error_from_json(value: object) -> LeapError:

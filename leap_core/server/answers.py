@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from ..conversation.causes import departed
 from ..conversation.generator import Generation, PromptProgress, given_up_when
 from ..conversation.messages import ChatMessage
+from ..conversation.request_facts import RequestFacts
 from ..conversation.responses import (
     Chunk,
     Complete,
@@ -303,15 +304,22 @@ class ServedAnswer:
                 self._counts += [counts, *self.request.notes, *self.request.document_notes, *item.warnings]
         elif isinstance(item, LeapError):
             self._metrics.failed(name, type(item).__name__)
+            self._note_facts(item, now)
             log.info("%s: %s", name, type(item).__name__)
 
-    def _note_facts(self, complete: Complete, now: float) -> str | None:
+    def _note_facts(self, ended: Complete | LeapError, now: float) -> str | None:
         """Keep how the request went; where its prefix departed from an earlier one, if that cost something."""
-        if complete.facts is None:
+        facts: RequestFacts | None = getattr(ended, "facts", None)
+        if isinstance(ended, Complete) and facts is None:
             return None
-        facts = replace(complete.facts, searches=len(complete.searches), loading=self._loading)
+        searches, finish = (
+            (len(ended.searches), ended.finish_reason.value) if isinstance(ended, Complete) else (0, None)
+        )
+        facts = replace(facts or RequestFacts(), searches=searches, loading=self._loading)
         record: dict[str, Any] = {"id": self._id, "model": self._model.name, "seconds": now - self._begun}
-        record |= {"asked": time.time() - record["seconds"], "finish": complete.finish_reason.value}
+        record |= {"asked": time.time() - record["seconds"], "finish": finish}
+        if isinstance(ended, LeapError):  # without the details, which may quote the answer
+            record |= {"finish": getattr(ended, "cut_by", None), "error": ended.message.partition(": ")[0]}
         self._metrics.recent.append({**record, "facts": facts.to_json()})
         return departed(facts)
 

@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from leap_core import ChatMessage, Complete, ModelLoadingOptions
+from leap_core.conversation.causes import RequestEnd, causes_of
 from leap_core.conversation.request_facts import Departure, RequestFacts
 from leap_core.conversation.responses import GenerationFinishReason
-from leap_core.errors import GenerationStats
+from leap_core.errors import GenerationStats, LeapConstraintError, LeapGenerationPromptExceedContextLengthError
 from leap_core.models.resolving import LocalModel
 from leap_core.protocols.host.served_models import STATUS_PATH, ServerState
 from leap_core.server.foreground import ServerSettings, application
@@ -98,3 +99,23 @@ def test_the_last_requests_alone_are_kept(leap_home: Path, monkeypatch: pytest.M
 def test_the_host_hands_them_to_leaps_own_client(serve) -> None:
     *_, complete = serve([DONE], private=True).warm.start([ChatMessage("user", "Hi?")])
     assert complete.facts == FACTS
+
+
+WRONG = LeapConstraintError(
+    "the answer does not fit its constraint after 3 tries: SECRET is not a number",
+    text="SECRET",
+    facts=RequestFacts(prompt_tokens=20, repairs=2, repairing=2.0),
+)
+TOO_LONG = LeapGenerationPromptExceedContextLengthError(9000, 4096)
+
+
+@pytest.mark.parametrize(("error", "cause"), [(WRONG, "constraint"), (TOO_LONG, "context-too-small")])
+def test_a_request_that_failed_is_kept_and_explained_without_what_was_said(leap_home: Path, error, cause) -> None:
+    async def use(client: httpx.AsyncClient, own: dict[str, str]) -> Any:
+        await client.post("/v1/chat/completions", json=BODY)
+        return (await client.get(f"{STATUS_PATH}?requests", headers=own)).json()["requests"]
+
+    (kept,) = asking(use, [error])
+    end = RequestEnd(kept["seconds"], kept["finish"], kept["error"])
+    assert causes_of(RequestFacts.from_json(kept["facts"]), end)[0].name == cause
+    assert "SECRET" not in str(kept)

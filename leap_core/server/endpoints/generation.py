@@ -16,7 +16,7 @@ from ...conversation.generator import Generation, require_voice
 from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
 from ...conversation.runner import ModelRunner
-from ...errors import LeapGenerationError, LeapSerializationError
+from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
 from ...protocols.openai.replies import OpenAIReply
 from ...protocols.openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
@@ -31,7 +31,7 @@ from ...protocols.openai.responses_request import (
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import Answers, GenerationBridge, ReplyWriter, ServedAnswer, reserved, start_bridge
 from ..http import AsciiJSON, Read, check_countable, finish, read_body, unacceptable
-from ..measures import Metrics
+from ..measures import Metrics, id_of_request
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
 from ..pings import PING_SECONDS, answer_or_stream
@@ -208,8 +208,14 @@ class GenerationEndpoints:
                 prompts = await asyncio.to_thread(lambda: [_with_text(runner, prompt) for prompt in prompts])
             first = prompts[0]
             bridge = GenerationBridge(_beginning(runner, first))
-            if not await start_bridge(bridge, request.receive):
-                return Response()  # the client left
+            try:
+                if not await start_bridge(bridge, request.receive):
+                    return Response()  # the client left
+            except LeapGenerationPromptExceedContextLengthError as error:  # for leap why
+                ended = {"asked": time.time(), "seconds": time.monotonic() - asked, "finish": None, "facts": {}}
+                known = {"id": id_of_request.get(), "model": model.name, "error": error.message}
+                self.metrics.recent.append(ended | known)
+                raise
             reply = write(first.model or model.name, prompts, bridge.prompt_tokens)
             for _ in range(1, len(prompts) * first.choices):
                 using.enter_context(model.in_use(priority=priority))
