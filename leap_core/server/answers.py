@@ -462,6 +462,8 @@ class Answers(AcceptedAnswer):
                     await _send(send, self._reply.progress(progress))
             async for batch in first.bridge.batches():
                 await _send(send, b"".join([piece for item in batch for piece in await first.frames(item)]))
+                if isinstance(batch[-1], (Complete, LeapError)):
+                    break  # no keep-alive may follow while the generation closes
         else:
             await self._stream_several(send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -49,6 +49,8 @@ class Pinging:
         async with self._turn:
             await self._send(message)
             self._last = self._clock()
+            if self._task is not None and not message.get("more_body", True):
+                self._task.cancel()
 
     async def _ping_when_silent(self) -> None:
         while True:

@@ -28,7 +28,7 @@ from leap_core.server.models.abilities import Offer
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import ScriptedModelRunner
-from leap_core.testing.scripted import Stall
+from leap_core.testing.scripted import ScriptedGeneration, Stall
 from tests.server.conftest import PROMPTLY, settled
 from tests.support.random_models import write_random_model
 
@@ -146,6 +146,30 @@ def test_the_official_clients_read_a_stream_with_keep_alives(slow):
         client._client.close()
         assert "".join(line.message.content or "" for line in lines) == "Paris."
         assert [line.done for line in lines].count(True) == 1 and len(lines) >= 5  # two pieces, an end, and more
+
+
+@pytest.mark.parametrize("loads", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("v1/chat/completions", b"data: [DONE]"),
+        ("v1/responses", b'data: {"type":"response.completed"'),
+        ("v1/messages", b'data: {"type":"message_stop"}'),
+        ("api/chat", b'"done": true'),
+    ],
+)
+def test_no_keep_alive_follows_the_end_of_an_answer(slow, path, end, loads, monkeypatch):
+    close = ScriptedGeneration.close
+
+    def slow_close(self: ScriptedGeneration) -> None:
+        time.sleep(0.4)
+        close(self)
+
+    monkeypatch.setattr(ScriptedGeneration, "close", slow_close)
+    with slow("Paris.", load=lambda: time.sleep(loads)) as server:
+        asked = {"model": "slow", "stream": True, **PROTOCOLS.get(path, PROTOCOLS["v1/messages"])[0]}
+        found = httpx.post(f"http://127.0.0.1:{server.port}/{path}", json=asked, timeout=20).content
+    assert end in found.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)

@@ -149,7 +149,7 @@ class Scheduler:
             step_seconds=0.0 if begun is None else now - begun[1],
             still_seconds=now - progressed,
             aborting=self._context.is_aborting,
-            waiting_by_level=Counter(request.level for request in list(self._waiting)),
+            waiting_by_level=dict(Counter(request.level for request in list(self._waiting))),
             preemptions=self._preemption.count,
             reading=tuple(each.progress for each in running if each.read < len(each.prompt)),
         )

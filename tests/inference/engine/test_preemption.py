@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -212,7 +214,9 @@ def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
     scheduler.submit(second := asked(words(20, 8), 400, 20))
     time.sleep(0.05)
     assert second.waiting_since is not None and second.generated == 0, "nobody runs whose level is lower"
-    assert scheduler.activity().waiting_by_level == {"batch": 2}
+    activity = scheduler.activity()
+    assert activity.waiting_by_level == {"batch": 2}
+    assert '"waiting_by_level": {"batch": 2}' in json.dumps(asdict(activity)), "as /health sends it"
     for each in [*running, first, second]:
         each.cancel()
         assert finish(each)[1].reason is Reason.INTERRUPTED
