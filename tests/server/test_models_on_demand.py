@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,21 @@ def test_only_what_is_offered_can_be_had(loading: Loading, tmp_path: Path) -> No
     assert [model.model_id for model in Offer(("f*", "third")).models().values()] == ["First-F16", "Third-F16"]
     with pytest.raises(LeapModelNotFoundError, match=r"no installed model is called 'x\*'"):
         Offer(("x*",)).check()
+
+
+@pytest.mark.parametrize("name", ["a+" * 1200, "First+" * 200_000, "a" * 1_000_000, "\u0301" * 1_000_000])
+def test_a_long_name_is_refused_without_work(loading: Loading, name: str) -> None:
+    async def use(models: LoadedModels) -> float:
+        begun = time.process_time()
+        for embeds in (False, True):
+            with pytest.raises(LeapModelNotFoundError) as refused:
+                await models.reserve(name, embeds=embeds)
+            assert len(str(refused.value)) < 300
+        with pytest.raises(LeapModelNotFoundError):
+            await models.described(name)
+        return time.process_time() - begun
+
+    assert run(loading, use) < 0.5
 
 
 def test_models_are_listed_with_whether_they_are_loaded(loading: Loading) -> None:

@@ -104,6 +104,18 @@ WILDCARDS = re.compile(r"[*?\[]")
 EVERY = "*"
 
 
+LONGEST_NAME = 500
+"""Characters of a model's name with its adapters: each comparison with a longer one costs time and memory."""
+
+
+def check_length(name: str | None) -> None:
+    """Raises LeapModelNotFoundError for what is too long to be a name."""
+    if name is not None and len(name) > LONGEST_NAME:
+        raise LeapModelNotFoundError(
+            f"there is no model {name[:80] + '…'!r}", hint=f"a name has {LONGEST_NAME} characters at most"
+        )
+
+
 def plain_name(name: str | None) -> str | None:
     """A model's name without what routers and Ollama's clients put around it: ``openai/NAME``, ``NAME:latest``."""
     return None if name is None else name.removeprefix("openai/").removesuffix(":latest")
@@ -111,6 +123,7 @@ def plain_name(name: str | None) -> str | None:
 
 def check_name(name: str) -> None:
     """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
+    check_length(name)
     if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
         raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
 
@@ -150,6 +163,7 @@ class Offer:
             if self.default is None:
                 raise LeapModelNotFoundError("no model was named", hint="GET /v1/models lists those that there are")
             return self._request(self.default)
+        check_length(name)
         for pattern in self.patterns:
             if pattern.lower() == name.lower() and not WILDCARDS.search(pattern):
                 return self._request(pattern)

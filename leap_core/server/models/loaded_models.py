@@ -18,7 +18,7 @@ from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import LOADING, still_loading, too_many_wait
-from .abilities import Offer, check_kind, check_name, fits_on_gpus, foreseen_memory, plain_name
+from .abilities import Offer, check_kind, check_length, check_name, fits_on_gpus, foreseen_memory, plain_name
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
 MOST_ON_DEMAND = 2
@@ -308,6 +308,7 @@ class LoadedModels:
     def named(self, name: str | None) -> LoadedModel:
         """The model of this name or key; without a name the only one. ``NAME+ADAPTER`` is the model NAME. Raises
         LeapModelNotFoundError."""
+        check_length(name)
         held, served = list(self._all.values()), self.served
         if name is None and len(served) == 1:
             return served[0]
