@@ -35,14 +35,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+LONGEST_MESSAGE = 10_000
+"""Characters. A message quotes what it refuses, which may be megabytes of a request."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+
 
 class LeapError(Exception):
     """The base of all of leap's errors.
 
-    ``hint`` is one sentence that says to the user what to do, or None.
+    ``message`` is cut after LONGEST_MESSAGE. ``hint`` is one sentence that says to the user what to do, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        message = _cut(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -157,7 +165,7 @@ class LeapSchemaError(LeapError):
 
     def __init__(self, message: str, *, pointer: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.pointer = pointer
+        self.pointer = _cut(pointer)
 
 
 class LeapGeneratableSchematizationError(LeapSchemaError):
@@ -173,8 +181,8 @@ class LeapOptionsError(LeapError, ValueError):
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"{option}: {reason}")
-        self.option = option
-        self.reason = reason
+        self.option = _cut(option)
+        self.reason = _cut(reason)
 
 
 class LeapSerializationError(LeapError):
@@ -183,8 +191,8 @@ class LeapSerializationError(LeapError):
 
     def __init__(self, reason: str, *, path: str = "", hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}" if path else reason, hint=hint)
-        self.path = path
-        self.reason = reason
+        self.path = _cut(path)
+        self.reason = _cut(reason)
 
 
 class LeapModelDownloadError(LeapError):

@@ -56,7 +56,7 @@ class Refused(Exception):
 
 def unacceptable(error: LeapError) -> LeapError | Refused:
     """An error that came before any work was done: where its class does not say more, the request is at fault."""
-    if type(error) is errors.LeapGenerationError:
+    if isinstance(error, LeapGenerationError) and status_of(error)[0] == 500:
         return Refused(400, "invalid_request", error)
     return error
 

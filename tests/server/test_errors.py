@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import openai
 import pytest
 
 from leap_core import GenerationOptions, errors
@@ -11,6 +12,7 @@ from leap_core.conversation.calls import LeapFunctionCallParser
 from leap_core.conversation.calls.parsers import HermesFunctionCallParser
 from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import GenerationStats, LeapError, LeapOptionsError, LeapSerializationError
+from leap_core.inference.template.sandbox import TemplateTooCostly
 
 ASK = [ChatMessage("user", "Hi")]
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, LeapError)]
@@ -55,6 +57,17 @@ def test_an_option_that_the_host_refuses_is_told_as_such(serve):
     with pytest.raises(LeapOptionsError, match="no functions are registered") as caught:
         serve("Yes.", private=True).warm.start(ASK, (), options)
     assert caught.value.option == "tool_choice"
+
+
+def test_a_template_that_costs_too_much_is_no_failure_of_the_server(serve):
+    server = serve("Yes.")
+
+    def refuse(*_: object) -> None:
+        raise TemplateTooCostly("the chat template costs too much")
+
+    server.runner.start = refuse
+    with pytest.raises(openai.BadRequestError, match="costs too much"):
+        server.ask()
 
 
 class Shouting(LeapFunctionCallParser):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import httpx
@@ -126,3 +127,24 @@ def test_half_a_character_is_answered(serve):
     body = json.dumps({"model": "builtin", "prompt": "\ud800", "echo": True})
     answer = httpx.post(f"{serve('Yes.').url}/completions", content=body, headers=headers, timeout=20)
     assert answer.json()["choices"][0]["text"] == "\ud800Yes."
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("v1/chat/completions", {"messages": MESSAGES, "keep_alive": "7" * 3_000_000}),
+        ("v1/chat/completions", {"messages": MESSAGES, "temperature": "\u0301" * 100_000}),
+        ("v1/chat/completions", {"messages": MESSAGES, "structured_outputs": {"a" * 100_000: 1}}),
+        ("v1/chat/completions", {"messages": [{"role": "a" * 100_000, "content": "Hi"}]}),
+        ("v1/responses", {"input": "Hi", "previous_response_id": "a" * 100_000}),
+        ("api/chat", {"messages": MESSAGES, "keep_alive": "a" * 100_000}),
+        ("v1/messages", {"messages": MESSAGES, "max_tokens": "a" * 100_000}),
+    ],
+)
+def test_a_refusal_does_not_repeat_all_of_a_long_value(serve, path, body):
+    server = serve("Yes.")
+    begun = time.process_time()
+    url, headers = server.url.removesuffix("v1") + path, {"Authorization": "Bearer secret"}
+    answer = httpx.post(url, json={"model": "builtin", **body}, headers=headers, timeout=20)
+    assert 400 <= answer.status_code < 500 and len(answer.content) < 200_000
+    assert time.process_time() - begun < 1.0

@@ -64,6 +64,7 @@ FIELDS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
     "stop": lambda text: chat(stop=[text]),
     "expression": lambda text: chat(guided_regex=text),
     "grammar": lambda text: chat(guided_grammar=text),
+    "rest of a grammar": lambda text: chat(guided_grammar=f'root ::= "a"\n{text}'),
     "choice": lambda text: chat(guided_choice=[text, "b"]),
     "pattern": lambda text: schema({"type": "object", "properties": {"a": {"type": "string", "pattern": text}}}),
     "model": lambda text: chat(model=text),

@@ -153,8 +153,10 @@ def _seconds(value: object) -> float | None:
     text = value.strip()
     if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text):
         return float(text)
+    if len(text) > 64:
+        return None
     parts = PART.findall(text.removeprefix("-"))
-    if not parts or len(text) > 64 or "".join(map("".join, parts)) != text.removeprefix("-"):
+    if not parts or "".join(map("".join, parts)) != text.removeprefix("-"):
         return None
     return (-1 if text.startswith("-") else 1) * sum(float(number) * UNITS[unit] for number, unit in parts)
 
@@ -369,14 +371,24 @@ def _response_format(value: object) -> JsonObject:
     return {"json_schema_constraint": schema_text(schema, "response_format.json_schema.schema")}
 
 
+LARK = re.compile(r"(?m)^[ \t]*(?:%llguidance\b|start[ \t]*:(?!:))")
+
+
 def _grammar(value: object) -> JsonObject:
     """A grammar as llama.cpp's server takes it (GBNF), or Lark's."""
-    from llguidance.gbnf_to_lark import any_to_lark
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    from ...inference.constraints.compiling import LONGEST_GRAMMAR, MOST_GRAMMAR_RULES
 
     if not isinstance(value, str):
         raise LeapSerializationError("expected a grammar, in GBNF or Lark", path="grammar")
+    if not value.strip():
+        return {}
+    if len(value) > LONGEST_GRAMMAR or value.count("::=") > MOST_GRAMMAR_RULES:  # their conversion is quadratic
+        reason = f"more than {LONGEST_GRAMMAR} characters or {MOST_GRAMMAR_RULES} rules"
+        raise LeapSerializationError(reason, path="grammar")
     try:
-        return {"grammar_constraint": any_to_lark(value)} if value.strip() else {}
+        return {"grammar_constraint": value if LARK.search(value) else gbnf_to_lark(value)}
     except Exception as error:  # the package has no class for all of them
         raise LeapSerializationError(f"no grammar: {error}", path="grammar") from None
 
