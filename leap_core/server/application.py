@@ -90,6 +90,8 @@ HANDLERS: dict[Any, Any] = {LeapError: _failed, Refused: _failed, HTTPException:
 
 
 SHUTDOWN_SECONDS = 5
+REFUSAL_SECONDS = 0.5
+"""For the requests that are refused then."""
 BACKLOG = 512
 TICK_SECONDS = 1.0
 MOST_CONNECTIONS = 1000
@@ -149,8 +151,11 @@ class Server(uvicorn.Server):
         try:
             await asyncio.wait_for(self._wait_tasks_to_complete(), self.config.timeout_graceful_shutdown)
         except asyncio.TimeoutError:
-            for task in self.server_state.tasks:
+            tasks = set(self.server_state.tasks)
+            for task in tasks:
                 task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=REFUSAL_SECONDS)
 
 
 def connections_allowed() -> int:

@@ -169,6 +169,9 @@ async def finish(request: Request, work: Callable[[threading.Event], Value], thr
     with client_watch(request.receive, cancelled.set):
         try:
             return await threads.run(begin)
+        except asyncio.CancelledError:
+            stopped = LeapUnavailableError("the server is being stopped")
+            raise Refused(503, "stopped", stopped, kind="server_error") from None
         finally:
             cancelled.set()
 

@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +18,7 @@ import sys, time
 from pathlib import Path
 from leap_core.protocols.openai import requests
 from leap_core.server import application, foreground
-application.END_SECONDS = 2.0
+application.SHUTDOWN_SECONDS, application.END_SECONDS = 1, 2.0
 hang = lambda *_: time.sleep(300)
 if sys.argv[1] == "document":
     requests.fetch = hang
@@ -45,11 +45,13 @@ def test_a_busy_server_ends(busy, tmp_path):
                 request = urllib.request.Request(
                     f"{url}/chat/completions", json.dumps(BODY).encode(), {"Content-Type": "application/json"}
                 )
-                threading.Thread(target=lambda: pytest.raises(OSError, urllib.request.urlopen, request)).start()
+                asking = ThreadPoolExecutor(1).submit(pytest.raises, OSError, urllib.request.urlopen, request)
                 time.sleep(1)
             process.send_signal(signal.SIGTERM)
             begun = time.monotonic()
             assert process.wait(30) == 0
             assert time.monotonic() - begun < SOON
+            if busy == "document":
+                assert b"the server is being stopped" in asking.result(30).value.read()
         finally:
             process.kill()
