@@ -142,7 +142,8 @@ class LeapConstraintError(LeapGenerationError):
         self.problems = tuple(problems)
         self.stats = stats
         self.cut_by = cut_by
-        self.facts = facts
+        if facts is not None:  # they stay in the process that has them
+            self.facts = facts
 
 
 class LeapGuardError(LeapGenerationError):

@@ -6,7 +6,11 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ...system.dataclass import dataclass
 from .threads import usable_cores
@@ -25,12 +29,30 @@ LOOK_AGAIN = 0.25
 _looked: tuple[float, tuple[float, float] | None] = (-LOOK_AGAIN, None)
 
 
+RUN, STRIDE = 8, 8
+"""Two prompts are alike where so many tokens in a row are the same; every STRIDE-th run of the earlier one is tried."""
+_FACTORS = np.random.default_rng(8).integers(1 << 62, size=RUN, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def runs_of(keys: array[int], stride: int = 1) -> list[int]:
+    """A hash of the RUN keys from every ``stride``-th position on."""
+    if len(keys) < RUN:
+        return []
+    windows = sliding_window_view(np.frombuffer(keys, np.uint64), RUN)[::stride]
+    return cast("list[int]", (windows @ _FACTORS).tolist())
+
+
 @dataclass(frozen=True)
 class Computed:
     """The keys of the positions of an earlier request, prompt and answer, and the variant that computed them."""
 
     keys: array[int]
     variant: bytes
+
+    @cached_property
+    def runs(self) -> list[int]:
+        """Those from every STRIDE-th position on."""
+        return runs_of(self.keys, STRIDE)
 
 
 class Course:

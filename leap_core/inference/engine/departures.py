@@ -1,6 +1,6 @@
 """Where a prompt departs from those that were computed before it: what was computed lately, and the comparison.
 
-The comparison takes milliseconds for each thousand tokens, so that the reader's thread makes it, when its answer ends.
+The comparison takes a millisecond for each thousand tokens, so that the reader's thread makes it, when its answer ends.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from dataclasses import replace
 
 from ...conversation.request_facts import Departure, RequestFacts
 from ...system.dataclass import dataclass
-from .course import Computed
+from .course import RUN, STRIDE, Computed, runs_of
 from .request import Request, boundaries_of, common_prefix
 
 MOST_PROMPTS, MOST_POSITIONS = 64, 131_072
 """What is remembered takes a megabyte at most."""
-RUN, STRIDE = 8, 8
-"""Two prompts are alike where so many tokens in a row are the same; every STRIDE-th run of the earlier one is tried."""
 LOOK = 8
-"""Every so many of these runs is tried first; where none of them is in both, the two prompts have little in common."""
+"""Every so many of the earlier prompt's runs is tried first; where none is in both, they have little in common."""
 LEAST_ALIKE = 0.5
 """The share of what follows a departure that has to be in both prompts, for it to be the same with a change."""
 ALIKE = 0.9
@@ -84,15 +82,18 @@ class Words:
 def departure_of(keys: Sequence[int], variant: bytes, earlier: Sequence[Computed], words: Words) -> Departure | None:
     """Where the prompt ``keys`` departs from the earlier one that it is most like; None where it is like none."""
     keys = array("q", keys)
-    runs = Counter(hash(tuple(keys[n : n + RUN])) for n in range(len(keys) - RUN + 1))
+    runs = Counter(runs_of(keys))
     best, most = None, 0
     for each in earlier:
         position = common_prefix(each.keys, keys)
         rows = _rows_alike(keys, each.keys, position)
-        tried = [n for n in range(position, len(each.keys) - RUN + 1, STRIDE) if not rows or each.keys[n] >= 0]
+        first = -(-position // STRIDE)
+        tried = each.runs[first:]
+        if rows:
+            tried = [run for run, key in zip(tried, each.keys[first * STRIDE :: STRIDE], strict=False) if key >= 0]
         shared = 0
-        if len(tried) < LOOK or any(hash(tuple(each.keys[n : n + RUN])) in runs for n in tried[::LOOK]):
-            found = [runs[hash(tuple(each.keys[n : n + RUN]))] for n in tried]
+        if len(tried) < LOOK or any(run in runs for run in tried[::LOOK]):
+            found = [runs.get(run, 0) for run in tried]
             shared = _shared(found, len(keys) - position - rows)
             shared += rows if shared else 0
         alike = position + shared + (each.variant == variant)  # of two that are alike the one that can be reused
@@ -125,16 +126,16 @@ def _rows_alike(keys: Sequence[int], earlier: Sequence[int], position: int) -> i
     return min(sum(key < 0 for key in each[position:]) for each in (keys, earlier))
 
 
-def _described(departure: Departure, keys: Sequence[int], earlier: Sequence[int], words: Words) -> Departure:
+def _described(departure: Departure, keys: array[int], earlier: array[int], words: Words) -> Departure:
     position = departure.position
     turns = words.turns(keys)
     turn = bisect_right(turns, position) - 1
     start = turns[turn]
     message, role = _message(turn, len(turns), words.roles)
     tool, had, got = _tools(position - start, keys[start:], earlier[start:], words)
-    runs = {hash(tuple(earlier[n : n + RUN])) for n in range(start, len(earlier) - RUN + 1)}
-    rest = range(position + RUN, (turns[turn + 1] if turn + 1 < len(turns) else len(keys)) - RUN + 1, STRIDE)
-    alike = sum(hash(tuple(keys[n : n + RUN])) in runs for n in rest)
+    runs = set(runs_of(earlier[start:]))
+    rest = runs_of(keys[position + RUN : turns[turn + 1] if turn + 1 < len(turns) else len(keys)], STRIDE)
+    alike = sum(run in runs for run in rest)
     return replace(
         departure,
         before=words.text(keys[max(start, position - BEFORE) : position])[-LONGEST_TEXT:],
