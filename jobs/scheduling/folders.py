@@ -2,8 +2,8 @@
 was taken (attempt 0), and its log; both are written in the transaction that queues the file's job, so each file has one
 job, whoever is killed when.
 
-A file is taken once by name and content, when it has stopped growing. No two files of a folder are written to one
-output, and none to a file that is there.
+A file is taken once by name and content, when it has stopped growing. No two jobs of folders are to
+write to one output, and none to a file that is there.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MOST_AT_ONCE = 100
 END_SECONDS = 60.0
 """Failures of jobs are looked for among those that ended so long before the last look."""
 
-Look = tuple[int, int]
-"""A file's size, and when it was last written to, in nanoseconds."""
+Look = tuple[int, int, int, int]
+"""A file's size, times of its last write and last change in nanoseconds, and inode."""
 
 
 class Folders:
@@ -74,11 +74,14 @@ class _Folder:
         """The files that its jobs write, or have written."""
         for row in self._jobs():
             self._outputs.update(json.loads(row["parameters"]).get("writes", ()))
+        self._waiting: set[str] | None = None
+        """The files that jobs of any folder are going to write; None where they must be read from the table."""
         self._failures_seen = 0.0
 
     def look(self) -> int:
         """Queue a job for each file that is new and whole; how many."""
         self._tell_failures()
+        self._waiting = None
         growing, taken = dict[str, tuple[Look, float]](), 0
         try:
             names = [name for name in sorted(os.listdir(self._directory)) if not name.startswith(".")]
@@ -89,7 +92,8 @@ class _Folder:
             path = self._directory / name
             try:
                 status = os.stat(path)
-                look, now = (status.st_size, status.st_mtime_ns), time.monotonic()
+                look = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+                now = time.monotonic()
                 if self._settled.get(name) == look or not stat.S_ISREG(status.st_mode) or not self._fits(name):
                     continue
                 before, since = self._growing.get(name, (look, now))
@@ -134,19 +138,29 @@ class _Folder:
         parameters: dict[str, Any] = self._job.parameters
         values = {"{}": str(path), "{name}": path.name, "{stem}": path.stem}
         arguments = [PLACE.sub(lambda place: values[place[0]], each) for each in parameters["arguments"]]
-        if not any(map(PLACE.search, parameters["arguments"])):
-            arguments.append(str(path))
         written = {n: parameters["arguments"][n] for n in parameters.get("outputs", ())}
+        if not any(PLACE.search(each) for n, each in enumerate(parameters["arguments"]) if n not in written):
+            arguments.append(str(path))
         for names in _names_of_outputs(written, values):
             writes = [
                 os.path.realpath(os.path.join(parameters["cwd"], each.partition("=")[2])) for each in names.values()
             ]
-            if not any(each in self._outputs or os.path.lexists(each) for each in writes):
+            if all(map(self._is_free, writes)):
                 break
         arguments = [names.get(n, each) for n, each in enumerate(arguments)]
         own: JsonObject = {"label": f"{arguments[0]} {path.name}", "do": "leap", "arguments": arguments}
         own |= {"cwd": parameters["cwd"], "variables": parameters["variables"], "folder": self._job.id}
         return NewJob(COMMAND, {**own, "file": path.name, "writes": writes}, retries=0)
+
+    def _is_free(self, place: str) -> bool:
+        """Whether no file is there, and no job of a folder writes it."""
+        if self._waiting is None:
+            rows = self._table.database.rows(
+                f"SELECT parameters FROM jobs WHERE kind='{COMMAND}' AND state IN ('queued', 'running') "
+                """AND parameters LIKE '%"writes":%'"""
+            )
+            self._waiting = {each for row in rows for each in json.loads(row["parameters"]).get("writes", ())}
+        return place not in self._outputs and place not in self._waiting and not os.path.lexists(place)
 
     def _jobs(self, where: str = "", since: float = 0.0) -> Sequence[Row]:
         """The rows of the jobs of its files."""

@@ -107,6 +107,33 @@ def test_neither_a_new_worker_nor_a_new_folder_writes_to_an_output_again(watch):
     assert outputs(again.look()) == ["out/a.md-2.jsonl", "out/a.txt.jsonl"]
 
 
+def test_two_folders_that_wait_do_not_write_to_one_output(watch, tmp_path):
+    folder = watch()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.txt").write_text("b")
+    submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
+    second = folder.table.add([folder_job(Path("more"), (), WORDS, tmp_path, submitter, (2,))])[0]
+    folder.put("a.txt")
+    assert sorted(outputs(folder.look())) == ["out/a.jsonl", "out/a.txt.jsonl"]
+    folder.table.request_cancel(second)
+    (tmp_path / "more" / "a.md").write_text("c")
+    folder.table.add([folder_job(Path("more"), ("*.md",), WORDS, tmp_path, submitter, (2,))])
+    assert outputs(folder.look()) == ["out/a.md.jsonl"], "a job of a cancelled folder keeps its output"
+
+
+def test_a_file_that_is_replaced_by_one_of_the_same_size_and_time_is_taken(watch, tmp_path):
+    folder = watch()
+    place = folder.put("a.txt", "one")
+    folder.look()
+    new = tmp_path / "new"
+    new.write_text("two")
+    os.utime(new, ns=(0, place.stat().st_mtime_ns))
+    new.replace(place)
+    assert outputs(folder.look()) == ["out/a.txt.jsonl"]
+    place.chmod(0o600)
+    assert folder.look() == [], "the same content is taken once"
+
+
 def test_an_output_that_all_files_would_share_is_refused(watch, tmp_path):
     submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
     with pytest.raises(LeapJobError, match="all files would be written to out.jsonl"):
@@ -139,6 +166,16 @@ def test_a_file_without_a_place_comes_last(watch):
     folder = watch("summarize")
     place = folder.put("{}.txt")
     assert folder.look() == [["summarize", str(place)]]
+
+
+def test_a_place_in_the_name_of_an_output_is_not_the_input(watch, tmp_path):
+    folder = watch()
+    folder.table.request_cancel(folder.id)
+    submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
+    words = ["summarize", "--output=out/{stem}.md"]
+    folder.table.add([folder_job(Path("in"), (), words, tmp_path, submitter, (1,))])
+    place = folder.put("a.txt")
+    assert folder.look() == [["summarize", "--output=out/a.md", str(place)]]
 
 
 def test_a_file_of_the_future_is_taken(watch):
