@@ -16,7 +16,7 @@ import click
 
 from leap_core.errors import LeapError
 
-from ..config.saved import PromptTemplate, write_template
+from ..config.saved import TEMPLATES, PromptTemplate, write_template
 from ..display.batches import ProgressLine
 from ..exit_codes import ExitCode
 from ..framework.click_classes import format_choice, leap_command
@@ -77,6 +77,7 @@ def command(
     file = read_cases(path)
     recipe = _recipe_of(env, file.cases, wanted)
     reference = model_reference(env, wanted.model)
+    _check_names(env, wanted, background)
     directory = env.cwd / wanted.directory if wanted.directory else path.with_suffix(".improve")
     if background:
         pinned = model_to_pin(env, replace(model, name=wanted.model), background, output)
@@ -109,6 +110,17 @@ def command(
     _write(directory, improved, report(improved))
     _tell(env, output, improved, wanted, directory)
     return ExitCode.DONE
+
+
+def _check_names(env: Environment, wanted: Improvement, background: Background) -> None:
+    """Raise what would stop a run at its end: a name that no template can have, and models that are not here."""
+    from leap_core.models.resolving import Registry
+
+    registry = Registry(env.variables, env.cwd)
+    if wanted.template is not None:
+        TEMPLATES.path(env, wanted.template)
+    for name in filter(None, (wanted.reflect_with, wanted.escalate_to)):
+        (registry.can_answer if background.after or background.after_any else registry.find)(name)
 
 
 def _tell(env: Environment, output: Output, improved: Improved, wanted: Improvement, directory: Path) -> None:

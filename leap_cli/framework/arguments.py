@@ -20,10 +20,13 @@ class FileName(click.ParamType[str]):
 
 
 def check_texts(context: click.Context) -> None:
-    """See to it that what a command was given is text. Raises UsageError."""
+    """See to it that what a command was given is text, and that its numbers are numbers: nan is in every range. Raises
+    UsageError."""
     for parameter in context.command.params:
         name = parameter.name or ""
         value = context.params.get(name)
+        if isinstance(value, float) and value != value:
+            raise click.UsageError(f"{max(parameter.opts, key=len)}: nan is not a number", context)
         if isinstance(value, (str, tuple)) and value and not isinstance(parameter.type, (FileName, click.Path)):
             try:
                 context.params[name] = _as_text(value, parameter)
