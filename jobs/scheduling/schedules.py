@@ -49,9 +49,11 @@ class Every:
             parts[:1] = NICKNAMES[parts[0].lower()].split()
         if len(parts) == 1:
             seconds = _seconds(parts[0])
-            if seconds is None or not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+            if seconds is None:
                 expected = "a length of time such as 6h, five fields of crontab, or @daily"
                 raise LeapOptionsError("every", f"{text!r} is not {expected}")
+            if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+                raise LeapOptionsError("every", f"{text!r} is not from 1 second to 10 years")
             return Every(text, seconds=seconds)
         if len(parts) not in (5, 6):
             raise LeapOptionsError("every", f"{text!r} has {len(parts)} fields: minute hour day month weekday [zone]")

@@ -92,6 +92,15 @@ def test_the_named_model_answers(three, line):
     assert {name for name, _ in three.loaded} == {"builtin"}
 
 
+def test_a_logged_prompt_is_replayed_on_the_named_model(three):
+    three("sessions", "log", "on")
+    three("generate", "hi", "-m", "builtin")
+    three.loaded.clear()
+    three.script("ok")
+    done = three("sessions", "log", "replay", "-m", "builtin")
+    assert REFUSED not in done.stderr and {name for name, _ in three.loaded} == {"builtin"}
+
+
 @pytest.mark.parametrize("line", [["batch", "b.jsonl", "-o", "o.jsonl"], ["classify", "--labels", "a,b", "hi"]])
 def test_the_job_has_the_named_model(three, line):
     done = three(*line, "-m", "builtin", "--background")

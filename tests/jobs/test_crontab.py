@@ -160,3 +160,9 @@ def test_what_is_no_time_is_refused_in_one_line(text):
     with pytest.raises(LeapOptionsError) as refused:
         Every.of(text)
     assert "every" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["0s", "0m", "0d", "00h", "9999w"])
+def test_an_interval_out_of_range_is_told_the_range(text):
+    with pytest.raises(LeapOptionsError, match="is not from 1 second to 10 years"):
+        Every.of(text)
