@@ -120,7 +120,7 @@ class _Running:
     ) -> None:
         self._bounds, self._private, self._kept = bounds, private, kept
         self.page: PageServices | None = None
-        self._runner = ScriptedModelRunner(
+        self._runner = loading.pop("runner", None) or ScriptedModelRunner(
             *scripts,
             model_id="builtin",
             context_size=loading.pop("context_size", 4096),

@@ -226,6 +226,9 @@ class CallStream:
         self._beside = [mark for mark in (self._start, self._end, self._also if declared else "") if mark]
         self._next_mark = re.compile("|".join(map(re.escape, self._beside)))
         self._quotes = Quotes()
+        self._spaces: list[str] | None = [] if parser else None
+        """White space since the last call, or the beginning of the reply; None after other text."""
+        self._found_calls = False
 
     @property
     def is_open(self) -> bool:
@@ -235,7 +238,7 @@ class CallStream:
     @property
     def is_idle(self) -> bool:
         """Whether text without a marker would be passed on as it is."""
-        return not (self._inside or self._held or self._bare) and self._echo is None
+        return not (self._inside or self._held or self._bare) and self._echo is None and self._spaces is None
 
     def feed(self, text: str) -> list[CallEvent]:
         """What a piece of text completes."""
@@ -247,13 +250,28 @@ class CallStream:
             self._window = window[len(window) - len(self._end) + 1 :]
             if not self._end or self._end not in window:
                 return []
-        return _joined(self._advance(final=False))
+        return self._without_space(_joined(self._advance(final=False)))
 
     def finish(self) -> list[CallEvent]:
         """What was held back, once the reply has ended."""
         if self._parser is None:
             return []
-        return _joined(self._advance(final=True))
+        events = self._without_space(_joined(self._advance(final=True)))
+        return events if self._found_calls or not self._spaces else [*events, CallText("".join(self._spaces))]
+
+    def _without_space(self, events: list[CallEvent]) -> list[CallEvent]:
+        """Hold back white space around calls until text follows: alone it is no text of the reply."""
+        kept: list[CallEvent] = []
+        for event in events:
+            if isinstance(event, CallsFound):
+                self._spaces, self._found_calls = [], True
+            elif isinstance(event, CallText) and self._spaces is not None:
+                self._spaces.append(event.text)
+                if event.text.isspace():
+                    continue
+                event, self._spaces = CallText("".join(self._spaces)), None
+            kept.append(event)
+        return kept
 
     def _advance(self, *, final: bool) -> list[CallEvent]:
         events: list[CallEvent] = []

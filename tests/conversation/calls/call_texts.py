@@ -261,7 +261,7 @@ LFM_TEXT = [
     Row("a < b and <|tool_cal", ["a < b and <|tool_cal"]),
     Row("1 < 2 <|im <|tool_call_start|", ["1 < 2 <|im <|tool_call_start|"]),
     Row("[f(a=1)]", [[call("f", a=1)]]),
-    Row(" \n[f(a=1), f(a=2)]\n", [" \n", [call("f", a=1), call("f", a=2)]]),
+    Row(" \n[f(a=1), f(a=2)]\n", [[call("f", a=1), call("f", a=2)]]),
     Row("[Calendar.create_event(title='x')]", [[call("Calendar.create_event", title="x")]]),
     Row("[f(**{'a': 1})]", [[call("f", a=1)]]),
     Row("[f(a=+ 1)]", [[call("f", a=1)]]),
@@ -321,7 +321,7 @@ HERMES = [
     hermes('{"name": "a.b-c", "arguments": {"x": "\\u00e9"}}', LeapFunctionCall("a.b-c", {"x": "é"})),
     Row(
         f'Hm.\n{H}\n{{"name": "f", "arguments": {{}}}}\n{K}\n{H}{{"name": "f", "arguments": {{"a": 2}}}}{K}',
-        ["Hm.\n", [call("f")], "\n", [call("f", a=2)]],
+        ["Hm.\n", [call("f")], [call("f", a=2)]],
         "hermes",
     ),
     Row(f'{H}{{"name": "f", "arguments": {{}}}}', [[call("f")]], "hermes"),

@@ -1,0 +1,34 @@
+"""Calls that a model writes in its own dialect, on the command line: they run, and their results go back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..conversation.calls.dialect_cases import CASES, TOKENS, Case
+from ..support.raw_replies import RawReplyRunner
+
+TOOLS = '''
+def book_table(restaurant: str, guests: int) -> str:
+    """Books a table.
+
+    Args:
+      restaurant: where
+      guests: how many
+    """
+    return f"{restaurant}: {guests + 1} chairs"
+
+
+def ping() -> str:
+    """Answers."""
+    return "pong"
+'''
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.about == "two calls"], ids=lambda case: case.dialect)
+def test_calls_of_a_dialect_run(leap, case: Case):
+    (leap.home.parent / "tools.py").write_text(TOOLS)
+    leap.runner = runner = RawReplyRunner(case.dialect, TOKENS.get(case.dialect, ()), case.reply, "Booked.")
+    allowed = ("--allow-tool", "book_table", "--allow-tool", "ping")
+    done = leap("generate", "-m", "some", "--tools-file", "tools.py", *allowed, "A table for four.")
+    assert (done.code, done.stdout, done.stderr) == (0, "Booked.\n", "")
+    assert [message.text for message in runner.requests[1].messages[-2:]] == ["Da Enzo: 5 chairs", "pong"]
