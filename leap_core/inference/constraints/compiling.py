@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from ...conversation.calls.dialects import CHANNELS
+from ...conversation.calls.dialects import CHANNELS, RECIPIENTS
 from ...conversation.options import check_tool_choice
 from ...errors import LeapOptionsError, LeapSchemaError
 from ...schemas.expressions import CheckTakesTooLong, enforceable, follows
@@ -329,7 +329,7 @@ def _with_calls(
     prefix = "" if start is not None else json.dumps(parser.start_marker)
     if dialect is None:
         write: Callable[..., str] = partial(pythonic_grammar, allowed, end, many=not named)
-    elif dialect is CHANNELS:  # its markers are no text
+    elif dialect in (CHANNELS, RECIPIENTS):  # their markers are no text
         write, prefix = partial(bare_grammar, allowed, many=not named), ""
     else:
         special = vocabulary.special_tokens
