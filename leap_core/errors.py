@@ -84,7 +84,10 @@ class LeapModelNotDownloadedError(LeapModelNotFoundError):
 
 
 class LeapGenerationError(LeapError):
-    """A generation failed. The conversation's history is left as it was."""
+    """A generation failed. The conversation's history is left as it was. ``host_ended``: a warm model's process ended
+    meanwhile; another one can answer the same request."""
+
+    host_ended = False
 
 
 class LeapQueueFullError(LeapGenerationError):

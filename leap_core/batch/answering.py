@@ -21,7 +21,14 @@ from ..conversation.priority import BATCH
 from ..conversation.responses import Complete, GenerationFinishReason
 from ..conversation.runner import ModelRunner, PrioritizedRunner
 from ..conversation.streams import last_of
-from ..errors import LeapEndpointError, LeapError, LeapOptionsError, LeapQueueFullError, LeapUnavailableError
+from ..errors import (
+    LeapEndpointError,
+    LeapError,
+    LeapGenerationError,
+    LeapOptionsError,
+    LeapQueueFullError,
+    LeapUnavailableError,
+)
 from ..protocols.openai.replies import with_one_call
 from ..protocols.openai.requests import options_of_choice
 from ..system.dataclass import dataclass
@@ -95,6 +102,13 @@ class EmbeddingAnswers:
             place = part.stop
 
 
+def _was_broken_off(error: LeapError) -> bool:
+    """Whether an endpoint or a warm model began an answer, and did not come to its end."""
+    if isinstance(error, LeapEndpointError):
+        return error.of_request and error.may_pass and error.status is None
+    return isinstance(error, LeapGenerationError) and error.host_ended
+
+
 WINDOW = 60.0
 
 
@@ -146,7 +160,7 @@ Answers: TypeAlias = "list[Complete]"
 AHEAD = 2
 """Requests that wait, tokenized, for the next free slot: none of the slots idles while a prompt is made."""
 TRIES = 3
-"""An answer that an endpoint broke off is asked for so often."""
+"""An answer that an endpoint, or the end of a warm model's process, broke off is asked for so often."""
 QUEUE_SECONDS = 0.1
 """This long a line waits before it tries a warm model again whose queue is full."""
 
@@ -272,12 +286,12 @@ class AnsweringThreads:
     def _answer(
         self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
     ) -> Complete | None:
-        """One reply; None when it was stopped on the way. One that an endpoint broke off is asked for again."""
+        """One reply; None when it was stopped on the way. One that was broken off is asked for again."""
         for left in reversed(range(TRIES)):
             try:
                 return self._answer_once(messages, functions, options)
-            except LeapEndpointError as error:
-                if not (error.of_request and error.may_pass and error.status is None and left) or self._ending():
+            except LeapError as error:
+                if not (left and _was_broken_off(error)) or self._ending():
                     raise
         return None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_core.errors import LeapUnavailableError
 from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.system.directories import Directories
@@ -57,8 +58,11 @@ class Host:
         return self.files.log.read_text()
 
     def slots_in_use(self) -> int:
-        host = ModelHost.running(self.variables)
-        return -1 if host is None else sum(model["slots_in_use"] for model in host.status()["models"])
+        try:
+            host = ModelHost.running(self.variables)
+            return -1 if host is None else sum(model["slots_in_use"] for model in host.status()["models"])
+        except LeapUnavailableError:  # it was just killed
+            return -1
 
     def has_left_nothing(self) -> bool:
         """Neither a process nor a file that says anything."""
@@ -229,6 +233,21 @@ def test_kill_9_of_the_host_within_an_answer(program, start, host):
     assert host.has_left_nothing(), "the one who asked has tidied up"
     assert program("generate", "-m", "builtin", QUESTION).returncode == 0
     assert program(*LOAD).returncode == 0, "and a new one starts"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_kill_9_of_the_host_within_lines_of_a_batch(again, program, start, host, tmp_path):
+    """They are asked again of another host, twice too."""
+    assert program(*LOAD).returncode == 0
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"prompt": LONG, "max_tokens": 200}) + "\n" for _ in range(8)))
+    batch = start("batch", "in.jsonl", "-m", "builtin", "--host", "-o", "out.jsonl", "--concurrency", "4")
+    for _ in range(1 + again):
+        assert soon(lambda: host.slots_in_use() >= 2)
+        os.kill(host.pid, signal.SIGKILL)
+    _, errors = batch.communicate(timeout=SOON)
+    assert batch.returncode == 0, errors.decode()
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(rows) == 8 and not any(row.get("error") for row in rows)
 
 
 def test_kill_9_of_the_host_between_answers(program, host):

@@ -209,7 +209,10 @@ class ModelHost:
             crashed = self.files.read_state() == self.state  # one that ends in order takes its state away
             self.files.remove_stale()
             message = "the model host ended unexpectedly" if crashed else "the model host has ended"
-        return kind(f"{message} {when}".strip(), hint=f"its log is {self.files.log}")
+        error = kind(f"{message} {when}".strip(), hint=f"its log is {self.files.log}")
+        if isinstance(error, LeapGenerationError):
+            error.host_ended = True
+        return error
 
 
 START_SECONDS = 60.0

@@ -347,7 +347,12 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
         fields = {name: value for name, value in fields.items() if value is not None}
         done: list[NDArray[float32]] = []
         for part in parts_of(request.texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
-            answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
+            try:
+                answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
+            except LeapGenerationError as error:
+                if not error.host_ended:
+                    raise
+                answered = self._ask("/leap/embed", {"texts": part, **fields}, request.cancelled)
             if "error" in answered:
                 raise _renumbered(error_from_json(answered["error"]), len(done))
             from ..openai.embeddings import decoded  # here, because every start of a command would pay for it
