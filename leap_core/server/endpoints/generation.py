@@ -212,9 +212,9 @@ class GenerationEndpoints:
                 if not await start_bridge(bridge, request.receive):
                     return Response()  # the client left
             except LeapGenerationPromptExceedContextLengthError as error:  # for leap why
-                ended = {"asked": time.time(), "seconds": time.monotonic() - asked, "finish": None, "facts": {}}
-                known = {"id": id_of_request.get(), "model": model.name, "error": error.message}
-                self.metrics.recent.append(ended | known)
+                ended = {"id": id_of_request.get(), "model": model.name, "error": error.message, "finish": None}
+                times = {"asked": time.time(), "seconds": time.monotonic() - asked}
+                self.metrics.recent.append({**ended, **times, "facts": {}})
                 raise
             reply = write(first.model or model.name, prompts, bridge.prompt_tokens)
             for _ in range(1, len(prompts) * first.choices):
