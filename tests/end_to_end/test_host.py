@@ -239,7 +239,8 @@ def test_kill_9_of_the_host_within_an_answer(program, start, host):
 def test_kill_9_of_the_host_within_lines_of_a_batch(again, program, start, host, tmp_path):
     """They are asked again of another host, twice too."""
     assert program(*LOAD).returncode == 0
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"prompt": LONG, "max_tokens": 200}) + "\n" for _ in range(8)))
+    line = json.dumps({"prompt": LONG, "max_tokens": 200}) + "\n"
+    (tmp_path / "in.jsonl").write_text(line * 8)
     batch = start("batch", "in.jsonl", "-m", "builtin", "--host", "-o", "out.jsonl", "--concurrency", "4")
     for _ in range(1 + again):
         assert soon(lambda: host.slots_in_use() >= 2)
