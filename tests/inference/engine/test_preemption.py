@@ -424,7 +424,7 @@ def test_one_that_was_computed_anew_does_not_give_its_slot_again(make_scheduler:
     scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
     if not scheduler._recomputes_alike:
         pytest.skip("it never gives its slot")
-    scheduler.submit(sequence := asked(words(40, 1), 300, BATCH))
+    scheduler.submit(sequence := asked(words(40, 11), 300, BATCH))
     wait_until(lambda: sequence.generated > 3)
     preempted(scheduler, sequence).cancel()
     wait_until(lambda: sequence.waiting_since is None)
