@@ -23,14 +23,14 @@ run()
 """
 """leap, which shows every prompt."""
 LINE = [sys.executable, "-c", PROGRAM, "generate", "-m", "builtin", "--no-host", "--temperature", "0"]
-LINE += ["--batch-size", "8", "--max-tokens", "3", "-f", "long.txt", "What?"]
+LINE += ["--batch-size", "1", "--max-tokens", "3", "-f", "long.txt", "What?"]
 CLEAR = b"\r\x1b[K"
 ENDLESS = 100.0
 
 
 @pytest.fixture
 def long_prompt(tmp_path: Path) -> Path:
-    (tmp_path / "long.txt").write_text("the river ran past a small old town " * 60)
+    (tmp_path / "long.txt").write_text("the river ran past a small old town " * 130)
     return tmp_path
 
 
