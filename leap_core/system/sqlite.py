@@ -131,7 +131,7 @@ CODES = {
     5: SqliteErrorKind.LOCKED,  # SQLITE_BUSY
     6: SqliteErrorKind.LOCKED,
     8: SqliteErrorKind.READ_ONLY,
-    10: SqliteErrorKind.FULL,  # SQLITE_IOERR: what a disk without room gives for the write-ahead log
+    10: SqliteErrorKind.FULL,  # SQLITE_IOERR: what a full disk gives for the write-ahead log
     11: SqliteErrorKind.DAMAGED,  # SQLITE_CORRUPT
     13: SqliteErrorKind.FULL,
     26: SqliteErrorKind.DAMAGED,  # SQLITE_NOTADB
