@@ -47,7 +47,10 @@ class LeapError(Exception):
     """The base of all of leap's errors.
 
     ``message`` is cut after LONGEST_MESSAGE. ``hint`` is one sentence that says to the user what to do, or None.
+    ``host_ended``: a warm model's process ended meanwhile; another one can do the same work.
     """
+
+    host_ended = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         message = _cut(message)
@@ -84,10 +87,7 @@ class LeapModelNotDownloadedError(LeapModelNotFoundError):
 
 
 class LeapGenerationError(LeapError):
-    """A generation failed. The conversation's history is left as it was. ``host_ended``: a warm model's process ended
-    meanwhile; another one can answer the same request."""
-
-    host_ended = False
+    """A generation failed. The conversation's history is left as it was."""
 
 
 class LeapQueueFullError(LeapGenerationError):

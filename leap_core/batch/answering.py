@@ -24,7 +24,6 @@ from ..conversation.streams import last_of
 from ..errors import (
     LeapEndpointError,
     LeapError,
-    LeapGenerationError,
     LeapOptionsError,
     LeapQueueFullError,
     LeapUnavailableError,
@@ -106,7 +105,7 @@ def _was_broken_off(error: LeapError) -> bool:
     """Whether an endpoint or a warm model began an answer, and did not come to its end."""
     if isinstance(error, LeapEndpointError):
         return error.of_request and error.may_pass and error.status is None
-    return isinstance(error, LeapGenerationError) and error.host_ended
+    return error.host_ended
 
 
 WINDOW = 60.0

@@ -210,8 +210,7 @@ class ModelHost:
             self.files.remove_stale()
             message = "the model host ended unexpectedly" if crashed else "the model host has ended"
         error = kind(f"{message} {when}".strip(), hint=f"its log is {self.files.log}")
-        if isinstance(error, LeapGenerationError):
-            error.host_ended = True
+        error.host_ended = True
         return error
 
 

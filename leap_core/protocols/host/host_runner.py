@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 LoadAgain = Callable[[ModelHost, JsonObject], tuple[ModelHost, JsonObject]]
 
 
+LOADS = 2
+"""For one request the model is loaded again so often."""
+
+
 class HeldModel:
     """``description``: the model as the host describes it. ``load_again`` has it loaded once more. For any thread."""
 
@@ -49,10 +53,11 @@ class HeldModel:
 
     def open(self, path: str, request: JsonObject, *, timeout: float | None) -> HostAnswer:
         """A request to this model. Raises what the host answers, LeapGenerationError when it cannot be loaded again."""
-        try:
-            return self._open(path, request, timeout)
-        except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
-            self._revive()
+        for _ in range(LOADS):
+            try:
+                return self._open(path, request, timeout)
+            except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
+                self._revive()
         return self._open(path, request, timeout)
 
     def _open(self, path: str, request: JsonObject, timeout: float | None) -> HostAnswer:
@@ -62,6 +67,8 @@ class HeldModel:
         try:
             host, description = self._load_again(self.host, self.description)
         except LeapError as error:
+            if error.host_ended:  # while it loaded: the next request to it fails, and loads it once more
+                return
             message = f"the model is no longer warm and cannot be loaded again: {error.message}"
             raise LeapGenerationError(message, hint=error.hint) from None
         with self._guard:
