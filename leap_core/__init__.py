@@ -69,7 +69,7 @@ _NAMES = {
 """The public names, by the module that defines them; ``__init__.pyi`` tells type checkers the same."""
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_DOORS = {
+_ALIASES = {
     "decisions": "tasks.decisions",
     "functions": "conversation.calls",
     "host": "server",
@@ -84,6 +84,7 @@ _DOORS = {
     "talk.events": "conversation.talk.hearing",
 }
 """Modules that programs import by another name than that of their place."""
+_BEGINNINGS = tuple([f"{__name__}.{alias}" for alias in _ALIASES])
 
 __all__ = ["__version__", *sorted(_HOME)]
 
@@ -101,16 +102,18 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Door:
-    """Finds and loads a module of ``_DOORS`` under its other name. It is one module under both. Its bases of
+class _AliasFinder:
+    """Finds and loads a module of ``_ALIASES`` under its other name. It is one module under both. Its bases of
     ``importlib.abc`` would take a third of the import of this package."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        package, _, name = fullname.partition(".")
-        door = next((door for door in sorted(_DOORS, reverse=True) if f"{name}.".startswith(f"{door}.")), None)
-        if package != __name__ or door is None:
+        if not fullname.startswith(_BEGINNINGS):
             return None
-        place = f"{__name__}.{_DOORS[door]}{name[len(door) :]}"
+        name = fullname.partition(".")[2]
+        alias = next((alias for alias in sorted(_ALIASES, reverse=True) if f"{name}.".startswith(f"{alias}.")), None)
+        if alias is None:
+            return None
+        place = f"{__name__}.{_ALIASES[alias]}{name[len(alias) :]}"
         return ModuleSpec(fullname, cast(Any, self), origin=place, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -123,4 +126,4 @@ class _Door:
         module.__spec__ = module.__spec__.loader_state
 
 
-sys.meta_path.insert(0, _Door())
+sys.meta_path.insert(0, _AliasFinder())

@@ -28,10 +28,10 @@ def test_type_checkers_see_the_same_names():
     assert seen == {"__version__": "system", **leap_core._HOME}
 
 
-@pytest.mark.parametrize("name", leap_core._DOORS)
+@pytest.mark.parametrize("name", leap_core._ALIASES)
 def test_a_module_by_its_other_name_is_the_same_module(name):
     module = import_module(f"leap_core.{name}")
-    assert module is import_module(f"leap_core.{leap_core._DOORS[name]}")
+    assert module is import_module(f"leap_core.{leap_core._ALIASES[name]}")
     assert module.__spec__.name == module.__name__
 
 

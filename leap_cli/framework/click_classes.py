@@ -209,7 +209,7 @@ class LeapCommand(click.Command):
 
     @cached_property
     def has_many_options(self) -> bool:
-        return sum(isinstance(each, click.Option) and not each.hidden for each in self.params) >= FEWEST
+        return len([each for each in self.params if isinstance(each, click.Option) and not each.hidden]) >= FEWEST
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """With ``--help-all`` after ``--help``; it is listed where it may show more."""

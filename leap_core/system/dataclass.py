@@ -8,6 +8,8 @@ from text, at import; here ``__init__`` is compiled when it is first looked up, 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import cache, partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -19,22 +21,19 @@ else:
     def dataclass(cls=None, /, *, frozen=False, eq=True, kw_only=False):
         """As ``dataclasses.dataclass``, with these options. A class that extends a dataclass is the library's."""
         if cls is None:
-            return lambda cls: dataclass(cls, frozen=frozen, eq=eq, kw_only=kw_only)
-        if any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__):
+            return partial(dataclass, frozen=frozen, eq=eq, kw_only=kw_only)
+        if hasattr(cls, "__dataclass_fields__"):
             return dataclasses.dataclass(cls, frozen=frozen, eq=eq, kw_only=kw_only)
         own = set(cls.__dict__)
         dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
         parameters = cls.__dataclass_params__
         parameters.init = parameters.repr = True
         parameters.eq, parameters.frozen = eq, frozen
-        fields = dataclasses.fields(cls)
-        methods = {"__init__": _Init(cls), "__repr__": _repr([field.name for field in fields if field.repr])}
+        methods = {"__init__": _INIT, "__repr__": _repr}
         if eq:
-            compared = [field for field in fields if field.compare]
-            hashed = [field for field in fields if (field.compare if field.hash is None else field.hash)]
-            methods |= {"__eq__": _eq(_values(compared)), "__hash__": _hash(_values(hashed)) if frozen else None}
+            methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
         if frozen:
-            methods |= _refusals(cls, frozenset(field.name for field in fields))
+            methods |= {"__setattr__": _setattr, "__delattr__": _delattr}
         for name, method in methods.items():
             if name not in own:
                 setattr(cls, name, method)
@@ -42,15 +41,16 @@ else:
 
 
 class _Init:
-    """The ``__init__`` of a dataclass, which takes its own place once it is compiled."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
+    """The ``__init__`` of a dataclass until it is compiled, and then takes this one's place."""
 
     def __get__(self, instance: object, owner: type) -> Any:
-        method = _compiled(self.cls)
-        self.cls.__init__ = method  # type: ignore[misc]
+        cls = next(each for each in owner.__mro__ if vars(each).get("__init__") is self)
+        method = _compiled(cls)
+        cls.__init__ = method  # type: ignore[misc]
         return method.__get__(instance, owner)
+
+
+_INIT = _Init()
 
 
 class _Factory:
@@ -96,46 +96,44 @@ def _compiled(cls: Any) -> Any:
     return method
 
 
-def _values(fields: list[Any]) -> Any:
-    """A function from an object to the tuple of what these fields hold."""
-    names = [field.name for field in fields]
+@cache
+def _values(cls: type, method: str) -> Callable[[Any], object]:
+    """A function from an object of this class to the tuple of what the dataclass's ``__eq__`` or ``__hash__`` sees."""
+    written = {"__eq__": _eq, "__hash__": _hash}[method]
+    owner: Any = next(each for each in cls.__mro__ if vars(each).get(method) is written)
+    names = []
+    for field in dataclasses.fields(owner):
+        if field.compare if method == "__eq__" or field.hash is None else field.hash:
+            names.append(field.name)
     if len(names) > 1:
         return attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)
 
 
-def _repr(names: list[str]) -> Any:
-    @recursive_repr()
-    def __repr__(self: Any) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({values})"
-
-    return __repr__
+@recursive_repr()
+def _repr(self: Any) -> str:
+    values = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
+    return f"{self.__class__.__qualname__}({values})"
 
 
-def _eq(values: Any) -> Any:
-    def __eq__(self: Any, other: object) -> bool:
-        return bool(values(self) == values(other)) if other.__class__ is self.__class__ else NotImplemented
-
-    return __eq__
-
-
-def _hash(values: Any) -> Any:
-    def __hash__(self: Any) -> int:
-        return hash(values(self))
-
-    return __hash__
+def _eq(self: Any, other: object) -> bool:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    values = _values(type(self), "__eq__")
+    return bool(values(self) == values(other))
 
 
-def _refusals(cls: Any, names: frozenset[str]) -> dict[str, Any]:
-    def __setattr__(self: Any, name: str, value: object) -> None:
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
+def _hash(self: Any) -> int:
+    return hash(_values(type(self), "__hash__")(self))
 
-    def __delattr__(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
 
-    return {"__setattr__": __setattr__, "__delattr__": __delattr__}
+def _setattr(self: Any, name: str, value: object) -> None:
+    if "__dataclass_fields__" in vars(type(self)) or name in self.__dataclass_fields__:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(self, name, value)
+
+
+def _delattr(self: Any, name: str) -> None:
+    if "__dataclass_fields__" in vars(type(self)) or name in self.__dataclass_fields__:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
