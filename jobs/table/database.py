@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from leap_core.errors import LeapError
-from leap_core.system import sqlite as database
 from leap_core.system.directories import private_directory
-from leap_core.system.sqlite import transaction
+from leap_core.system.sqlite import Schema, Store
 
 from .contract import NO_VALUES, Changes, Database, Row, Values
 
-WHAT = "the table of jobs"
-
-SCHEMA = database.Schema(
-    WHAT,
+SCHEMA = Schema(
+    "the table of jobs",
     3,
     """
     CREATE TABLE jobs (
@@ -101,17 +96,6 @@ SCHEMA = database.Schema(
 )
 
 
-def connect(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """Open the database, made where necessary (see ``leap_core.system.sqlite``)."""
-    private_directory(path.parent)
-    return database.connect(path, SCHEMA, durable=durable)
-
-
-def wrap_sqlite_errors(path: Path) -> AbstractContextManager[None]:
-    """Raise what SQLite reports as a LeapError that names the file and what to do about it."""
-    return database.wrap_sqlite_errors(path, WHAT)
-
-
 LEAST_FREE_PAGES = 256
 """A page has 4 KiB; fewer are not worth a copy of the file."""
 
@@ -127,18 +111,18 @@ def open_database(place: Path | str, *, durable: bool = True) -> Database:
     return PostgresDatabase.at(place, durable=durable)
 
 
-class SqliteDatabase:
+class SqliteDatabase(Store):
     """The store in a file of this machine. ``durable``: a transaction that has returned survives the loss of power."""
 
+    schema = SCHEMA
     is_shared = False
     sequence = "rowid"
     skip_locked = ""
     hold_seconds = 0.02
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
-        self.path = path
-        self._guard = threading.RLock()
-        self.connection = connect(path, durable=durable)
+        private_directory(path.parent)
+        super().__init__(path, durable=durable)
         self.connection.create_function("leap_now", 0, lambda: time.time())
 
     @property
@@ -146,29 +130,18 @@ class SqliteDatabase:
         return str(self.rows("SELECT id FROM table_id")[0]["id"])
 
     def rows(self, sql: str, values: Values = NO_VALUES) -> Sequence[Row]:
-        with self._guard, wrap_sqlite_errors(self.path):
-            cursor = self.connection.execute(sql, values)
-            try:
-                rows: list[sqlite3.Row] = cursor.fetchall()
-            finally:
-                cursor.close()
-        return [dict(zip(row.keys(), row, strict=True)) for row in rows]
+        return [dict(zip(row.keys(), row, strict=True)) for row in self._rows(sql, values)]
 
     def change(self, sql: str, values: Values = NO_VALUES) -> int:
-        with self._guard, wrap_sqlite_errors(self.path):
-            cursor = self.connection.execute(sql, values)
-            try:
-                return cursor.rowcount
-            finally:
-                cursor.close()
+        return self._run(sql, values)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         places = ", ".join("?" * len(columns))
-        with self._guard, wrap_sqlite_errors(self.path):
+        with self._usable():
             self.connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows).close()
 
     def transaction(self, action: Callable[[], T]) -> T:
-        with self._guard, wrap_sqlite_errors(self.path), transaction(self.connection):
+        with self._transaction():
             return action()
 
     def announce(self, message: str, job: str = "") -> None:
@@ -188,10 +161,6 @@ class SqliteDatabase:
         if free > LEAST_FREE_PAGES and 4 * free > self.rows("PRAGMA page_count")[0]["page_count"]:
             with suppress(LeapError):  # busy, or no room for the copy: another time
                 self.change("VACUUM")
-
-    def close(self) -> None:
-        with self._guard:
-            self.connection.close()
 
 
 class Polling:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,9 @@ from ..schemas.json_values import canonical
 from ..schemas.shorthand import list_of
 from ..schemas.transforms import absent_as_null, all_optional, closed
 from ..system import __version__
-from ..system import sqlite as database
 from ..system.dataclass import dataclass
 from ..system.files import text_of
+from ..system.sqlite import Schema, Store, words_query
 from .messages import ChatMessage, ChatMessageRole, Text
 from .options import GenerationOptions
 from .responses import Complete
@@ -129,12 +128,11 @@ def _options(options: GenerationOptions | None) -> dict[str, Any]:
     return {"options": values, "schema": text}
 
 
-WHAT = "the log of prompts"
 PATIENCE_MILLISECONDS = 5000
 """How long a line waits for another process that writes."""
 SNIPPET_WORDS = 12
-SCHEMA = database.Schema(
-    WHAT,
+SCHEMA = Schema(
+    "the log of prompts",
     3,
     """
     CREATE TABLE entries (
@@ -176,29 +174,15 @@ class Match:
     snippet: str
 
 
-@dataclass
-class PromptLog:
-    """The log in the file at ``path``, which is made where necessary. Safe to use from several threads and processes.
-    Raises LeapError when the file cannot be used, or is of another version."""
+class PromptLog(Store):
+    """The log; what is removed from it is overwritten in the file."""
 
-    path: Path
-    _guard: threading.RLock = field(default_factory=threading.RLock)
+    schema = SCHEMA
 
-    def __post_init__(self) -> None:
-        self._connection = database.connect(self.path, SCHEMA, durable=False)
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            self._connection.execute(f"PRAGMA busy_timeout={PATIENCE_MILLISECONDS}").close()
-            self._connection.execute("PRAGMA secure_delete=ON").close()
-
-    def close(self) -> None:
-        with self._guard:
-            self._connection.close()
-
-    def __enter__(self) -> PromptLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, durable=False)
+        self._run(f"PRAGMA busy_timeout={PATIENCE_MILLISECONDS}")
+        self._run("PRAGMA secure_delete=ON")
 
     def add(self, entry: Entry) -> int:
         """Write an entry; its number."""
@@ -207,10 +191,10 @@ class PromptLog:
             values["made_by"] = json.dumps({**entry.made_by, FACTS: entry.facts})
         row = [text_of(values[name]) if isinstance(values[name], str) else values[name] for name in COLUMNS]
         places = ", ".join("?" * len(row))
-        with self._transaction() as connection:
-            cursor = connection.execute(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({places})", row)
-            number = int(cursor.lastrowid or 0)
-            connection.execute(
+        with self._transaction():
+            self._run(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({places})", row)
+            number = int(self._rows("SELECT last_insert_rowid() AS id")[0]["id"])
+            self._run(
                 "INSERT INTO words (rowid, prompt, answer) VALUES (?, ?, ?)",
                 (number, text_of(entry.prompt), text_of(entry.answer)),
             )
@@ -218,13 +202,12 @@ class PromptLog:
 
     def rate(self, number: int, rating: str | None) -> bool:
         """Rate an entry, good or bad; None takes its rating away. False where there is no such entry."""
-        with self._transaction() as connection:
-            return connection.execute("UPDATE entries SET rating=? WHERE id=?", (rating, number)).rowcount > 0
+        return self._run("UPDATE entries SET rating=? WHERE id=?", (rating, number)) > 0
 
     def get(self, number: int | None = None) -> Entry | None:
         """The entry with this number, or the newest; None where there is none."""
         if number is None:
-            rows = self._rows("SELECT * FROM entries ORDER BY id DESC LIMIT 1", ())
+            rows = self._rows("SELECT * FROM entries ORDER BY id DESC LIMIT 1")
         else:
             rows = self._rows("SELECT * FROM entries WHERE id=?", (number,))
         return _entry(rows[0]) if rows else None
@@ -254,13 +237,12 @@ class PromptLog:
     ) -> list[Match]:
         """Entries with all of these words, or beginnings of words, in prompt or answer, best first; where there are
         none, those that hold the text as it is. Case does not matter."""
-        words = [word for word in text_of(text).split() if any(char.isalnum() for char in word)]
+        query = words_query(text_of(text))
         conditions, values = _conditions(model, since)
         also = "".join(f" AND {condition}" for condition in conditions)
         most = -1 if limit is None else limit
         rows: list[sqlite3.Row] = []
-        if words:
-            query = " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
+        if query:
             rows = self._rows(
                 f"SELECT entries.*, snippet(words, -1, '', '', '…', {SNIPPET_WORDS}) AS snippet FROM words "
                 f"JOIN entries ON entries.id=words.rowid WHERE words MATCH ?{also} ORDER BY rank, id DESC LIMIT ?",
@@ -283,25 +265,16 @@ class PromptLog:
 
     def clear(self, before: float | None = None) -> int:
         """Forget all entries, or those asked before a time; their text is wiped from the file. How many they were."""
-        with self._transaction() as connection:
+        with self._transaction():
             condition = "" if before is None else " WHERE asked < ?"
             values = () if before is None else (before,)
-            connection.execute(f"DELETE FROM words WHERE rowid IN (SELECT id FROM entries{condition})", values)
-            removed = connection.execute(f"DELETE FROM entries{condition}", values).rowcount
-            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+            self._run(f"DELETE FROM words WHERE rowid IN (SELECT id FROM entries{condition})", values)
+            removed = self._run(f"DELETE FROM entries{condition}", values)
+            self._run("INSERT INTO words (words) VALUES ('optimize')")
         with suppress(sqlite3.Error), self._guard:  # room only: another process may be reading
-            self._connection.execute("VACUUM")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            self.connection.execute("VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         return removed
-
-    def _rows(self, query: str, values: Sequence[object]) -> list[sqlite3.Row]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            return self._connection.execute(query, tuple(values)).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT), database.transaction(self._connection):
-            yield self._connection
 
 
 def _conditions(model: str | None, since: float | None) -> tuple[list[str], list[Any]]:

@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, field
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import LeapSerializationError, LeapSessionError
-from ..system import sqlite as database
 from ..system.dataclass import dataclass
 from ..system.files import text_of
+from ..system.sqlite import Schema, Store, words_query
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole
 
@@ -81,10 +80,9 @@ ID_CHARACTERS = 8
 LONGEST_NAME = 100
 SNIPPET_WORDS = 12
 MOST_FOUND = 100
-WHAT = "the file of sessions"
 
-SCHEMA = database.Schema(
-    WHAT,
+SCHEMA = Schema(
+    "the file of sessions",
     3,
     """
     CREATE TABLE sessions (
@@ -151,26 +149,10 @@ class Found(NamedTuple):
     snippet: str
 
 
-@dataclass
-class SessionStore:
-    """The sessions in the file at ``path``, which is made where necessary. Safe to use from several threads and
-    processes. Raises LeapError when the file cannot be used, or is of another version."""
+class SessionStore(Store):
+    """Sessions. Raises LeapSessionError for one that is not there or is damaged."""
 
-    path: Path
-    _guard: threading.RLock = field(default_factory=threading.RLock)
-
-    def __post_init__(self) -> None:
-        self._connection = database.connect(self.path, SCHEMA)
-
-    def close(self) -> None:
-        with self._guard:
-            self._connection.close()
-
-    def __enter__(self) -> SessionStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    schema = SCHEMA
 
     # -- asking
 
@@ -240,15 +222,14 @@ class SessionStore:
     def search(self, text: str) -> Sequence[Found]:
         """Messages with all of these words, or beginnings of words, best first; where there are none, those in which
         the text is searched as it is. Case does not matter."""
-        words = [word for word in storable(text).split() if any(char.isalnum() for char in word)]
-        query = " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
+        query = words_query(storable(text))
         rows = (
             self._rows(
                 f"SELECT session, role, snippet(words, 0, '', '', '…', {SNIPPET_WORDS}) AS snippet FROM words "
                 f"JOIN messages ON messages.id=words.rowid WHERE words MATCH ? ORDER BY rank LIMIT {MOST_FOUND}",
                 (query,),
             )
-            if words
+            if query
             else []
         )
         rows = (
@@ -412,19 +393,6 @@ class SessionStore:
         near = get_close_matches(reference, [each.name for each in self.list() if each.name], 2)
         advice = f"did you mean {' or '.join(near)}? " if near else ""
         return LeapSessionError(f"there is no session {reference!r}", hint=f"{advice}leap sessions list shows them")
-
-    def _rows(self, sql: str, values: Sequence[object] = ()) -> Sequence[sqlite3.Row]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            return self._connection.execute(sql, values).fetchall()
-
-    def _run(self, sql: str, values: Sequence[object]) -> None:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT):
-            self._connection.execute(sql, values).close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._guard, database.wrap_sqlite_errors(self.path, WHAT), database.transaction(self._connection):
-            yield
 
 
 def _is_damaged(row: sqlite3.Row) -> bool:

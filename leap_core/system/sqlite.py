@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import LeapError
 from .dataclass import dataclass
@@ -175,6 +177,60 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
             connection.execute("ROLLBACK").close()
         raise
+
+
+Opened = TypeVar("Opened", bound="Store")
+Values = Mapping[str, object] | Sequence[object]
+
+
+class Store:
+    """The database of a ``schema`` in the file at ``path``, which is made where necessary, over one connection. Safe to
+    use from several threads and processes. Raises LeapError when the file cannot be used, or is of another version.
+    ``durable``: see ``connect``."""
+
+    schema: ClassVar[Schema]
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self.path = path
+        self._guard = threading.RLock()
+        self.connection = connect(path, self.schema, durable=durable)
+
+    def close(self) -> None:
+        with self._guard:
+            self.connection.close()
+
+    def __enter__(self: Opened) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, sql: str, values: Values = ()) -> list[Any]:
+        """The rows of a query."""
+        with self._usable(), closing(self.connection.execute(sql, values)) as cursor:
+            return cursor.fetchall()
+
+    def _run(self, sql: str, values: Values = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        with self._usable(), closing(self.connection.execute(sql, values)) as cursor:
+            return cursor.rowcount
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """The statements of the block count all or not at all."""
+        with self._usable(), transaction(self.connection):
+            yield
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        with self._guard, wrap_sqlite_errors(self.path, self.schema.what):
+            yield
+
+
+def words_query(text: str) -> str:
+    """What full-text search is asked for all of a text's words, or their beginnings; empty where it has no word."""
+    words = [word for word in text.split() if any(char.isalnum() for char in word)]
+    return " AND ".join('"{}"*'.format(word.replace('"', '""')) for word in words)
 
 
 VERSION_AT = 60

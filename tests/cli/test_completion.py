@@ -237,10 +237,10 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
 
 
 def test_only_answers_are_exported(words, leap_home):
-    from jobs.table.database import connect
+    from jobs.table.database import SqliteDatabase
 
     leap_home.mkdir()
-    with closing(connect(leap_home / "jobs.db")) as table:
+    with closing(SqliteDatabase(leap_home / "jobs.db").connection) as table:
         for kind, state in (("batch", "succeeded"), ("generate", "succeeded"), ("generate", "queued")):
             table.execute(
                 "INSERT INTO jobs (id, kind, state, parameters, created) VALUES (?, ?, ?, '{}', 0)",
@@ -252,9 +252,9 @@ def test_only_answers_are_exported(words, leap_home):
 def test_jobs_by_state(words, complete, leap_home):
     assert words("leap jobs cancel ") == []
     assert not leap_home.exists(), "asking has made something"
-    from jobs.table.database import connect
+    from jobs.table.database import SqliteDatabase
 
-    with closing(connect(leap_home / "jobs.db")) as table:
+    with closing(SqliteDatabase(leap_home / "jobs.db").connection) as table:
         for number, state in enumerate(("queued", "running", "succeeded", "failed", "cancelled")):
             table.execute(
                 "INSERT INTO jobs (id, kind, state, parameters, created) VALUES (?, 'batch', ?, ?, ?)",

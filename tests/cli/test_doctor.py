@@ -117,9 +117,9 @@ def test_models_that_are_not_whole(env, leap_home):
 
 
 def test_jobs_that_nobody_works_on(env, leap_home):
-    from jobs.table.database import connect
+    from jobs.table.database import SqliteDatabase
 
-    with closing(connect(leap_home / "jobs.db")) as table:
+    with closing(SqliteDatabase(leap_home / "jobs.db").connection) as table:
         table.execute(
             "INSERT INTO jobs (id, kind, state, parameters, created) VALUES ('abc', 'batch', 'queued', '{}', 1)"
         )

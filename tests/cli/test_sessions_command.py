@@ -120,8 +120,8 @@ def test_a_reference_that_leads_nowhere_is_one_line(leap, kept, verb, reference,
 
 
 def test_an_ambiguous_reference_names_the_candidates(leap, kept, store):
-    store._connection.execute("PRAGMA foreign_keys=OFF")
-    store._connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
+    store.connection.execute("PRAGMA foreign_keys=OFF")
+    store.connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
     done = leap("sessions", "show", kept[0][:4])
     assert done.code == 2 and f"several sessions begin with '{kept[0][:4]}': " in done.stderr
 

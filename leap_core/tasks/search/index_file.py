@@ -7,15 +7,13 @@ killed leaves an index in which every file is old or new, and some chunks have n
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapOptionsError
 from ...system.dataclass import dataclass
-from ...system.sqlite import Schema, connect, transaction, wrap_sqlite_errors
+from ...system.sqlite import Schema, Store
 from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, TextChunk
 
 if TYPE_CHECKING:
@@ -95,21 +93,10 @@ class Passage:
     text: str
 
 
-class IndexFile:
+class IndexFile(Store):
     """The open index. Use it from one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._connection = connect(path, SCHEMA)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def __enter__(self) -> IndexFile:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
+    schema = SCHEMA
 
     # -- settings
 
@@ -135,7 +122,7 @@ class IndexFile:
         """Vectors of this model are wanted: those of another one are forgotten."""
         if self.fingerprint != fingerprint:
             with self.changing():
-                self._connection.execute("UPDATE chunks SET vector = NULL WHERE vector IS NOT NULL")
+                self._run("UPDATE chunks SET vector = NULL WHERE vector IS NOT NULL")
                 self._set_meta(FINGERPRINT, fingerprint)
                 self._changed()
 
@@ -157,21 +144,21 @@ class IndexFile:
             kept = self._forget(file.path)
             values = (file.path, file.kind, file.size, file.modified, file.digest)
             query = "INSERT INTO files (path, kind, size, modified, digest) VALUES (?, ?, ?, ?, ?)"
-            number = self._connection.execute(query, values).lastrowid
+            number = self.connection.execute(query, values).lastrowid
             for chunk, digest in chunks:
                 query = "INSERT INTO chunks (file, first, last, digest, vector) VALUES (?, ?, ?, ?, ?)"
                 vector = kept.get(digest) or self._vector_of(digest)
                 row = (number, chunk.first, chunk.last, digest, vector)
-                id = self._connection.execute(query, row).lastrowid
+                id = self.connection.execute(query, row).lastrowid
                 query = "INSERT INTO words (rowid, heading, text) VALUES (?, ?, ?)"
-                self._connection.execute(query, (id, chunk.heading, chunk.text))
+                self._run(query, (id, chunk.heading, chunk.text))
             self._changed()
 
     def touch_file(self, file: IndexedFile) -> None:
         """Note the new size and time of a file whose content is the same."""
         with self.changing():
             values = (file.size, file.modified, file.path)
-            self._connection.execute("UPDATE files SET size = ?, modified = ? WHERE path = ?", values)
+            self._run("UPDATE files SET size = ?, modified = ? WHERE path = ?", values)
 
     def remove_file(self, path: str) -> None:
         with self.changing():
@@ -181,9 +168,9 @@ class IndexFile:
     def _forget(self, path: str) -> dict[bytes, bytes]:
         """Remove a file; the vectors of its chunks by digest."""
         query = "SELECT c.id, c.digest, c.vector FROM chunks c JOIN files f ON f.id = c.file WHERE f.path = ?"
-        rows = list(self._rows(query, (path,)))
-        self._connection.executemany("DELETE FROM words WHERE rowid = ?", [(row["id"],) for row in rows])
-        self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
+        rows = self._rows(query, (path,))
+        self.connection.executemany("DELETE FROM words WHERE rowid = ?", [(row["id"],) for row in rows])
+        self._run("DELETE FROM files WHERE path = ?", (path,))
         return {row["digest"]: row["vector"] for row in rows if row["vector"] is not None}
 
     def _vector_of(self, digest: bytes) -> bytes | None:
@@ -203,13 +190,14 @@ class IndexFile:
     def put_vectors(self, ids: Sequence[int], vectors: NDArray[float16]) -> None:
         with self.changing():
             rows = [(vector.tobytes(), id) for id, vector in zip(ids, vectors, strict=True)]
-            self._connection.executemany("UPDATE chunks SET vector = ? WHERE id = ?", rows)
+            self.connection.executemany("UPDATE chunks SET vector = ? WHERE id = ?", rows)
             self._changed()
 
-    def vectors(self) -> Iterator[tuple[int, bytes]]:
+    def vectors(self) -> Iterator[Sequence[Any]]:
         """Ids and vectors of all chunks that have one, by id."""
-        for row in self._rows("SELECT id, vector FROM chunks WHERE vector IS NOT NULL ORDER BY id"):
-            yield row["id"], row["vector"]
+        query = "SELECT id, vector FROM chunks WHERE vector IS NOT NULL ORDER BY id"
+        with self._usable(), closing(self.connection.execute(query)) as rows:  # too many to be held at once
+            yield from rows
 
     # -- questions
 
@@ -217,7 +205,7 @@ class IndexFile:
         """How many ``files`` and ``chunks`` there are, and chunks ``without_vector``."""
         query = """SELECT (SELECT count(*) FROM files) AS files, (SELECT count(*) FROM chunks) AS chunks,
                    (SELECT count(*) FROM chunks WHERE vector IS NULL) AS without_vector"""
-        return dict(next(iter(self._rows(query))))
+        return dict(self._rows(query)[0])
 
     def matching(self, query: str, most: int, files: Sequence[int] | None = None) -> list[int]:
         """Ids of the chunks whose words fit the FTS5 query best, best first."""
@@ -244,22 +232,16 @@ class IndexFile:
 
     # -- SQLite
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """One transaction."""
-        with wrap_sqlite_errors(self.path, "the index"), transaction(self._connection):
-            yield
-
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row | Mapping[str, Any]]:
-        with wrap_sqlite_errors(self.path, "the index"):
-            yield from self._connection.execute(query, values)
+        return self._transaction()
 
     def _meta(self, key: str) -> str | None:
         row = next(iter(self._rows("SELECT value FROM meta WHERE key = ?", (key,))), None)
         return None if row is None else str(row["value"])
 
     def _set_meta(self, key: str, value: str) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+        self._run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
     def _changed(self) -> None:
         self._set_meta(CHANGE, str(self.change + 1))

@@ -109,7 +109,7 @@ def test_a_reference_is_a_name_or_the_beginning_of_an_id(store):
 def test_an_ambiguous_beginning_names_the_candidates(store):
     first = begun(store)
     twin = first[:5] + "abc" if first[5:] != "abc" else first[:5] + "abd"
-    store._connection.execute("UPDATE sessions SET id=? WHERE id=?", (twin, begun(store)))
+    store.connection.execute("UPDATE sessions SET id=? WHERE id=?", (twin, begun(store)))
     with pytest.raises(LeapSessionError, match="several sessions begin with") as told:
         store.find(first[:5])
     assert first in told.value.message and twin in told.value.message
@@ -145,7 +145,7 @@ def test_what_is_gone_cannot_be_written_to(store):
 def test_the_latest_is_the_one_written_to_last_whatever_the_clock_says(store):
     first, second = begun(store, USER), begun(store, USER)
     assert [each.id for each in store.list()] == [second, first]
-    store._connection.execute("UPDATE sessions SET updated=updated + 1000 WHERE id=?", (second,))
+    store.connection.execute("UPDATE sessions SET updated=updated + 1000 WHERE id=?", (second,))
     store.append(first, ASSISTANT)
     latest = store.latest()
     assert latest is not None and latest.id == first
@@ -168,7 +168,7 @@ def test_search_finds_words_their_beginnings_and_text_without_spaces(store):
 
 def test_pruning_takes_old_sessions_and_leaves_named_ones(store):
     old, named, new = begun(store, USER), begun(store, USER, name="kept"), begun(store, USER)
-    store._connection.execute("UPDATE sessions SET updated=updated - 100 WHERE id IN (?, ?)", (old, named))
+    store.connection.execute("UPDATE sessions SET updated=updated - 100 WHERE id IN (?, ?)", (old, named))
     assert [each.id for each in store.prune(50)] == [old]
     assert [each.id for each in store.prune(50, named=True)] == [named]
     assert [each.id for each in store.list()] == [new]
@@ -207,8 +207,8 @@ def test_a_damaged_file_and_a_full_disk_are_told_in_one_sentence(tmp_path, store
     with pytest.raises(LeapError, match=r"the file of sessions .*leap\.db cannot be used: file is not a database"):
         SessionStore(path)
     id = begun(store, USER)
-    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count={pages}").close()
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count={pages}").close()
     for write in (
         lambda: store.append(id, ChatMessage("assistant", "x" * 200_000)),
         lambda: store.replace(id, [ChatMessage("assistant", "x" * 200_000)]),
@@ -217,7 +217,7 @@ def test_a_damaged_file_and_a_full_disk_are_told_in_one_sentence(tmp_path, store
             write()
         assert "free disk space" in (told.value.hint or "")
         assert store.history(id) == [USER]
-    store._connection.execute("PRAGMA max_page_count=100000").close()
+    store.connection.execute("PRAGMA max_page_count=100000").close()
     store.append(id, ASSISTANT)
     assert store.history(id) == [USER, ASSISTANT]
 
