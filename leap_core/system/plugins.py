@@ -99,16 +99,19 @@ def _installed() -> list[list[Any]]:
 
 
 def _scan() -> list[Plugin]:
-    from importlib.metadata import distributions
+    from importlib.metadata import distribution, distributions
 
-    found: dict[str, list[Plugin]] = {}
+    groups, names = (COMMANDS, OPENERS, TOOLS), set()
     for each in distributions():
         with suppress(Exception):  # damaged metadata of one package
-            package = each.metadata["Name"]
-            if package in found:
-                continue  # the first on the path is the one that is imported
-            summary = str(each.metadata.json.get("summary") or f"A command of {package}.")
-            groups = (COMMANDS, OPENERS, TOOLS)
-            points = [point for point in each.entry_points if point.group in groups]
-            found[package] = [Plugin(point.group, point.name, point.value, package, summary) for point in points]
-    return [plugin for package in sorted(found, key=str.lower) for plugin in found[package]]
+            if "leap." in (each.read_text("entry_points.txt") or ""):  # metadata of all packages takes 0.2 s to parse
+                names.add(re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower())
+    found: list[Plugin] = []
+    for name in sorted(names):
+        with suppress(Exception):
+            imported = distribution(name)  # the first of its name on the path
+            package = imported.metadata["Name"]
+            summary = str(imported.metadata.json.get("summary") or f"A command of {package}.")
+            points = [point for point in imported.entry_points if point.group in groups]
+            found += [Plugin(point.group, point.name, point.value, package, summary) for point in points]
+    return found

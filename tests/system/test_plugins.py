@@ -67,6 +67,28 @@ def test_names_that_are_taken_are_left_out_with_a_warning(place, directories):
     assert len(warnings) == 3
 
 
+def test_the_first_package_of_a_name_on_the_path_counts(place, directories, tmp_path, monkeypatch):
+    (shadowed := tmp_path / "shadowed").mkdir()
+    monkeypatch.setattr(sys, "path", [str(place), str(shadowed)])
+    install(place, "a_plugin", "first = one:first")
+    install(shadowed, "A-Plugin", "second = one:second", "2")
+    (place / "broken-1.dist-info").mkdir()
+    found = plugins(TOOLS, directories)
+    assert {name: each.package for name, each in found.items()} == {"first": "a_plugin"}
+
+
+def test_metadata_of_packages_without_plugins_are_not_parsed(place, directories, monkeypatch):
+    install(place, "one", "first = one:first")
+    (other := place / "other-1.dist-info").mkdir()
+    (other / "METADATA").write_text("Name: other")
+    parsed = importlib.metadata.PathDistribution.metadata.fget
+    read = []
+    monkeypatch.setattr(
+        importlib.metadata.PathDistribution, "metadata", property(lambda self: read.append(parsed(self)) or read[-1])
+    )
+    assert list(plugins(TOOLS, directories)) == ["first"] and {each["Name"] for each in read} == {"one"}
+
+
 @pytest.mark.parametrize("code", ["import nothing_such", "raise SystemExit", "1 +", "raise RuntimeError('a\\nb')"])
 def test_whatever_an_import_raises_becomes_one_line(place, directories, code):
     install(place, "one", "first = failing_plugin:first")
