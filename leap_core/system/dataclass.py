@@ -97,7 +97,7 @@ def _compiled(cls: Any) -> Any:
 
 
 @cache
-def _values(cls: type, method: str) -> Callable[[Any], object]:
+def _values(cls: Any, method: str) -> Callable[[Any], object]:
     """A function from an object of this class to the tuple of what the dataclass's ``__eq__`` or ``__hash__`` sees."""
     written = {"__eq__": _eq, "__hash__": _hash}[method]
     owner: Any = next(each for each in cls.__mro__ if vars(each).get(method) is written)
@@ -116,15 +116,17 @@ def _repr(self: Any) -> str:
     return f"{self.__class__.__qualname__}({values})"
 
 
-def _eq(self: Any, other: object) -> bool:
-    if other.__class__ is not self.__class__:
+def _eq(self: Any, other: object) -> Any:
+    cls: Any = self.__class__
+    if other.__class__ is not cls:
         return NotImplemented
-    values = _values(type(self), "__eq__")
+    values = _values(cls, "__eq__")
     return bool(values(self) == values(other))
 
 
 def _hash(self: Any) -> int:
-    return hash(_values(type(self), "__hash__")(self))
+    cls: Any = type(self)
+    return hash(_values(cls, "__hash__")(self))
 
 
 def _setattr(self: Any, name: str, value: object) -> None:
