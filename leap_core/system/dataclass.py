@@ -117,16 +117,14 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: object) -> Any:
-    cls: Any = self.__class__
-    if other.__class__ is not cls:
+    if other.__class__ is not self.__class__:
         return NotImplemented
-    values = _values(cls, "__eq__")
+    values = _values(self.__class__, "__eq__")
     return bool(values(self) == values(other))
 
 
 def _hash(self: Any) -> int:
-    cls: Any = type(self)
-    return hash(_values(cls, "__hash__")(self))
+    return hash(_values(self.__class__, "__hash__")(self))
 
 
 def _setattr(self: Any, name: str, value: object) -> None:
