@@ -59,19 +59,9 @@ def open_runner(
     that cannot be used. ``load`` loads the model here in another way. Raises what ``Leap.load`` raises, and
     LeapUnavailableError when the host is demanded and cannot answer.
     """
-    options, host = _checked(options, host)
-    variables = os.environ if variables is None else variables
-    directories = directories or Directories.from_environment(variables)
-    runner: ModelRunner | None = _opened_elsewhere(
-        reference, options, _Surroundings(host, variables, cwd, directories, on_warning)
-    )
-    if runner is not None:
-        return runner
-    if load is not None:
-        return load(reference, options)
-    from .models.resolving import resolve_local
-
-    return load_local(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
+    place = _Place.of(host, variables, cwd, directories, on_warning)
+    runner: ModelRunner = place.open(reference, options, load or place.loading(load_local))
+    return runner
 
 
 def open_embedding_runner(
@@ -85,107 +75,106 @@ def open_embedding_runner(
     load: Callable[[str, ModelLoadingOptions], EmbeddingRunner] | None = None,
 ) -> EmbeddingRunner:
     """``open_runner`` for a model that makes vectors. ``options.context_size`` is the most tokens of a text."""
-    options, host = _checked(options, host)
-    variables = os.environ if variables is None else variables
-    directories = Directories.from_environment(variables)
-    surroundings = _Surroundings(host, variables, cwd, directories, on_warning)
-    runner: EmbeddingRunner | None = _opened_elsewhere(reference, options, surroundings, embeds=True)
-    if runner is not None:
-        return runner
-    if load is not None:
-        return load(reference, options)
-    from .models.resolving import resolve_local
-
-    return load_local_for_embedding(resolve_local(reference, variables=variables, cwd=cwd), options, variables)
+    place = _Place.of(host, variables, cwd, None, on_warning)
+    load = load or place.loading(load_local_for_embedding)
+    runner: EmbeddingRunner = place.open(reference, options, load, embeds=True)
+    return runner
 
 
-class _Surroundings(NamedTuple):
+class _Place(NamedTuple):
+    """Where a reference is looked up, and whether the warm host may answer; see ``open_runner``."""
+
     host: HostUse
     variables: Mapping[str, str]
     cwd: Path | None
     directories: Directories
     on_warning: Callable[[str], object] | None
 
+    @staticmethod
+    def of(
+        host: HostUse | str,
+        variables: Mapping[str, str] | None,
+        cwd: Path | None,
+        directories: Directories | None,
+        on_warning: Callable[[str], object] | None,
+    ) -> _Place:
+        variables = os.environ if variables is None else variables
+        return _Place(HostUse(host), variables, cwd, directories or Directories.from_environment(variables), on_warning)
 
-def _opened_elsewhere(
-    reference: str, options: ModelLoadingOptions, surroundings: _Surroundings, *, embeds: bool = False
-) -> Any:
-    """The runner at an endpoint or of the warm host; None where the model is to be loaded into this process."""
-    from .models.endpoints import find_endpoint
+    def loading(self, load: Callable[..., Value]) -> Callable[[str, ModelLoadingOptions], Value]:
+        """``load`` for a reference to files on this machine."""
 
-    host, variables, cwd, directories, on_warning = surroundings
-    endpoint = find_endpoint(reference, directories)
-    if endpoint is not None:
-        _check_endpoint(endpoint, options, host, on_warning)
-        if embeds:
-            from .protocols.endpoint.vectors import open_endpoint_for_embedding
+        def load_found(reference: str, options: ModelLoadingOptions) -> Value:
+            from .models.resolving import resolve_local
 
-            return open_endpoint_for_embedding(endpoint, variables)
-        from .protocols.endpoint.endpoint_runner import open_endpoint
+            return load(resolve_local(reference, variables=self.variables, cwd=self.cwd), options, self.variables)
 
-        return open_endpoint(endpoint, variables)
-    if not _may_ask_host(host, options, directories):
-        return None
-    from .protocols.host.lookup import warm_embedding_runner, warm_runner
+        return load_found
 
-    find: Callable[..., Any] = warm_embedding_runner if embeds else warm_runner
-    return _from_host(partial(find, reference, options, variables=variables, cwd=cwd), host, on_warning)
+    def open(
+        self,
+        reference: str,
+        options: ModelLoadingOptions | None,
+        load: Callable[[str, ModelLoadingOptions], Any],
+        *,
+        embeds: bool = False,
+    ) -> Any:
+        """The runner at an endpoint, else of the warm host, else what ``load`` returns."""
+        if options is not None and not isinstance(options, ModelLoadingOptions):
+            raise LeapOptionsError("options", f"ModelLoadingOptions are needed, not {type(options).__name__}")
+        options = options or ModelLoadingOptions()
+        from .models.endpoints import find_endpoint
 
+        endpoint = find_endpoint(reference, self.directories)
+        if endpoint is not None:
+            self._check_endpoint(endpoint, options)
+            if embeds:
+                from .protocols.endpoint.vectors import open_endpoint_for_embedding
 
-def _checked(options: ModelLoadingOptions | None, host: HostUse | str) -> tuple[ModelLoadingOptions, HostUse]:
-    """Both as their types. Raises LeapOptionsError for options that are something else."""
-    if options is not None and not isinstance(options, ModelLoadingOptions):
-        raise LeapOptionsError("options", f"ModelLoadingOptions are needed, not {type(options).__name__}")
-    return options or ModelLoadingOptions(), HostUse(host)
+                return open_endpoint_for_embedding(endpoint, self.variables)
+            from .protocols.endpoint.endpoint_runner import open_endpoint
 
+            return open_endpoint(endpoint, self.variables)
+        return self._warm(reference, options, embeds) or load(reference, options)
 
-def _check_endpoint(
-    endpoint: Endpoint, options: ModelLoadingOptions, host: HostUse, on_warning: Callable[[str], object] | None
-) -> None:
-    """A remote model is loaded already: what the options ask of its loading has no effect, which is said. Raises
-    LeapUnavailableError where a host is demanded."""
-    if host is HostUse.DEMAND:
-        raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
-    plain = ModelLoadingOptions()
-    own = ("slots", "cache_options", "n_gpu_layers")
-    names = (
-        f.name for f in fields(options) if f.name not in own and getattr(options, f.name) != getattr(plain, f.name)
-    )
-    without_effect = ", ".join(names)
-    if without_effect and on_warning is not None:
-        on_warning(f"{endpoint.label} is already loaded by another process: {without_effect} has no effect")
+    def _check_endpoint(self, endpoint: Endpoint, options: ModelLoadingOptions) -> None:
+        """A remote model is loaded already: what the options ask of its loading has no effect, which is said. Raises
+        LeapUnavailableError where a host is demanded."""
+        if self.host is HostUse.DEMAND:
+            raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
+        own = {"slots", "cache_options", "n_gpu_layers"}
+        without_effect = ", ".join(name for name in _set_options(options) if name not in own)
+        if without_effect and self.on_warning is not None:
+            self.on_warning(f"{endpoint.label} is already loaded by another process: {without_effect} has no effect")
 
+    def _warm(self, reference: str, options: ModelLoadingOptions, embeds: bool) -> Any:
+        """The host's runner, None where it is not used. Raises LeapUnavailableError when it is demanded and cannot
+        be."""
+        if self.host is HostUse.NEVER:
+            return None
+        demanded = self.host is HostUse.DEMAND
+        unknown = [name for name in _set_options(options) if name not in HOST_OPTIONS]
+        if demanded and unknown:
+            raise LeapUnavailableError(
+                f"the model host cannot load a model with {', '.join(unknown)}",
+                hint="load the model into this process (--no-host)",
+            )
+        from .protocols.host.host_state import HostFiles
 
-def _may_ask_host(host: HostUse, options: ModelLoadingOptions, directories: Directories) -> bool:
-    """Whether there may be a host that follows the options. Raises LeapUnavailableError where it is demanded and would
-    not follow them."""
-    if host is HostUse.NEVER:
-        return False
-    unknown = _unknown_to_hosts(options)
-    if host is HostUse.DEMAND and unknown:
-        raise LeapUnavailableError(
-            f"the model host cannot load a model with {', '.join(unknown)}",
-            hint="load the model into this process (--no-host)",
-        )
-    if host is HostUse.DEMAND:
-        return True
-    from .protocols.host.host_state import HostFiles
+        if unknown or not (demanded or HostFiles.of(self.directories).state.exists()):
+            return None
+        from .protocols.host.lookup import warm_runner
 
-    return not unknown and HostFiles.of(directories).state.exists()
-
-
-def _from_host(
-    find: Callable[..., Value | None], host: HostUse, on_warning: Callable[[str], object] | None
-) -> Value | None:
-    """The host's runner, None where it is not used. Raises LeapUnavailableError when it is demanded and cannot be."""
-    try:
-        return find(demanded=host is HostUse.DEMAND)
-    except LeapUnavailableError as error:
-        if host is HostUse.DEMAND:
-            raise
-        if on_warning is not None:
-            on_warning(f"the model host is not used: {error.message}")
-        return None
+        try:
+            return warm_runner(
+                reference, options, embeds=embeds, demanded=demanded, variables=self.variables, cwd=self.cwd
+            )
+        except LeapUnavailableError as error:
+            if demanded:
+                raise
+            if self.on_warning is not None:
+                self.on_warning(f"the model host is not used: {error.message}")
+            return None
 
 
 HOST_OPTIONS = {
@@ -201,11 +190,10 @@ HOST_OPTIONS = {
 """Options that a host looks at, or that change no answer."""
 
 
-def _unknown_to_hosts(options: ModelLoadingOptions) -> list[str]:
-    """Options that are set and that a host would not follow."""
+def _set_options(options: ModelLoadingOptions) -> list[str]:
+    """The names of the options that are not left at their defaults."""
     plain = ModelLoadingOptions()
-    names = (f.name for f in fields(options) if f.name not in HOST_OPTIONS)
-    return [name for name in names if getattr(options, name) != getattr(plain, name)]
+    return [f.name for f in fields(options) if getattr(options, f.name) != getattr(plain, f.name)]
 
 
 @dataclass(frozen=True)

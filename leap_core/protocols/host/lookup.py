@@ -31,48 +31,34 @@ def warm_runner(
     reference: str,
     options: ModelLoadingOptions,
     *,
+    embeds: bool = False,
     demanded: bool = False,
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> RemoteModelRunner | None:
-    """The host's runner of this model. None when no host runs, when it does not hold the model, or holds it otherwise
-    than the options say (those left at their defaults say nothing); where it is ``demanded``, LeapUnavailableError says
-    which. Raises that also when there is a host that cannot be used.
+) -> RemoteModelRunner | RemoteEmbeddingRunner | None:
+    """The host's runner of this model, with ``embeds`` the one that makes vectors. None when no host runs, when it does
+    not hold the model for that, or holds it otherwise than the options say (those left at their defaults say nothing);
+    where it is ``demanded``, LeapUnavailableError says which. Raises that also when there is a host that cannot be
+    used.
     """
     try:
         host, model = _held(reference, options, variables, cwd)
-        if _embeds(model):
+        if _embeds(model) and not embeds:
             raise _NotHeldError(f"{model['model']} makes embeddings and cannot answer a prompt")
-    except _NotHeldError:
-        if demanded:
-            raise
-        return None
-    runner = runner_of(host, model)
-    if options.adapters:  # answers of one warm model may each have adapters of their own
-        runner.set_adapters(options.adapters)
-    return runner
-
-
-def warm_embedding_runner(
-    reference: str,
-    options: ModelLoadingOptions,
-    *,
-    demanded: bool = False,
-    variables: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> RemoteEmbeddingRunner | None:
-    """``warm_runner`` for vectors: None also for a model that the host holds to answer prompts."""
-    from .host_runner import RemoteEmbeddingRunner
-
-    try:
-        host, model = _held(reference, options, variables, cwd)
-        if not _embeds(model):
+        if embeds and not _embeds(model):
             raise _NotHeldError(f"the model host holds {reference} to answer prompts, not for embeddings")
     except _NotHeldError:
         if demanded:
             raise
         return None
-    return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
+    if embeds:
+        from .host_runner import RemoteEmbeddingRunner
+
+        return RemoteEmbeddingRunner(HeldModel(host, model, _load_again))
+    runner = runner_of(host, model)
+    if options.adapters:  # answers of one warm model may each have adapters of their own
+        runner.set_adapters(options.adapters)
+    return runner
 
 
 class _NotHeldError(LeapUnavailableError):
