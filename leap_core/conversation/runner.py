@@ -6,21 +6,17 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar, cast
 
 from ..errors import LeapError, LeapGenerationError
 from .conversation import Conversation
-from .generator import Activity, Functions, Generator, MaybeOptions, Messages, TokenizerInfo
+from .generator import Functions, Generator, MaybeOptions, Messages
 from .generator import Generation as Generation
 from .generator import RenderedPrompt as RenderedPrompt
-from .loading_options import LoraAdapter
 from .messages import ChatMessage, ChatMessageRole
 from .options import GenerationOptions
 from .responses import MessageResponse
 from .streams import ResponseStream
-
-if TYPE_CHECKING:
-    from .generator import HiddenStates
 
 
 class GenerationHandler:
@@ -99,6 +95,14 @@ def _passed(name: str) -> Any:
     return property(attrgetter(f"_runner.{name}"))
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _forwarded(method: Method) -> Method:
+    """A method that is the runner's."""
+    return cast(Method, property(attrgetter(f"_runner.{method.__name__}")))
+
+
 class PassingRunner(ModelRunner):
     """``runner`` answers."""
 
@@ -114,43 +118,18 @@ class PassingRunner(ModelRunner):
     speaks = _passed("speaks")
     on_gpu = _passed("on_gpu")
 
-    def activity(self) -> Activity | None:
-        return self._runner.activity()
-
-    def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
-        return self._runner.start(messages, functions, options)
-
-    def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
-        return self._runner.start_text(text, options)
-
-    def render(self, prompt: Messages | str, functions: Functions = (), options: MaybeOptions = None) -> RenderedPrompt:
-        return self._runner.render(prompt, functions, options)
-
-    def get_prompt_tokens_size(
-        self, messages: Messages, add_bos_token: bool = True, functions: Functions = (), options: MaybeOptions = None
-    ) -> int:
-        return self._runner.get_prompt_tokens_size(messages, add_bos_token, functions, options)
-
-    def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
-        self._runner.set_adapters(adapters)
-
-    def hidden_states(self, text: str, adapters: Sequence[LoraAdapter] | None = None) -> HiddenStates:
-        return self._runner.hidden_states(text, adapters)
-
-    def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
-        return self._runner.tokenize(text, parse_special=parse_special)
-
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        return self._runner.detokenize(tokens)
-
-    def tokenizer_info(self) -> TokenizerInfo:
-        return self._runner.tokenizer_info()
-
-    def infill_prompt(self, before: str, after: str) -> str:
-        return self._runner.infill_prompt(before, after)
-
-    def unload(self) -> None:
-        self._runner.unload()
+    activity = _forwarded(ModelRunner.activity)
+    start = _forwarded(ModelRunner.start)
+    start_text = _forwarded(ModelRunner.start_text)
+    render = _forwarded(ModelRunner.render)
+    get_prompt_tokens_size = _forwarded(ModelRunner.get_prompt_tokens_size)
+    set_adapters = _forwarded(ModelRunner.set_adapters)
+    hidden_states = _forwarded(ModelRunner.hidden_states)
+    tokenize = _forwarded(ModelRunner.tokenize)
+    detokenize = _forwarded(ModelRunner.detokenize)
+    tokenizer_info = _forwarded(ModelRunner.tokenizer_info)
+    infill_prompt = _forwarded(ModelRunner.infill_prompt)
+    unload = _forwarded(ModelRunner.unload)
 
 
 class PrioritizedRunner(PassingRunner):

@@ -167,11 +167,11 @@ MOST_EXACT = 14
 SEED = 20260701
 
 
-def wilson(passed: int, total: int, z: float = Z_95) -> tuple[float, float]:
+def wilson(passed: int, total: int) -> tuple[float, float]:
     """The interval of a share, both ends in 0..1; (0, 1) of nothing."""
     if total == 0:
         return 0.0, 1.0
-    share = passed / total
+    share, z = passed / total, Z_95
     width = 1 + z * z / total
     centre = (share + z * z / (2 * total)) / width
     half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / width
@@ -199,31 +199,27 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def bootstrap_mean(
-    values: Sequence[float], weights: Sequence[float] | None = None, *, resamples: int = RESAMPLES, seed: int = SEED
-) -> tuple[float, float]:
-    """The 95 % percentile interval of a weighted mean; one value a case. The same seed gives the same interval."""
+def bootstrap_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> tuple[float, float]:
+    """The 95 % percentile interval of a weighted mean; one value a case. Its seed is fixed."""
     import numpy
 
     if not values:
         return 0.0, 0.0
-    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(seed).getrandbits(64)))
+    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(SEED).getrandbits(64)))
     numbers = numpy.asarray(values, dtype=float)
     shares = numpy.ones(len(values)) if weights is None else numpy.asarray(weights, dtype=float)
     means: list[float] = []
-    while len(means) < resamples:  # in pieces, so that a million draws are not held at once
-        rows = min(resamples - len(means), max(1, 1_000_000 // len(values)))
+    while len(means) < RESAMPLES:  # in pieces, so that a million draws are not held at once
+        rows = min(RESAMPLES - len(means), max(1, 1_000_000 // len(values)))
         drawn = generator.integers(0, len(values), size=(rows, len(values)))
         means += ((numbers * shares)[drawn].sum(axis=1) / shares[drawn].sum(axis=1)).tolist()
     low, high = numpy.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
 
-def sign_flip(
-    differences: Sequence[float], weights: Sequence[float] | None = None, *, draws: int = RESAMPLES, seed: int = SEED
-) -> float:
+def sign_flip(differences: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """The two-sided p of paired differences, one a case: the permutation test that flips their signs. Its size is right
-    for any number of cases. All signs are tried for up to MOST_EXACT cases that differ, else ``draws`` random ones and
+    for any number of cases. All signs are tried for up to MOST_EXACT cases that differ, else RESAMPLES random ones and
     those that were observed."""
     import numpy
 
@@ -231,8 +227,8 @@ def sign_flip(
     values = numpy.asarray([each * share for each, share in zip(differences, shares, strict=True) if each])
     count = len(values)
     is_exact = count <= MOST_EXACT
-    total = 1 << count if is_exact else draws
-    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(seed).getrandbits(64)))
+    total = 1 << count if is_exact else RESAMPLES
+    generator = numpy.random.Generator(numpy.random.PCG64(random.Random(SEED).getrandbits(64)))
     observed, rounding = values.sum(), 1e-9 * abs(values).sum()
     above = below = 0 if is_exact else 1
     rows = max(1, 1_000_000 // max(1, count))

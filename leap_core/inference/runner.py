@@ -28,6 +28,7 @@ from ..conversation.loading_options import LoraAdapter, adapters_of
 from ..conversation.messages import ChatMessageRole
 from ..conversation.options import (
     AUTO,
+    CONSTRAINTS,
     FunctionCallParser,
     GenerationOptions,
     ModelLoadingOptions,
@@ -507,10 +508,4 @@ def _prompt_recorder(made: MadePrompt, options: GenerationOptions) -> ScoreRecor
 
 
 def _has_shape(options: GenerationOptions) -> bool:
-    shapes = (
-        options.json_schema_constraint,
-        options.regex_constraint,
-        options.grammar_constraint,
-        options.choices_constraint,
-    )
-    return any(shape is not None for shape in shapes)
+    return any(getattr(options, name) is not None for name in CONSTRAINTS)

@@ -16,6 +16,7 @@ from ..conversation.embedding import (
     EmbeddingRunner,
     Pooling,
     TooLong,
+    checked_texts,
     require_pooling,
 )
 from ..conversation.generator import HiddenStates, OnGpu
@@ -173,9 +174,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         return require_pooling(self._model_id, self.model.pooling)
 
     def _all_tokens(self, request: EmbeddingRequest) -> list[list[int]]:
-        texts = request.texts
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise LeapOptionsError("texts", "must be a list of texts")
+        texts = checked_texts(request.texts)
         kind = _choice("kind", request.kind, EmbeddingKind)
         too_long = _choice("too_long", request.too_long, TooLong)
         prefix = self._prefixes.of(kind) if request.prefix is None else request.prefix
@@ -290,13 +289,20 @@ HIDDEN_STATE_POLL_SECONDS = 1.0
 
 
 class HiddenStateReader:
-    """Reads texts of up to ``context_size`` tokens. Its context is made when the first text comes."""
+    """Reads texts of up to ``context_size`` tokens. Raises LeapModelLoadingError when there is no memory for it."""
 
     def __init__(self, model: LlamaModel, context_size: int, options: ModelLoadingOptions) -> None:
-        self._model, self._context_size, self._options = model, context_size, options
-        self._guard = threading.Lock()
-        self._context: EmbeddingContext | None = None
-        self._queue: EmbeddingQueue | None = None
+        self._model = model
+        threads = options.cpu_threads or usable_cores()
+        self._context = EmbeddingContext(
+            model,
+            pooling=NO_POOLING,
+            most_tokens=context_size,
+            most_texts=1,
+            threads=threads,
+            flash=options.flash_attention,
+        )
+        self._queue = EmbeddingQueue(threads)
 
     def of_text(self, text: str, adapters: Adapters) -> HiddenStates:
         """The hidden states of a text as it is. Raises LeapGenerationError."""
@@ -306,36 +312,17 @@ class HiddenStateReader:
             tokens.insert(0, bos)
         if not tokens:
             raise LeapGenerationError("the text is empty")
-        if len(tokens) > self._context_size:
-            raise LeapGenerationPromptExceedContextLengthError(len(tokens), self._context_size)
-        context, queue = self._opened()
-        work = EmbeddingWork(context, [tokens], adapters=adapters)
-        queue.submit(work)
+        if len(tokens) > self._context.most_tokens:
+            raise LeapGenerationPromptExceedContextLengthError(len(tokens), self._context.most_tokens)
+        work = EmbeddingWork(self._context, [tokens], adapters=adapters)
+        self._queue.submit(work)
         while not work.wait(HIDDEN_STATE_POLL_SECONDS):
             pass
         if work.error is not None:
             raise work.error
         return HiddenStates(work.vectors[0])
 
-    def _opened(self) -> tuple[EmbeddingContext, EmbeddingQueue]:
-        threads = self._options.cpu_threads or usable_cores()
-        with self._guard:
-            if self._context is None or self._queue is None:
-                self._context = EmbeddingContext(
-                    self._model,
-                    pooling="none",
-                    most_tokens=self._context_size,
-                    most_texts=1,
-                    threads=threads,
-                    flash=self._options.flash_attention,
-                )
-                self._queue = EmbeddingQueue(threads)
-            return self._context, self._queue
-
     def close(self) -> None:
         """Free the context."""
-        with self._guard:
-            if self._queue is not None:
-                self._queue.close()
-            if self._context is not None:
-                self._context.close()
+        self._queue.close()
+        self._context.close()

@@ -29,7 +29,6 @@ from ..inference.llama.engines import (
     RECORD,
     Engine,
     engines_directory,
-    file_sha256,
     find_engine,
     installed_engines,
     libraries_in,
@@ -39,7 +38,7 @@ from ..inference.trial.trial_child import assertion
 from ..system.child import answers_of
 from ..system.configuration import read_engine
 from ..system.directories import Directories, make_directory
-from ..system.files import replacing
+from ..system.files import hash_file, replacing
 from ..system.locks import locked
 from .builtin import model_path
 from .http import DownloadStopped
@@ -88,7 +87,7 @@ def add_engine(
             for archive in beside:
                 _add_libraries(archive, folder, Path(staging))
             facts = _tried(folder, variables, stop)
-            hashes = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
+            hashes = {path.name: hash_file(path) for path in sorted(folder.iterdir()) if path.is_file()}
             record = {
                 "version": facts["version"],
                 "id": f"llama.cpp {hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]}",

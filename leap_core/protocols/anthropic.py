@@ -14,7 +14,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
-from .openai.fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
+from .openai.fields import EFFORTS, NOTE, BodyFields, functions_among
 from .openai.replies import (
     EVENT_STREAM,
     STATUSES,
@@ -44,15 +44,13 @@ HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_m
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
-def read_messages(
-    body: object, *, counts: bool = False, unknown: Unknown = NOTE, urls: UrlAccess = UrlAccess.DATA
-) -> GenerationRequest:
+def read_messages(body: object, *, counts: bool = False, urls: UrlAccess = UrlAccess.DATA) -> GenerationRequest:
     """A request to /v1/messages, or with ``counts`` to /v1/messages/count_tokens, which needs no ``max_tokens``.
 
     Raises LeapSerializationError or LeapOptionsError.
     """
-    chat, notes = chat_body(body, counts=counts, unknown=unknown)
-    request = read_chat(chat, unknown=unknown, urls=urls)
+    chat, notes = chat_body(body, counts=counts)
+    request = read_chat(chat, urls=urls)
     tools = body.get("tools") if isinstance(body, dict) else None
     search = next((str(tool["name"]) for tool in tools or () if _searches(tool)), None)
     return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes), "search": search})
@@ -70,7 +68,7 @@ BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
 """What Claude Code puts before its system prompt: it is another one each time, and the prompts would share nothing."""
 
 
-def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) -> tuple[JsonObject, tuple[str, ...]]:
+def chat_body(body: object, *, counts: bool = False) -> tuple[JsonObject, tuple[str, ...]]:
     """The same request as a body of /v1/chat/completions, and which fields were ignored. Raises
     LeapSerializationError."""
     fields = BodyFields(body)
@@ -119,7 +117,7 @@ def chat_body(body: object, *, counts: bool = False, unknown: Unknown = NOTE) ->
     if form is not None:
         schema = object_at(form, "output_config.format").get("schema")
         chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
-    return chat, (*notes, *fields.finish(unknown))
+    return chat, (*notes, *fields.finish(NOTE))
 
 
 def _messages(message: JsonObject, path: str) -> list[JsonObject]:

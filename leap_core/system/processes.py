@@ -141,12 +141,12 @@ def terminate(pid: int, started: str | None, *, kill: bool = False) -> bool:
     return False
 
 
-def resident_bytes(pid: int | None = None) -> int | None:
-    """Memory that the process (this one by default) occupies now, or None where that is not cheap to find out."""
+def resident_bytes() -> int | None:
+    """Memory that this process occupies now, or None where that is not cheap to find out."""
     if sys.platform == "win32":
         return None
     with suppress(OSError, ValueError, IndexError):
-        pages = int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1])
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
         return int(pages * os.sysconf("SC_PAGE_SIZE"))
     return None
 

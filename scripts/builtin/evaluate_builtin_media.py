@@ -23,10 +23,10 @@ from evaluate_builtin import print_row
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapConstraintError, ModelLoadingOptions, ModelRunner
 from leap_core.conversation.messages import Audio, ChatMessageContent, Image, Text
 from leap_core.conversation.responses import Complete
-from leap_core.testing.pictures import random_scene
 from leap_core.testing.sounds import RATE, random_clip
 from tests.support import picture_questions, sound_questions
 from tests.support.picture_questions import Question
+from tests.support.random_scenes import random_scene
 
 SEED = "evaluation"
 """Training seeds its lessons with numbers."""

@@ -10,9 +10,10 @@ import pytest
 from leap_core import ChatMessage, GenerationOptions, Leap, ModelLoadingOptions
 from leap_core.conversation.messages import Audio, Image, Text
 from leap_core.conversation.responses import Complete
-from leap_core.testing.pictures import Figure, Scene, random_scene
+from leap_core.testing.pictures import Figure, Scene
 from leap_core.testing.sounds import RATE, Clip, clip_of, random_clip
 from tests.support.picture_questions import ask
+from tests.support.random_scenes import random_scene
 from tests.support.sound_questions import TRANSCRIBE, transcribe
 
 

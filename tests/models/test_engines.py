@@ -538,8 +538,8 @@ def test_a_library_that_changed_since_it_was_tried_is_not_loaded(build, change):
 
 
 def test_hashes_are_computed_once(build, monkeypatch):
-    engine, hashed, file_sha256 = add_engine(build, "mine"), [], engines.file_sha256
-    monkeypatch.setattr(engines, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path))
+    engine, hashed, hash_file = add_engine(build, "mine"), [], engines.hash_file
+    monkeypatch.setattr(engines, "hash_file", lambda path: hashed.append(path.name) or hash_file(path))
     for _ in range(3):
         engines.require_unchanged(engine)
     assert sorted(hashed) == sorted(engine.record["files"])

@@ -8,8 +8,9 @@ import random
 import jsonschema
 import pytest
 
-from leap_core.testing.pictures import COLOURS, PLACES, Figure, Scene, random_scene
+from leap_core.testing.pictures import COLOURS, PLACES, Figure, Scene
 from tests.support.picture_questions import KINDS, ask, ask_all, describe
+from tests.support.random_scenes import random_scene
 
 TWO = Scene((Figure("circle", "red", 0.2, 0.2, 0.12), Figure("square", "blue", 0.8, 0.5, 0.15)), "white")
 

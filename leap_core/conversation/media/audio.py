@@ -132,8 +132,8 @@ def as_wav(data: bytes) -> Converted:
     return Converted(wav_of_integers(samples), source)
 
 
-def wav_of_integers(samples: NDArray[float32], rate: int = RATE) -> bytes:
-    """Mono samples in [-1, 1] as a WAV of int16, louder ones cut off."""
+def wav_of_integers(samples: NDArray[float32]) -> bytes:
+    """Mono samples in [-1, 1], 16 kHz, as a WAV of int16, louder ones cut off."""
     import wave
 
     import numpy as np
@@ -142,7 +142,7 @@ def wav_of_integers(samples: NDArray[float32], rate: int = RATE) -> bytes:
     with wave.open(output, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(rate)
+        file.setframerate(RATE)
         file.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
     return output.getvalue()
 

@@ -26,9 +26,9 @@ class Playback:
     """One answer's sound at a time. ``write`` and ``finish`` are for the one who makes it, ``read`` for the one who
     plays it, ``drop`` for anybody."""
 
-    def __init__(self, lead: float = LEAD) -> None:
+    def __init__(self) -> None:
         self.changed = threading.Condition()
-        self._lead = round(lead * RATE)
+        self._lead = round(LEAD * RATE)
         self._pieces: deque[NDArray[float32]] = deque()
         self._waiting = 0
         self._accepts = False

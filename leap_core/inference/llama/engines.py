@@ -23,7 +23,7 @@ from ...errors import LeapError, LeapModelLoadingError, LeapNotFoundError
 from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
-from ...system.files import replace_text
+from ...system.files import hash_file, replace_text
 
 DEFAULT = "default"
 RECORD = "engine.json"
@@ -98,7 +98,7 @@ def require_unchanged(engine: Engine) -> None:
         version.append([json.dumps(expected, sort_keys=True)])
         if kept.get(str(engine.folder)) == version:
             return
-        hashes = {path.name: file_sha256(path) for path in paths if path.is_file()}
+        hashes = {path.name: hash_file(path) for path in paths if path.is_file()}
     except OSError as error:
         raise LeapModelLoadingError(f"cannot read {error.filename}: {error.strerror}") from None
     for name in sorted(expected.keys() | hashes.keys()):
@@ -110,15 +110,6 @@ def require_unchanged(engine: Engine) -> None:
             )
     with suppress(OSError, LeapError):
         replace_text(file, json.dumps(kept | {str(engine.folder): version}))
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-        return digest.hexdigest()
 
 
 def default_engine() -> Engine | None:

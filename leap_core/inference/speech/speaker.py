@@ -259,14 +259,11 @@ class SpeechTurn:
         *,
         interleaved: bool,
         end_code: int,
-        text_run: int = TEXT_RUN,
-        audio_run: int = AUDIO_RUN,
     ) -> None:
         self._tokens = tokens
         self._interleaved = interleaved
         self._end_code = end_code
-        self._text_run, self._audio_run = text_run, audio_run
-        self._left = text_run
+        self._left = TEXT_RUN
         self._text_is_over = False
         self.wants_frame = False
         """Whether the model's next output is read as a frame (from its hidden state) and not as a token."""
@@ -281,7 +278,7 @@ class SpeechTurn:
             self._text_is_over = True
         if self._left == 0 or self._text_is_over:
             self.wants_frame = True
-            self._left = self._audio_run
+            self._left = AUDIO_RUN
 
     def take_frame(self, codes: tuple[int, ...]) -> tuple[int, ...]:
         """A frame was sampled. Returns it as the model has to read it: the frame that ends the sound is all end
@@ -289,7 +286,7 @@ class SpeechTurn:
         self._left -= 1
         if self._interleaved and self._left == 0 and not self._text_is_over:
             self.wants_frame = False
-            self._left = self._text_run
+            self._left = TEXT_RUN
         if self.is_end(codes):
             self.wants_frame = False  # the counter goes on from where it is, as in training
             return (self._end_code,) * len(codes)

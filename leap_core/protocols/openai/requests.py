@@ -153,18 +153,18 @@ def read_chat(
     )
 
 
-def read_completion(body: object, *, unknown: Unknown = NOTE) -> GenerationRequest:
+def read_completion(body: object) -> GenerationRequest:
     """A request to /v1/completions with one prompt: a text, or token ids, that is continued without a chat template.
 
     Raises LeapSerializationError or LeapOptionsError.
     """
-    requests = read_completions(body, unknown=unknown)
+    requests = read_completions(body)
     if len(requests) > 1:
         raise LeapSerializationError("expected one prompt", path="prompt", hint="send one request a prompt")
     return requests[0]
 
 
-def read_completions(body: object, *, unknown: Unknown = NOTE) -> list[GenerationRequest]:
+def read_completions(body: object) -> list[GenerationRequest]:
     """A request to /v1/completions: ``prompt`` is a text, token ids, or a list of texts or of lists of token ids; a
     request for each of them.
 
@@ -191,7 +191,7 @@ def read_completions(body: object, *, unknown: Unknown = NOTE) -> list[Generatio
         echo=echo,
         silent=silent,
         suffix=suffix,
-        **_common(body_fields, unknown),
+        **_common(body_fields, NOTE),
     )
     if len(prompts) * request.choices > MOST_ANSWERS:
         raise LeapSerializationError(f"more than {MOST_ANSWERS} answers to one request", path="prompt")

@@ -92,7 +92,7 @@ def asked_to_speak(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [ChatMessage(ChatMessageRole.SYSTEM, CONVERSATION_PROMPT), *messages]
 
 
-def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
+def read_speech(body: object) -> SpeechRequest:
     """A request to /v1/audio/speech. Raises LeapSerializationError or LeapOptionsError naming the field."""
     fields = BodyFields(body)
     extension = fields.object("leap")
@@ -117,7 +117,7 @@ def read_speech(body: object, *, unknown: Unknown = NOTE) -> SpeechRequest:
     except LeapOptionsError as error:
         name = error.option.removeprefix("options.")
         raise LeapOptionsError(name, error.reason) from None
-    notes = fields.finish(unknown)
+    notes = fields.finish(NOTE)
     if isinstance(voice, str) and voice.lower() in OPENAI_VOICES:
         notes = (*notes, f"there is no voice {voice!r} here; {OPENAI_VOICES[voice.lower()]} speaks")
     return SpeechRequest(model, text, system, kind, options, notes, keep_alive)

@@ -9,15 +9,16 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...documents import is_address
 from ...documents.blocks import Document, TextLine, UnreadableDocumentError
-from ...documents.kinds import CODE, MARKDOWN, PDF, TEXT
+from ...documents.kinds import CODE, MARKDOWN, PDF, TEXT, kind_of
 from ...documents.reading import read_address, read_document
 from ...errors import LeapError, LeapGenerationError, LeapNotFoundError, LeapOptionsError, LeapSerializationError
 from ...system.dataclass import dataclass
@@ -26,7 +27,6 @@ from ...system.files import text_of
 from ...system.locks import Busy, locked
 from .chunking import count_words, cut
 from .index_file import IndexedFile, IndexFile, IndexSettings
-from .indexed_files import files_below
 from .vector_table import open_table, table_path
 
 if TYPE_CHECKING:
@@ -292,3 +292,50 @@ class Indexes:
             raise IndexBusyError(f"another process is changing the index {name}", hint="wait for it") from None
         for ending in BESIDE:
             path.with_suffix(ending).unlink(missing_ok=True)
+
+
+SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
+Skip = Callable[[str, str], object]
+"""Hears of a file or directory that is left out, and why."""
+
+
+def files_below(
+    paths: Sequence[Path], patterns: Sequence[str] = (), on_skipped: Skip = lambda _path, _reason: None
+) -> Iterator[Path]:
+    """The files to index, in a fixed order: those named, and those below directories whose kind is known, without
+    hidden ones, what tools made and links that lead out of the directory. ``patterns``: only those whose path or name
+    fits one (``*.md``, ``docs/*``)."""
+    for path in paths:
+        if os.path.isdir(path):
+            inside = os.path.realpath(path)
+            yield from (file for file in _walk(path, inside, on_skipped) if _fits(file, path, patterns))
+        else:
+            yield path
+
+
+def _walk(directory: Path, inside: str, on_skipped: Skip) -> Iterator[Path]:
+    try:
+        with os.scandir(directory) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        on_skipped(str(directory), str(error.strerror))
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED_DIRECTORIES:
+                    yield from _walk(Path(entry.path), inside, on_skipped)
+            elif kind_of(Path(entry.name)) is not None and entry.is_file():
+                if not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(inside):
+                    yield Path(entry.path)
+                else:
+                    on_skipped(entry.path, "it is a link to a file outside; name that file to index it")
+        except OSError as error:  # a link to itself, for one
+            on_skipped(entry.path, str(error.strerror))
+
+
+def _fits(file: Path, below: Path, patterns: Sequence[str]) -> bool:
+    relative = file.relative_to(below).as_posix()
+    return not patterns or any(fnmatch(relative, pattern) or fnmatch(file.name, pattern) for pattern in patterns)

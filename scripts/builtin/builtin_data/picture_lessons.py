@@ -19,14 +19,13 @@ from torch import Tensor, nn
 from leap_core.testing.pictures import (
     BACKGROUNDS,
     COLOURS,
-    MOST_FIGURES,
     PLACES,
     SHAPES,
     Figure,
     Scene,
-    random_scene,
 )
 from tests.support.picture_questions import DESCRIBE, KINDS, ask, describe
+from tests.support.random_scenes import MOST_FIGURES, random_scene
 
 START, END = "<|image_start|>", "<|image_end|>"
 TILES = [f"<|img_row_{row}_col_{column}|>" for row in range(1, 11) for column in range(1, 11)]

@@ -86,7 +86,7 @@ def test_links_to_themselves_and_out_of_the_directory_are_left_out(folder, updat
 
 
 def test_a_link_that_is_named_is_read(folder, tmp_path):
-    from leap_core.tasks.search.indexed_files import files_below
+    from leap_core.tasks.search.updating import files_below
 
     (tmp_path / "named.md").symlink_to(folder / "fruit.md")
     (path,) = files_below([tmp_path / "named.md"])
