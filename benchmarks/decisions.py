@@ -15,9 +15,9 @@ from harness import SHORT
 
 from leap_core import Decision, Leap, Question
 from leap_core.conversation.runner import ModelRunner
+from leap_core.tasks.decisions.answer_probabilities import READOUTS
 from leap_core.tasks.decisions.calibration import fit
 from leap_core.tasks.decisions.deciding import Settings, cases_of
-from leap_core.tasks.decisions.readouts import READOUTS
 
 CASES = 40 if SHORT else 200
 GOOD = ("works well", "arrived early", "is better than I hoped", "looks wonderful", "was easy to set up")

@@ -21,8 +21,8 @@ from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Complete
 from leap_core.errors import LeapError
 from leap_core.tasks.evidence.values import moment_of
-from leap_core.tasks.reading import read_task
 from leap_core.tasks.review.documents import ABSENT, ReviewedDocument, read_review, review_document, write_reviews
+from leap_core.tasks.task_fields import read_task
 from tests.tasks.evidence.texts import KINDS, Text, texts
 
 ABSENT_FIELDS = ("clerk", "account")

@@ -16,7 +16,7 @@ from harness import Row, alternate, arguments, report, runner, sized, user
 
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.runner import ModelRunner
-from leap_core.tasks.reading import read_task
+from leap_core.tasks.task_fields import read_task
 
 TARGET = "<= 1.05"
 SCHEMA = "name, city, date, total int, customer, number int"

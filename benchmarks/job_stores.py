@@ -24,7 +24,7 @@ from pathlib import Path
 from harness import SHORT, sized
 
 from jobs.client import JobsClient
-from jobs.keeper import WorkerKeeper
+from jobs.worker_process import WorkerKeeper
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.messages import ChatMessage
-from leap_core.tools.folding import FoldedPrompt, size_of
+from leap_core.tools.deferred_tools import FoldedPrompt, size_of
 
 READ = "Read read read_file"
 SHELL = "Bash bash exec_command"

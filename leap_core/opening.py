@@ -466,7 +466,7 @@ def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLo
 def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
     from .inference.llama.library import current_engine
     from .inference.trial.trial_child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
-    from .inference.trial.trying import require_sound
+    from .inference.trial.verdicts import require_sound
 
     require_sound(Subject(path), own_template=options.chat_template is not None, variables=variables)
     if options.mm_proj_path is not None and current_engine().has_projectors:
@@ -494,7 +494,7 @@ def load_local_for_embedding(
         return cast(EmbeddingRunner, _opened_by_plugin(model.opener, model.model_id, options, EmbeddingRunner))
     from .inference.llama.library import use_engine
     from .inference.trial.trial_child import Subject
-    from .inference.trial.trying import require_sound
+    from .inference.trial.verdicts import require_sound
     from .inference.vectors import InProcessEmbeddingRunner
     from .models.store import hold
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import WorkerKeeper
+from jobs.worker_process import WorkerKeeper
 from leap_core.batch.settings import KEPT, BatchSettings
 
 CONNECTIONS = "SELECT count(*) AS count FROM pg_stat_activity WHERE backend_type='client backend'"

@@ -87,7 +87,7 @@ def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     yield home
     if (home / "run" / "worker.lock").exists():
         from jobs.configuration import JobsConfiguration
-        from jobs.keeper import WorkerKeeper
+        from jobs.worker_process import WorkerKeeper
 
         WorkerKeeper(JobsConfiguration(Directories.from_environment({"LEAP_HOME": str(home)})), {}).stop()
 

@@ -35,7 +35,7 @@ LEVELS = {
         client worker
         scheduling
         submission
-        keeper queue service_files
+        worker_process queue service_files
         configuration
         table worker_log
     """,
@@ -62,7 +62,7 @@ MOST_ENTRIES = 15
 
 NAMED_ABOVE = {
     ("leap_cli.command_table", "leap_cli.commands"),  # imported when the command is called
-    ("jobs.keeper", "jobs.worker"),  # started as a process of its own, like the one below
+    ("jobs.worker_process", "jobs.worker"),  # started as a process of its own, like the one below
     ("leap_core.protocols", "leap_core.server"),
 }
 """Rooms that name a module of a higher room in a text: the one way up."""

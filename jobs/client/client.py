@@ -18,7 +18,6 @@ from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
 from ..configuration import JobsConfiguration
-from ..keeper import WorkerKeeper
 from ..scheduling.schedules import PAUSED, RUN, SKIP, Every, repeated, resume
 from ..submission.new_jobs import (
     BUILTIN,
@@ -42,6 +41,7 @@ from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, share
 from ..table.claims import WorkerRow, WorkerRows
 from ..table.job import FINAL, KINDS, SCHEDULE, Job, NewJob, State
 from ..table.table import Table
+from ..worker_process import WorkerKeeper
 from .results import NO_WORKER, lines_of, waiting_reason, write_lines
 from .watching import JobWatcher
 

@@ -12,9 +12,9 @@ from leap_core.system.files import cannot_write
 
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
-from ..table.contract import Database
 from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, SCHEDULE, WEBHOOK, Job, State
 from ..table.row_reading import TableReader
+from ..table.store_protocol import Database
 
 
 def lines_of(job: Job, database: Database) -> Iterator[str]:

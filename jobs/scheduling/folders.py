@@ -22,8 +22,8 @@ from typing import Any
 from leap_core.schemas.json_values import JsonObject
 
 from ..submission.new_jobs import PLACE
-from ..table.contract import Row
 from ..table.job import COMMAND, FOLDER, MALFORMED, Job, NewJob
+from ..table.store_protocol import Row
 from ..table.table import Table, dumps, new_id
 from ..worker_log import log
 

@@ -22,8 +22,8 @@ from leap_core.system.dataclass import dataclass
 from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
 from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
-from ..table.contract import Conflict, Database
 from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, VERSION, Job, NewJob
+from ..table.store_protocol import Conflict, Database
 from ..table.table import Table, dumps, new_id
 from .new_jobs import BUILTIN, BatchRequest, Submitter
 

@@ -13,8 +13,8 @@ from typing import Any
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-from .contract import Database, Row, Values
 from .job import Claim, ClaimLostError, Ending, State
+from .store_protocol import Database, Row, Values
 
 OWN_SHARD = "id=:id AND state='running' AND owner=:owner AND attempt=:attempt"
 IN_SHARD = (

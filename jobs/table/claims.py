@@ -14,8 +14,8 @@ from typing import Any
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-from .contract import Database, Row
 from .job import DOWNLOAD, GENERATE, SHARD, VERSION, WorkerIdentity
+from .store_protocol import Database, Row
 
 LONGEST_BACK_OFF_SECONDS = 60.0
 SHARED_KINDS = (DOWNLOAD, GENERATE, SHARD)

@@ -12,7 +12,7 @@ from leap_core.errors import LeapError
 from leap_core.system.directories import private_directory
 from leap_core.system.sqlite import Schema, Store
 
-from .contract import NO_VALUES, Changes, Database, Row, Values
+from .store_protocol import NO_VALUES, Changes, Database, Row, Values
 
 SCHEMA = Schema(
     "the table of jobs",

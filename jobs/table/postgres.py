@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from leap_core.errors import LeapError, LeapUnavailableError
 from leap_core.system.addresses import masked, without_secrets_of
 
-from .contract import NO_VALUES, Changes, Conflict, Row, Values
 from .postgres_link import CONNECT_SECONDS, Link, Notifications, addresses
 from .postgres_schema import PREPARE, SCRIPT, VERSION
+from .store_protocol import NO_VALUES, Changes, Conflict, Row, Values
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from leap_core.errors import LeapUnavailableError
 
-from .contract import MISSED
+from .store_protocol import MISSED
 
 
 class Inbox:

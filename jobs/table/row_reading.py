@@ -20,8 +20,8 @@ from .claims import (
     seconds_to_the_next,
     waiting_kinds,
 )
-from .contract import Database, Row
 from .job import BATCH, FINAL, FOLDER, KINDS, SHARD, VERSION, WEBHOOK, Job, JobEvent, State, WorkerIdentity
+from .store_protocol import Database, Row
 
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Ids are made of these: no letter looks like a digit."""

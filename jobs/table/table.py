@@ -20,7 +20,6 @@ from leap_core.system.files import text_of
 
 from .batch_rows import ANSWERED, change_own, reopen, settle_all
 from .claims import ALIVE_SECONDS, NOW, claim_first, wake
-from .contract import Conflict, Database, Values
 from .database import open_database
 from .job import (
     BATCH,
@@ -38,6 +37,7 @@ from .job import (
     WorkerIdentity,
 )
 from .row_reading import ALPHABET, CLAIMABLE, ID_CHARACTERS, Forgetting, with_common
+from .store_protocol import Conflict, Database, Values
 
 __all__ = ["Claim", "WorkerIdentity", "Ending", "ClaimLostError", "NewJob", "Table"]
 

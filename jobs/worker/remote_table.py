@@ -16,9 +16,9 @@ from typing import Any, TypeVar, cast
 from leap_core.errors import LeapError, LeapUnavailableError
 
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
-from ..table.contract import Changes, Database
 from ..table.job import Claim, ClaimLostError, Ending, Job, State
 from ..table.postgres_link import Inbox
+from ..table.store_protocol import Changes, Database
 from ..table.table import Table
 
 Message = Mapping[str, Any]

@@ -24,13 +24,13 @@ from leap_core.system.files import replacing
 from leap_core.system.locks import Busy, locked
 from leap_core.system.processes import start_time
 
-from .. import keeper as revision
+from .. import worker_process
 from ..configuration import DEFAULT_NAME, JobsConfiguration
-from ..keeper import FIELD, FOR_JOBS, WorkerKeeper, is_running
 from ..table.claims import WorkerRows
 from ..table.table import Table
 from ..worker_log import log
-from .shift import Shift
+from ..worker_process import FIELD, FOR_JOBS, WorkerKeeper, is_running
+from .worker_loop import WorkerLoop
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
 DRAIN_SECONDS = 10.0
@@ -126,13 +126,13 @@ class Worker:
             "version": __version__,
             "process": start_time(pid),
         }
-        state[FIELD] = revision.REVISION
+        state[FIELD] = worker_process.REVISION
         with replacing(self.configuration.worker_state, mode=0o600, durable=False) as file:
             file.write(json.dumps(state).encode())
 
     def _work(self) -> bool:
         """Whether the worker was drained."""
-        shift = Shift(self.configuration, self._owner)
+        shift = WorkerLoop(self.configuration, self._owner)
         try:
             self._write_state()  # the files are open: what is removed from now on is noticed
             shift.begin()
@@ -142,7 +142,7 @@ class Worker:
             self.configuration.worker_state.unlink(missing_ok=True)
         return shift.draining
 
-    def _watch(self, shift: Shift) -> None:
+    def _watch(self, shift: WorkerLoop) -> None:
         table = None if self.configuration.is_shared else self.configuration.table
         identity = None if table is None else os.stat(table).st_ino
         idle_since = time.monotonic()

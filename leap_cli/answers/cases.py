@@ -108,7 +108,7 @@ def fit_temperatures(
     from leap_core.system.directories import Directories
     from leap_core.tasks.decisions.calibration import fit, keep
     from leap_core.tasks.decisions.deciding import cases_of
-    from leap_core.tasks.reading import read_case
+    from leap_core.tasks.task_fields import read_case
 
     output = Output(env, Format.JSON if format in ("json", "jsonl") else Format.TEXT)
     lines = [line for line in read_text_file(name, env).split("\n") if line.strip()]

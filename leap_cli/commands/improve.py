@@ -148,7 +148,7 @@ def _recipe_of(env: Environment, cases: Sequence[Case], wanted: Improvement) -> 
         return None
     if len(tasks) > 1:
         raise click.UsageError("the cases are of several tasks, or some of none: give a file for each")
-    from leap_core.tasks.reading import read_task
+    from leap_core.tasks.task_fields import read_task
 
     for option in ("system", "template", "checkpoint"):
         if getattr(wanted, option) is not None:

@@ -97,7 +97,7 @@ def worker(env: Environment, /, args: WorkerArguments) -> None:
             if not jobs.drain([configuration.worker_id]):
                 output.note("no worker runs")
         return
-    from jobs.keeper import WorkerKeeper
+    from jobs.worker_process import WorkerKeeper
 
     keeper = WorkerKeeper(configuration, env.variables)
     if args.stop:

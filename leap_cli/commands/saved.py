@@ -325,8 +325,8 @@ def _describe_recipe(env: Environment, name: str, path: Path) -> dict[str, Any]:
 
 
 def _check_recipe(_env: Environment, name: str, text: str, file: Path) -> None:
-    from leap_core.tasks.reading import check_places
     from leap_core.tasks.recipe import parse_recipe
+    from leap_core.tasks.task_fields import check_places
 
     check_places(parse_recipe(name, text, file))
 
@@ -359,8 +359,8 @@ def show_recipe(env: Environment, /, name: str) -> ExitCode:
 def add_recipe(env: Environment, /, file: str, replace: bool) -> ExitCode:
     """Check a recipe FILE and save it under its name, which is a task's: extract.toml, translate.toml and so on."""
     from leap_core.system.files import replace_text
-    from leap_core.tasks.reading import check_places
     from leap_core.tasks.recipe import recipe_of
+    from leap_core.tasks.task_fields import check_places
 
     recipe = recipe_of(env.cwd / file)
     check_places(recipe)

@@ -35,14 +35,14 @@ def command(
     Speak, and the model answers when you pause; speak again to interrupt it. In a terminal you can also type messages
     and the commands of leap chat; Ctrl-C stops an answer, Ctrl-D exits.
     """
-    from ..talk.holding import HeldTalk, check_model, list_devices
+    from ..talk.talk_session import TalkSession, check_model, list_devices
 
     output = Output(env)
     if talking.devices:
         list_devices(output)
         return ExitCode.DONE
     options = sampling.options()
-    with leaving_on_termination(), closing(HeldTalk(env, talking)) as held, session.open(env) as recorder:
+    with leaving_on_termination(), closing(TalkSession(env, talking)) as held, session.open(env) as recorder:
         model = session_model(recorder, env, model)
 
         def load(name: str | None) -> ModelRunner:

@@ -14,8 +14,8 @@ from ..framework.output import Format, Output
 from ..options.loading import MODEL, ModelChoice
 
 if TYPE_CHECKING:
-    from leap_core.conversation.causes import Cause
     from leap_core.conversation.prompt_log import Entry
+    from leap_core.conversation.request_causes import Cause
 
 HEALTHY = "nothing unusual"
 
@@ -32,7 +32,7 @@ def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoic
     REQUEST is the number of a log entry (see leap sessions log), or the X-Request-Id of a request to leap serve, which
     keeps the last 256 in memory. The default is the last request.
     """
-    from leap_core.conversation.causes import RequestEnd, causes_of, course_of
+    from leap_core.conversation.request_causes import RequestEnd, causes_of, course_of
     from leap_core.conversation.request_facts import RequestFacts
 
     request = _found(env, id)

@@ -81,7 +81,7 @@ def worker(env: Environment) -> Check:
     table = env.directories.jobs_file
     try:
         from jobs.configuration import JobsConfiguration
-        from jobs.keeper import is_running
+        from jobs.worker_process import is_running
 
         settings = JobsConfiguration.from_environment(env.variables)
         if settings.is_shared:

@@ -176,7 +176,7 @@ def _means_file(name: str, env: Environment) -> bool:
 def read_task_of(fields: dict[str, Any], env: Environment) -> RecipeTask:
     """The task that these fields describe, with the user's recipe or leap's. Raises UsageError for a parameter."""
     from leap_core.errors import LeapOptionsError, LeapSerializationError
-    from leap_core.tasks.reading import read_task
+    from leap_core.tasks.task_fields import read_task
 
     try:
         return read_task(fields, own_recipes(env, fields["task"]))[0]

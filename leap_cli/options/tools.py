@@ -83,7 +83,7 @@ class Tools:
         """The runner, with the tools folded where that is wanted."""
         if self.fold is None:
             return runner
-        from leap_core.tools.folding import FoldingRunner
+        from leap_core.tools.deferred_tools import FoldingRunner
 
         return FoldingRunner(runner, self.fold)
 

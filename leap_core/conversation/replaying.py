@@ -9,10 +9,10 @@ from typing import Any
 
 from ..errors import LeapOptionsError
 from ..system.dataclass import dataclass
-from .causes import Cause, alternative_system
 from .messages import ChatMessage
 from .options import GenerationOptions
 from .prompt_log import Entry, request_of
+from .request_causes import Cause, alternative_system
 from .request_facts import RequestFacts
 from .responses import GenerationFinishReason
 from .runner import ModelRunner

@@ -382,7 +382,8 @@ def _shares(case: Case, number: int, answered: Mapping[str, JsonObject]) -> dict
 
 
 def _without_longer(options: list[str], logprobs: list[float]) -> list[float]:
-    """The probability of an option that begins another counts without that one's: see ``decisions.readouts``."""
+    """The probability of an option that begins another counts without that one's, as in
+    ``decisions.answer_probabilities``."""
     rest = []
     for option, logprob in zip(options, logprobs, strict=True):
         longer = [each for each in options if each != option and each.startswith(option)]

@@ -21,7 +21,7 @@ from .gguf.offloading import ALL, AUTO, LARGEST_DEFAULT_CONTEXT, offload_of, off
 from .llama.library import set_variables, state_version
 from .llama.model import LlamaAdapter, LlamaModel, content_id
 from .trial.trial_child import ADAPTER, MODEL, Subject
-from .trial.trying import require_sound
+from .trial.verdicts import require_sound
 
 if TYPE_CHECKING:
     from .engine.scheduler import Scheduler

@@ -385,7 +385,7 @@ class InProcessRunner(ModelRunner):
 
         def facts() -> RequestFacts:
             names = [function.name for function in functions]
-            from .engine.departures import Words, facts_of
+            from .engine.prompt_comparison import Words, facts_of
 
             model = self.model
             words = Words(model.text_of, model.eog_tokens, model.control_tokens, names, made.roles)

@@ -15,7 +15,7 @@ from ..inference.gguf.file_names import AUDIO_DECODER, AUDIO_TOKENIZER, PROJECTO
 from ..inference.gguf.header import GGUFHeader, read_gguf_header
 from ..inference.llama.architectures import check_architecture, check_decisions
 from ..inference.trial.trial_child import CRASH, HANG, Subject
-from ..inference.trial.trying import error_of, problem_after_fetching, verdict_on
+from ..inference.trial.verdicts import error_of, problem_after_fetching, verdict_on
 from ..system.dataclass import dataclass
 from ..system.files import hash_file, place
 from ..system.locks import is_locked

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeAlias, cast
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from ..conversation.causes import departed
 from ..conversation.generator import Generation, PromptProgress, given_up_when
 from ..conversation.messages import ChatMessage
+from ..conversation.request_causes import departed
 from ..conversation.request_facts import RequestFacts
 from ..conversation.responses import (
     Chunk,

@@ -11,10 +11,10 @@ from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
+from .decisions.answer_probabilities import LABELS
 from .decisions.answers import Answer, answer_object, how_sure, names_of
 from .decisions.deciding import NO_TEXT, Settings, decide, prompts_of
 from .decisions.questions import Decision, Question
-from .decisions.readouts import LABELS
 from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, table_row, text_of
 
 TEXT, JSON, CSV = "text", "json", "csv"

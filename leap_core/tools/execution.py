@@ -22,8 +22,8 @@ from ..errors import LeapSchemaError, LeapToolError
 from ..system.dataclass import dataclass
 from ..system.directories import packages_directory
 from ..system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
-from .lifeline import Lifeline
 from .policy import ToolPolicy
+from .process_cleanup import Lifeline
 from .tool_process import call_function, cut_text, failure_text, result_text
 
 

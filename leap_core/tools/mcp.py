@@ -25,7 +25,7 @@ from ..system.dataclass import dataclass
 from ..system.directories import packages_directory
 from ..system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
 from .execution import StreamTail, short_environment
-from .lifeline import Lifeline
+from .process_cleanup import Lifeline
 
 CHILD = """
 import sys

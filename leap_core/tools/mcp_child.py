@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from leap_core.tools.lifeline import SHELL, TELL, Lifeline
+from leap_core.tools.process_cleanup import SHELL, TELL, Lifeline
 
 from ..schemas.json_values import JsonObject
 

@@ -10,9 +10,9 @@ from ..conversation.messages import ChatMessageRole, LeapFunctionCall
 from ..errors import LeapError, LeapOptionsError
 from ..system.configuration import TOOL_SETTINGS, check_setting, default_of
 from ..system.dataclass import dataclass
+from ..tasks.decisions.answer_probabilities import side_by_side
 from ..tasks.decisions.deciding import decide
 from ..tasks.decisions.questions import Decision, Question
-from ..tasks.decisions.readouts import side_by_side
 
 if TYPE_CHECKING:
     from ..conversation.calls.declaration import LeapFunction

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions, LeapFunction, ModelLoadingOptions, ModelRunner
-from leap_core.conversation.causes import RequestEnd, causes_of
 from leap_core.conversation.options import CacheOptions
+from leap_core.conversation.request_causes import RequestEnd, causes_of
 from leap_core.conversation.request_facts import RequestFacts
 from leap_core.conversation.streams import last_of
-from leap_core.inference.engine import course
+from leap_core.inference.engine import request_timeline
 from leap_core.models.resolving import resolve_local
 from leap_core.opening import load_as_made
 
@@ -26,7 +26,7 @@ RULES = " ".join(
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelRunner]:
     """A model whose machine has nothing else to do."""
-    monkeypatch.setattr(course, "_processor_seconds", lambda: None)
+    monkeypatch.setattr(request_timeline, "_processor_seconds", lambda: None)
     options = ModelLoadingOptions(slots=2, cache_options=CacheOptions(enabled=False))
     with load_as_made(resolve_local("builtin"), options) as loaded:
         yield loaded
@@ -104,10 +104,10 @@ def test_a_slot_that_was_lost_is_named(runner):
 
 def test_a_crowd_of_requests_looks_at_the_threads_of_the_process_once_in_a_while(monkeypatch):
     looks = []
-    monkeypatch.setattr(course, "_look", lambda: looks.append(1))
-    monkeypatch.setattr(course, "_looked", (-1.0, None))
+    monkeypatch.setattr(request_timeline, "_look", lambda: looks.append(1))
+    monkeypatch.setattr(request_timeline, "_looked", (-1.0, None))
     for _ in range(200):
-        course.Course().waited_for_processors()
+        request_timeline.Course().waited_for_processors()
     assert 1 <= len(looks) <= 20
 
 

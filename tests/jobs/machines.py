@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import WorkerKeeper
+from jobs.worker_process import WorkerKeeper
 
 from . import processes
 from .waiting import until

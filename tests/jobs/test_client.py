@@ -24,7 +24,7 @@ def jobs(leap_home):
 def started(monkeypatch):
     """The workers that would have been started."""
     workers: list[object] = []
-    monkeypatch.setattr("jobs.keeper.start_worker", lambda *given, **_: workers.append(given))
+    monkeypatch.setattr("jobs.worker_process.start_worker", lambda *given, **_: workers.append(given))
     return workers
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs import keeper
 from jobs import worker_log as log
+from jobs import worker_process
 from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import is_running
 from jobs.table.job import NewJob, State, WorkerIdentity
 from jobs.worker import model_processes, outcomes
 from jobs.worker.worker import Worker
+from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.models.builtin import model_path
 
@@ -148,7 +148,7 @@ def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(w
 
 
 def test_a_worker_that_hangs_is_replaced_by_a_waiting_client(jobs, leap_home, monkeypatch):
-    monkeypatch.setattr(keeper, "HANG_SECONDS", 3.0)
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 3.0)
     pid = jobs.start_worker()["pid"]
     processes.stop_between_writes(pid, jobs.configuration.table)
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
@@ -156,7 +156,7 @@ def test_a_worker_that_hangs_is_replaced_by_a_waiting_client(jobs, leap_home, mo
 
 
 def test_stopping_a_worker_that_hangs_kills_it_and_its_processes(jobs, leap_home, monkeypatch):
-    monkeypatch.setattr(keeper, "STOP_SECONDS", 1.0)
+    monkeypatch.setattr(worker_process, "STOP_SECONDS", 1.0)
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
     for pid in (model_process(leap_home), jobs.worker()["pid"]):
@@ -168,7 +168,7 @@ def test_stopping_a_worker_that_hangs_kills_it_and_its_processes(jobs, leap_home
 def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs, leap_home, monkeypatch):
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
     processes.stop_between_writes(model_process(leap_home), jobs.configuration.table)
-    monkeypatch.setattr(keeper, "STOP_SECONDS", 60.0)
+    monkeypatch.setattr(worker_process, "STOP_SECONDS", 60.0)
     assert jobs.stop_worker()
     assert not jobs.configuration.worker_state.exists(), "a worker that is killed leaves its state"
     until(lambda: not processes.of_home(leap_home))

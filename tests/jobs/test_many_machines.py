@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from jobs.client import JobsClient, Policy
-from jobs.keeper import WorkerKeeper
-from jobs.table.contract import MISSED
 from jobs.table.job import Claim, ClaimLostError, NewJob, State, WorkerIdentity
+from jobs.table.store_protocol import MISSED
 from jobs.table.table import Table
+from jobs.worker_process import WorkerKeeper
 from leap_core.batch.settings import KEPT, BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from jobs import keeper as revision
+from jobs import worker_process
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import is_running
 from jobs.table import claims
 from jobs.table import row_reading as reading
 from jobs.table.job import GENERATE, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
+from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError
 from leap_core.models.builtin import model_path
@@ -28,7 +28,9 @@ pytestmark = [
     pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet"),
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-OLDER = "from jobs import keeper; keeper.REVISION[-1] -= 1; from jobs.worker.worker import main; main([])"
+OLDER = (
+    "from jobs import worker_process; worker_process.REVISION[-1] -= 1; from jobs.worker.worker import main; main([])"
+)
 
 
 @pytest.fixture
@@ -66,12 +68,12 @@ def test_starting_a_worker_ends_one_of_an_older_leap_and_its_jobs_are_done(older
 
 
 def test_an_older_worker_that_ends_while_one_looks_is_not_the_new_one(leap_home, monkeypatch):
-    older, newer = {"pid": 1, "revision": [0]}, {"pid": 2, "revision": revision.REVISION}
+    older, newer = {"pid": 1, "revision": [0]}, {"pid": 2, "revision": worker_process.REVISION}
     states = iter([older, older, older, {}, newer])
-    keeper = revision.WorkerKeeper(JobsConfiguration.from_environment(os.environ), os.environ)
+    keeper = worker_process.WorkerKeeper(JobsConfiguration.from_environment(os.environ), os.environ)
     monkeypatch.setattr(keeper, "_state", lambda: next(states, newer))
-    monkeypatch.setattr(revision, "is_running", lambda _configuration: True)
-    monkeypatch.setattr(revision, "start_worker", lambda *_: None)
+    monkeypatch.setattr(worker_process, "is_running", lambda _configuration: True)
+    monkeypatch.setattr(worker_process, "start_worker", lambda *_: None)
     assert keeper.start()["pid"] == 2
 
 
@@ -97,7 +99,7 @@ def test_a_worker_of_an_older_leap_leaves_jobs_of_this_one_to_others(place, monk
         (id,) = table.add([NewJob(GENERATE, {})])
         worker = WorkerIdentity("w", "w", "machine")
         for module in (claims, reading):
-            monkeypatch.setattr(module, "VERSION", revision.REVISION[-1] - 1)
+            monkeypatch.setattr(module, "VERSION", worker_process.REVISION[-1] - 1)
         assert table.claim_next(GENERATE, worker) is None
         monkeypatch.undo()
         claimed = table.claim_next(GENERATE, worker)
@@ -106,7 +108,7 @@ def test_a_worker_of_an_older_leap_leaves_jobs_of_this_one_to_others(place, monk
 
 def test_a_command_of_an_older_leap_leaves_a_newer_worker_alone(jobs, monkeypatch):
     pid = jobs.start_worker()["pid"]
-    monkeypatch.setattr(revision, "REVISION", [0])
+    monkeypatch.setattr(worker_process, "REVISION", [0])
     assert jobs.start_worker()["pid"] == pid
     jobs.ensure_worker()
     assert jobs.worker()["pid"] == pid
@@ -124,4 +126,4 @@ def test_a_table_of_another_version_is_refused_and_stays(place):
 
 
 def test_a_worker_without_a_state_is_not_of_an_older_leap():
-    assert not revision.is_of_older_leap({})
+    assert not worker_process.is_of_older_leap({})

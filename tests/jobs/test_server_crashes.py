@@ -13,7 +13,7 @@ from jobs.submission.shared_jobs import NewBatch, add_batch
 from jobs.table.batch_rows import BatchLine, BatchRows, StoredResult
 from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
-from jobs.worker.shift import Shift
+from jobs.worker.worker_loop import WorkerLoop
 
 from .waiting import until
 
@@ -59,7 +59,7 @@ def test_lines_whose_results_a_crash_has_lost_are_answered_again(own_postgres):
 
 
 def test_an_attempt_that_is_claimed_while_it_runs_is_fenced_off(machines, jobs_url, monkeypatch):
-    shift = Shift(machines("worker").configuration, "owner")
+    shift = WorkerLoop(machines("worker").configuration, "owner")
     begun: list[int] = []
     over = threading.Event()
 

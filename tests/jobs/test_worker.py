@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from jobs.client import JobsClient, Policy
-from jobs.keeper import is_running
 from jobs.table.job import NewJob, State
 from jobs.table.table import Table
 from jobs.worker import outcomes
 from jobs.worker.model_processes import ModelProcess
+from jobs.worker_process import is_running
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError

@@ -15,10 +15,10 @@ import pytest
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import is_running
 from jobs.table.job import NewJob, State
-from jobs.worker.shift import LOCAL_SWEEP_SECONDS as SWEEP_SECONDS
 from jobs.worker.worker import Worker
+from jobs.worker.worker_loop import LOCAL_SWEEP_SECONDS as SWEEP_SECONDS
+from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.models.builtin import model_path
 from leap_core.system.locks import locked
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 def test_two_workers_of_one_directory_are_one(jobs, leap_home):
-    from jobs.keeper import start_worker
+    from jobs.worker_process import start_worker
 
     first = jobs.start_worker()["pid"]
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_a_worker_that_came_second_ends_with_the_first(leap_home, monkeypatch):
 
 def test_a_worker_that_comes_up_after_the_last_job_ends(leap_home):
     """It was started while another one came up slowly, and would stay when that one has been stopped."""
-    from jobs.keeper import start_worker
+    from jobs.worker_process import start_worker
 
     with JobsClient(autostart=False) as jobs:
         jobs.cancel(jobs.generate("Hi"))

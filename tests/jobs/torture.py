@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.client import JobsClient
-from jobs.keeper import is_running
 from jobs.table.job import State
+from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.system.locks import is_locked
 from leap_core.testing.hub import FakeHub

@@ -28,8 +28,8 @@ from typing import Any
 
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
-from jobs.keeper import WorkerKeeper
 from jobs.table.job import State
+from jobs.worker_process import WorkerKeeper
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapError

@@ -12,7 +12,7 @@ from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.gguf.tensor_types import TENSOR_TYPES
 from leap_core.inference.llama.architectures import check_architecture
 from leap_core.inference.trial.trial_child import REFUSED, Subject
-from leap_core.inference.trial.trying import verdict_on
+from leap_core.inference.trial.verdicts import verdict_on
 
 from .architectures import ARCHITECTURES, Sizes, architecture_file, write_architecture
 

@@ -11,7 +11,7 @@ import pytest
 
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.inference.runner import InProcessRunner
-from leap_core.tasks.decisions.readouts import TextReading, side_by_side
+from leap_core.tasks.decisions.answer_probabilities import TextReading, side_by_side
 
 from ..bare_llama import BareLlama, bare_llama
 from .conftest import THREADS, answers_of

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from leap_core import ChatMessage, Complete, ModelLoadingOptions
-from leap_core.conversation.causes import RequestEnd, causes_of
+from leap_core.conversation.request_causes import RequestEnd, causes_of
 from leap_core.conversation.request_facts import Departure, RequestFacts
 from leap_core.conversation.responses import GenerationFinishReason
 from leap_core.errors import GenerationStats, LeapConstraintError, LeapGenerationPromptExceedContextLengthError

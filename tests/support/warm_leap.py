@@ -143,7 +143,7 @@ def _import_leap() -> None:
         command_line.get_command(click.Context(command_line), name)
     for name in (
         *("leap_core.opening", "leap_core.inference.runner", "leap_core.protocols.host.connection", "jobs.client"),
-        *("leap_core.inference.trial.trying", "leap_core.conversation.recorder", "leap_core.batch.run"),
+        *("leap_core.inference.trial.verdicts", "leap_core.conversation.recorder", "leap_core.batch.run"),
         *("leap_cli.answers.one_shot", "leap_cli.framework.help_text", "leap_cli.framework.option_defaults"),
         *("llama_cpp", "llguidance", "jsonschema", "jinja2", "numpy", "tomlkit", "httpx", "uuid", "sqlite3"),
     ):

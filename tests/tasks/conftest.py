@@ -8,9 +8,9 @@ import pytest
 
 from leap_core import Leap
 from leap_core.conversation.runner import ModelRunner
-from leap_core.tasks.reading import read_task
 from leap_core.tasks.task import TaskReply
 from leap_core.tasks.task import asking as ask_of
+from leap_core.tasks.task_fields import read_task
 
 __all__ = ["ask_of", "do"]
 

@@ -24,7 +24,7 @@ from leap_core.errors import LeapError
 from leap_core.schemas.json_schema import check_schema
 from leap_core.schemas.transforms import closed
 from leap_core.tasks.extraction import Extract
-from leap_core.tasks.reading import read_task
+from leap_core.tasks.task_fields import read_task
 
 from .conftest import ask_of
 

@@ -16,8 +16,8 @@ from leap_core.conversation.messages import ChatMessage, Image
 from leap_core.conversation.runner import PassingRunner
 from leap_core.models.catalogue import Catalogue
 from leap_core.models.resolving import resolve_local
-from leap_core.tasks.reading import read_task
 from leap_core.tasks.search.searching import prompt_of
+from leap_core.tasks.task_fields import read_task
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import ask_of

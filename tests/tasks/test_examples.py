@@ -9,7 +9,7 @@ import pytest
 from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapOptionsError, LeapSerializationError
 from leap_core.tasks.extraction import Example, examples_of_file, read_examples
-from leap_core.tasks.reading import read_task
+from leap_core.tasks.task_fields import read_task
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do

@@ -19,7 +19,7 @@ def client(leap_home):
 
 
 def test_a_job_has_a_line_an_input_and_its_results_go_with_it(leap, client, leap_home, monkeypatch):
-    monkeypatch.setattr("jobs.keeper.WorkerKeeper.ensure_running", lambda _self: None)
+    monkeypatch.setattr("jobs.worker_process.WorkerKeeper.ensure_running", lambda _self: None)
     recipe = leap_home / "recipes" / "classify.toml"
     recipe.parent.mkdir(parents=True)
     recipe.write_text('[[wording]]\nmodels = ["*"]\nsystem = "{labels}"\n')

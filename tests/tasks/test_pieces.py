@@ -10,8 +10,8 @@ import pytest
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.errors import LeapConstraintError, LeapOptionsError
-from leap_core.tasks.reading import read_task
 from leap_core.tasks.task import head_of, merged, pieces_that_fit
+from leap_core.tasks.task_fields import read_task
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import ask_of, do

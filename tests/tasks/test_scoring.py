@@ -8,8 +8,8 @@ import pytest
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
+from leap_core.tasks.decisions.answer_probabilities import TextReading, side_by_side
 from leap_core.tasks.decisions.answers import shares as probabilities
-from leap_core.tasks.decisions.readouts import TextReading, side_by_side
 
 from ..bare_llama import bare_llama
 from .conftest import do

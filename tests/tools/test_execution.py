@@ -215,7 +215,7 @@ def test_a_tool_ends_with_this_process_from_its_first_moment_on(tmp_path: Path):
     note = tmp_path / "pid"
     script = f"""
 import os, subprocess, time
-from leap_core.tools.lifeline import Lifeline
+from leap_core.tools.process_cleanup import Lifeline
 lifeline = Lifeline()
 line = lifeline.command(["sh", "-c", "echo $$ > {note}; sleep 300"])
 subprocess.Popen(line, start_new_session=True, pass_fds=lifeline.descriptors)

@@ -173,7 +173,7 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
     all installed models are checked. Exit code 3 if one cannot be loaded.
     """
     from leap_core.inference.trial.trial_child import Subject
-    from leap_core.inference.trial.trying import new_verdict_on
+    from leap_core.inference.trial.verdicts import new_verdict_on
     from leap_core.models.resolving import resolve_local
 
     output = Output(env, format)

@@ -12,8 +12,8 @@ A line is one of
 or, with a template, an object of its variables. The objects take a ``custom_id`` (or ``id``) too, else they are
 called by their line, and take the parameters of an OpenAI body beside the messages, and ``system``.
 
-A line with a ``task`` has its parameters and a ``text`` (or ``prompt``, or ``image``) instead; see ``tasks.reading``.
-One with an ``input`` asks for vectors.
+A line with a ``task`` has its parameters and a ``text`` (or ``prompt``, or ``image``) instead; see
+``tasks.task_fields``. One with an ``input`` asks for vectors.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
 from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
 from ...schemas.json_values import JsonObject, canonical
 from ...system.dataclass import dataclass
-from ...tasks.reading import read_task
 from ...tasks.task import OVERRIDES, RecipeTask
+from ...tasks.task_fields import read_task
 from .line_parts import MEDIA_FIELDS, LineTemplate, mentions_media, messages_with_content, take_media, with_content
 from .rows import LONGEST_ROW
 

@@ -22,8 +22,8 @@ from ...conversation.responses import GenerationFinishReason
 from ...errors import GenerationStats
 from ...system.dataclass import dataclass
 from ..llama.library import other_engine
-from .course import Course
 from .repetition import PromptLookup, RepetitionWatch
+from .request_timeline import Course
 from .sampler import Sampler, ScoreRecorder, TokenScore
 from .thinking import ThinkingLimit
 

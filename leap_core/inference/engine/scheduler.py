@@ -29,8 +29,8 @@ from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
-from .departures import ComputedLately
 from .interruption import Interruption
+from .prompt_comparison import ComputedLately
 from .repetition import PromptLookup
 from .request import Request
 from .slots import Admission, Slot, SlotMemory, disk_places

@@ -17,7 +17,7 @@ from ...system.child import answers_of
 from ...system.directories import Directories
 from ..gguf.offloading import reserve_of
 from .trial_child import SOUND, Limits, Subject, TrialVerdict, Verdicts, assertion
-from .trying import DIRECTORY, SWITCH, place_key
+from .verdicts import DIRECTORY, SWITCH, place_key
 
 if TYPE_CHECKING:
     from ..llama.devices import Placement

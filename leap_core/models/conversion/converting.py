@@ -14,7 +14,7 @@ from ...conversation.options import SamplingDefaults
 from ...errors import LeapError, LeapModelLoadingError
 from ...inference.gguf.file_names import PROJECTOR, directory_name
 from ...inference.trial.trial_child import Subject
-from ...inference.trial.trying import error_of, verdict_on
+from ...inference.trial.verdicts import error_of, verdict_on
 from ...system.files import hash_file
 from ..manifest import INFERENCE_TYPES, SAMPLING_KEYS, Manifest, write_manifest
 from ..store import Store

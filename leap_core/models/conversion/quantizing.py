@@ -19,7 +19,7 @@ from ...inference.gguf.file_names import directory_name, name_of
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
 from ...inference.trial.trial_child import Subject
-from ...inference.trial.trying import error_of, problem_after_fetching, verdict_on
+from ...inference.trial.verdicts import error_of, problem_after_fetching, verdict_on
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from ...system.directories import Directories

@@ -25,7 +25,7 @@ from ...errors import (
 from ...inference.gguf.file_names import REPOSITORY
 from ...inference.gguf.header import read_gguf_header
 from ...inference.llama.architectures import architecture_in, check_architecture, check_decisions, decisions_in
-from ...inference.trial.trying import problem_after_fetching
+from ...inference.trial.verdicts import problem_after_fetching
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import hash_file, place, sync_directory

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from ...conversation.media.fetching import UrlAccess
 from ...conversation.runner import ModelRunner
 from ...errors import LeapGenerationError, LeapSerializationError
+from ...tasks.decisions.answer_probabilities import side_by_side
 from ...tasks.decisions.answers import Decided
 from ...tasks.decisions.deciding import decide
 from ...tasks.decisions.protocols import (
@@ -27,7 +28,6 @@ from ...tasks.decisions.protocols import (
     read_systemone,
     systemone_reply,
 )
-from ...tasks.decisions.readouts import side_by_side
 from ..answers import reserved
 from ..http import LARGEST_BODY, MOST_VALUES, READING, AsciiJSON, Refused, finish, parse_body, read_body, unacceptable
 from ..models.loaded_models import LoadedModels

@@ -22,7 +22,7 @@ from ...inference.llama.library import other_engine
 from ...models.resolving import LocalModel
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
-from ...tools.folding import FoldingRunner
+from ...tools.deferred_tools import FoldingRunner
 from ..http import Refused, queue_full, still_loading
 
 DEFAULT_SLOTS = 8

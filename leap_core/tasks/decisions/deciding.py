@@ -16,10 +16,20 @@ from ...conversation.responses import Complete
 from ...errors import LeapOptionsError
 from ...schemas.grammar_matcher import REASONING_TAGS
 from ...system.dataclass import dataclass
+from .answer_probabilities import (
+    LABELS,
+    READOUTS,
+    TEXT,
+    AskAll,
+    LabelReading,
+    Prompt,
+    Reading,
+    TextReading,
+    side_by_side,
+)
 from .answers import Answer, Decided, shares
 from .calibration import LabeledCase, kept_temperatures, temperature_of
 from .questions import CHOICE, Decision, Question
-from .readouts import LABELS, READOUTS, TEXT, AskAll, LabelReading, Prompt, Reading, TextReading, side_by_side
 from .wording import label_question, labels_of, message_of, text_question, variables_of
 
 D1 = ("lfm2-d1", "lfm3-d1", "d1")

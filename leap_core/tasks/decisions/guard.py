@@ -21,10 +21,10 @@ from ...conversation.messages import ChatMessage, ChatMessageRole, Image, Text
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapGenerationError, LeapGuardError, LeapSerializationError, LeapUnsupportedMediaError
 from ...system.dataclass import dataclass
+from .answer_probabilities import side_by_side
 from .answers import Answer, names_of
 from .deciding import Settings, decide
 from .questions import PREDICATE, Decision, Question, read_questions
-from .readouts import side_by_side
 
 MESSAGE, ANSWER = "message", "answer"
 THRESHOLD = 0.5

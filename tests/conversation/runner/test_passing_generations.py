@@ -22,7 +22,7 @@ from leap_core.errors import LeapGenerationError
 from leap_core.inference.constraints.token_constraints import CompiledConstraint
 from leap_core.tasks.decisions.guard import Guard, read_guard
 from leap_core.testing import ScriptedModelRunner
-from leap_core.tools.folding import FoldingRunner
+from leap_core.tools.deferred_tools import FoldingRunner
 
 USER = [ChatMessage("user", "Hello")]
 READ = LeapFunction("read", "Read a file", [], deferred=True)

@@ -17,8 +17,8 @@ from leap_core.evaluation.improvement.prompt_search import Ended
 from leap_core.evaluation.results import CaseResult
 from leap_core.evaluation.running import Column, Evaluation
 from leap_core.evaluation.splitting import doubts_about, split
-from leap_core.tasks.reading import check_places
 from leap_core.tasks.recipe import parse_recipe, read_recipe
+from leap_core.tasks.task_fields import check_places
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent / "scripts"))
 import improve_by_chance  # noqa: E402

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from array import array
 
-from leap_core.inference.engine.course import Computed
-from leap_core.inference.engine.departures import MOST_PROMPTS, ComputedLately, Words, departure_of
+from leap_core.inference.engine.prompt_comparison import MOST_PROMPTS, ComputedLately, Words, departure_of
+from leap_core.inference.engine.request_timeline import Computed
 
 WORDS = Words(lambda keys: " ".join(map(str, keys)), frozenset({1}), frozenset({2}), roles=("system", "user"))
 RNG = random.Random(1)

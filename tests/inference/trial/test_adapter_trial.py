@@ -12,7 +12,7 @@ import pytest
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapModelLoadingError, ModelLoadingOptions
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.trial.trial_child import ADAPTER, AUDIO_DECODER, MODEL, Subject
-from leap_core.inference.trial.trying import require_sound
+from leap_core.inference.trial.verdicts import require_sound
 from leap_core.testing.miniature_speech import VOCODER_FILE, write_miniature_speech_model
 from tests.support.random_adapters import write_random_adapter
 from tests.support.random_models import write_random_model

@@ -14,7 +14,7 @@ from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.gguf.checks import check_projector
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.trial.trial_child import PROJECTOR, Subject
-from leap_core.inference.trial.trying import require_sound
+from leap_core.inference.trial.verdicts import require_sound
 from tests.support.random_models import TINY_LFM2, write_random_model
 from tests.support.random_projectors import TINY_AUDIO, TINY_VISION, write_random_projector
 

@@ -15,7 +15,7 @@ import pytest
 from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.trial.trial_child import CRASH, HANG, REFUSED, SOUND, Limits, Subject, run_child
-from leap_core.inference.trial.trying import require_sound, verdict_on
+from leap_core.inference.trial.verdicts import require_sound, verdict_on
 from leap_core.models.store import Store
 from leap_core.models.upkeep import import_model
 from leap_core.testing.hub import FakeHub

@@ -12,7 +12,7 @@ from leap_core.tasks.decisions.answers import Answer, choice_confidence, score_c
 from leap_core.tasks.decisions.calibration import LabeledCase, ece, fit, keep, kept_temperatures
 from leap_core.tasks.decisions.deciding import Settings, decide, orders_of, prompts_of, readout_for
 from leap_core.tasks.decisions.questions import Decision, Option, Question
-from leap_core.tasks.reading import read_task
+from leap_core.tasks.task_fields import read_task
 from leap_core.testing import ScriptedModelRunner
 
 from ..conftest import ask_of, do

@@ -95,7 +95,7 @@ def test_a_job_of_extraction_keeps_evidence_and_text(leap, tmp_path, leap_home, 
 
     from jobs.client import JobsClient
 
-    monkeypatch.setattr("jobs.keeper.WorkerKeeper.ensure_running", lambda _self: None)
+    monkeypatch.setattr("jobs.worker_process.WorkerKeeper.ensure_running", lambda _self: None)
     (tmp_path / "cases.jsonl").write_text('{"text": "Bo is 3", "document": {"age": 3}}\n')
     (tmp_path / "none.pdf").write_text("no PDF")
     (tmp_path / "a.txt").write_text("Tim, 19")

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from ...conversation.request_facts import Departure, RequestFacts
 from ...system.dataclass import dataclass
-from .course import RUN, STRIDE, Computed, runs_of
 from .request import Request, boundaries_of, common_prefix
+from .request_timeline import RUN, STRIDE, Computed, runs_of
 
 MOST_PROMPTS, MOST_POSITIONS = 64, 131_072
 """What is remembered takes a megabyte at most."""

@@ -61,7 +61,7 @@ def check_model(runner: ModelRunner) -> None:
     runner.get_prompt_tokens_size([ChatMessage(ChatMessageRole.USER, [sound])])
 
 
-class HeldTalk:
+class TalkSession:
     """A talk that has what it needs before a model is loaded for it; ``close`` puts its files in their places. Raises
     LeapError for a file, a microphone or a loudspeaker that is missing."""
 

@@ -24,15 +24,16 @@ from ..schemas.json_schema import check_schema
 from ..schemas.shorthand import schema_from_shorthand
 from ..system.dataclass import dataclass
 from .choose import FORMATS, TEXT, YES_OR_NO, Choose, Classify, Decide, DecideAll
+from .decisions.answer_probabilities import READOUTS
 from .decisions.deciding import MOST_ORDERS, Settings, readout_for, way_of_asking
 from .decisions.questions import MOST_OPTIONS, PREDICATE, Decision, Question, read_questions
-from .decisions.readouts import READOUTS
 from .extraction import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract, read_examples
 from .recipe import Recipe, parse_recipe, read_recipe
 from .redaction import CATEGORIES, Redact
 from .redaction import PATTERN_CATEGORIES as PATTERNED
+from .summarization import Summarize
 from .task import RecipeTask, Task, TaskModel
-from .translation import Summarize, Translate
+from .translation import Translate
 
 SCORE = re.compile(r"(\d{1,6})\.\.(\d{1,6})", re.ASCII)
 CATEGORY = re.compile(r"\w[\w -]*")

@@ -17,9 +17,9 @@ from jobs.configuration import JobsConfiguration
 from jobs.submission.new_jobs import Submitter, command_job
 from jobs.table.job import Job, State, WorkerIdentity
 from jobs.table.table import Table
-from jobs.worker import following
+from jobs.worker import command_jobs
 from jobs.worker.attempt import Attempt
-from jobs.worker.following import TRACE, end_left_commands, follow
+from jobs.worker.command_jobs import TRACE, end_left_commands, follow
 from jobs.worker.outcomes import run_attempt
 from leap_core.system.processes import start_time
 
@@ -80,7 +80,7 @@ def test_variables_of_the_submitter_and_not_of_the_worker_count(table, tmp_path,
     assert job.parameters["variables"]["LEAP_GENERATE_STATS"] == "true" and "hidden" not in json.dumps(job.parameters)
     assert output(table, run(table, words, tmp_path))[0] == "true\n"
     without = {name: value for name, value in os.environ.items() if name != "LEAP_GENERATE_STATS"}
-    monkeypatch.setattr(following.os, "environ", {**os.environ, "LEAP_GENERATE_STATS": "true"})
+    monkeypatch.setattr(command_jobs.os, "environ", {**os.environ, "LEAP_GENERATE_STATS": "true"})
     id = table.add([command_job(words, "x", tmp_path, Submitter(configuration, without))])[0]
     attempt = Attempt(table.claim_next("command", ME), ME.owner, table)
     run_attempt(attempt, table, lambda attempt: follow(attempt, table, configuration))
@@ -91,7 +91,7 @@ def test_a_command_ends_with_its_job(table, tmp_path):
     begun = time.monotonic()
     words = ["generate", "-m", "builtin", "--count", "256", "--max-tokens", "2000", "--temperature", "2", "hi"]
     job = run(table, words, tmp_path, stop_after=1.0)
-    assert job.state is State.CANCELLED and time.monotonic() - begun < 1.0 + following.GRACE_SECONDS + 5
+    assert job.state is State.CANCELLED and time.monotonic() - begun < 1.0 + command_jobs.GRACE_SECONDS + 5
 
 
 def test_what_a_killed_worker_has_left_running_is_ended_and_nothing_else(leap_home):

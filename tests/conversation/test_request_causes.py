@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from leap_core.conversation.causes import RequestEnd, alternative_system, causes_of, course_of, departed
+from leap_core.conversation.request_causes import RequestEnd, alternative_system, causes_of, course_of, departed
 from leap_core.conversation.request_facts import Departure, RequestFacts
-from leap_core.inference.engine.course import share_lost
+from leap_core.inference.engine.request_timeline import share_lost
 
 FINE = RequestEnd(4.0, "stop")
 QUICK = RequestFacts(prompt_tokens=2000, cached=1900, answer_tokens=100, context_size=8192, reading=0.5, writing=3.5)

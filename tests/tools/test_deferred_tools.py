@@ -14,7 +14,7 @@ from leap_core.conversation.loading_options import LoraAdapter
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.streams import last_of
 from leap_core.testing import ScriptedModelRunner
-from leap_core.tools.folding import FoldedPrompt, FoldingRunner, fold, search, size_of
+from leap_core.tools.deferred_tools import FoldedPrompt, FoldingRunner, fold, search, size_of
 
 ABOUT = ("Reads a file.", "Runs a command in a shell.", "Changes a text in a file.", "Sends a letter to somebody.")
 

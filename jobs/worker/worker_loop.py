@@ -20,7 +20,6 @@ from ..queue import Bell, WakeUpQueue, ring
 from ..scheduling.folders import Folders
 from ..scheduling.schedules import fire
 from ..table.claims import WorkerReport, WorkerRows
-from ..table.contract import MISSED
 from ..table.job import (
     BATCH,
     COMMAND,
@@ -36,6 +35,7 @@ from ..table.job import (
     State,
     WorkerIdentity,
 )
+from ..table.store_protocol import MISSED
 from ..table.table import Table
 from ..worker_log import bound_log, log
 from .attempt import Attempt, Attempts
@@ -199,7 +199,7 @@ FORGET_SECONDS = 86_400.0
 """A worker that was not seen for a day is no longer listed."""
 
 
-class Shift:
+class WorkerLoop:
     """One stretch of work of the worker ``owner``. Raises LeapError where table or queue cannot be opened."""
 
     def __init__(self, configuration: JobsConfiguration, owner: str) -> None:
@@ -246,7 +246,7 @@ class Shift:
     def begin(self) -> None:
         """Recover what a dead worker left, and listen."""
         if not self._shared:
-            from .following import end_left_commands
+            from .command_jobs import end_left_commands
 
             end_left_commands(self._configuration)
         lost = self._table.recover(MOST_INTERRUPTIONS, self._id)
@@ -435,7 +435,7 @@ class Shift:
         elif job.kind == QUANTIZE:
             self._run_here(job, quantize)
         elif job.kind == COMMAND:
-            from .following import follow
+            from .command_jobs import follow
 
             self._run_here(job, partial(follow, table=self._table, configuration=self._configuration))
         elif job.kind == WEBHOOK:
