@@ -39,7 +39,8 @@ LONGEST_MESSAGE = 10_000
 """Characters. A message quotes what it refuses, which may be megabytes of a request."""
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """A text that quotes what was given, with LONGEST_MESSAGE characters at most."""
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
 
 
@@ -53,7 +54,7 @@ class LeapError(Exception):
     host_ended = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        message = _cut(message)
+        message = cut(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -169,7 +170,7 @@ class LeapSchemaError(LeapError):
 
     def __init__(self, message: str, *, pointer: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.pointer = _cut(pointer)
+        self.pointer = cut(pointer)
 
 
 class LeapGeneratableSchematizationError(LeapSchemaError):
@@ -185,8 +186,8 @@ class LeapOptionsError(LeapError, ValueError):
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"{option}: {reason}")
-        self.option = _cut(option)
-        self.reason = _cut(reason)
+        self.option = cut(option)
+        self.reason = cut(reason)
 
 
 class LeapSerializationError(LeapError):
@@ -195,8 +196,8 @@ class LeapSerializationError(LeapError):
 
     def __init__(self, reason: str, *, path: str = "", hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}" if path else reason, hint=hint)
-        self.path = _cut(path)
-        self.reason = _cut(reason)
+        self.path = cut(path)
+        self.reason = cut(reason)
 
 
 class LeapModelDownloadError(LeapError):

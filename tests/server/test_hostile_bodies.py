@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from leap_core.conversation.responses import AudioSample
 from leap_core.testing import Script
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -148,3 +149,37 @@ def test_a_refusal_does_not_repeat_all_of_a_long_value(serve, path, body):
     answer = httpx.post(url, json={"model": "builtin", **body}, headers=headers, timeout=20)
     assert 400 <= answer.status_code < 500 and len(answer.content) < 200_000
     assert time.process_time() - begun < 1.0
+
+
+LONG = "漢" * 30_000
+TOOL_USE = {"type": LONG, "name": "f"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("v1/chat/completions", {"messages": MESSAGES, LONG: 1}),
+        ("v1/chat/completions", {"messages": MESSAGES, **{f"field {n}": 1 for n in range(5000)}}),
+        ("v1/chat/completions", {"messages": MESSAGES, "leap": {LONG: 1}}),
+        ("v1/completions", {"prompt": "a", LONG: 1}),
+        ("v1/responses", {"input": "a", "tools": [TOOL_USE]}),
+        ("v1/responses", {"input": "a", "tools": [{"type": f"kind {n}"} for n in range(5000)]}),
+        ("v1/messages", {"max_tokens": 5, "messages": [{"role": "user", "content": "a"}], "tools": [TOOL_USE]}),
+    ],
+)
+def test_warnings_do_not_repeat_all_of_a_long_name(serve, path, body):
+    url = serve("Yes.").url.removesuffix("v1") + path
+    answer = httpx.post(url, json={"model": "builtin", **body}, headers={"Authorization": "Bearer secret"}, timeout=20)
+    warnings = answer.json()["leap"]["warnings"]
+    assert answer.status_code == 200 and 1 <= len(warnings) <= 30
+    assert all(len(warning) < 11_000 for warning in warnings)
+
+
+@pytest.mark.parametrize("name", [LONG, "\ud800\r\n", "a" * 30_000])
+def test_the_warnings_of_speech_fit_a_header(serve, name):
+    sound = Script([AudioSample((0.1, -0.1) * 100, 24000)])
+    url = serve(sound, speaks=True).url
+    body = json.dumps({"model": "builtin", "input": "a", "voice": "alloy", "response_format": "wav", name: 1})
+    answer = httpx.post(f"{url}/audio/speech", content=body, headers={"Authorization": "Bearer secret"}, timeout=20)
+    assert answer.status_code == 200 and "the field" in answer.headers["x-leap-warning"]
+    assert len(answer.headers["x-leap-warning"]) <= 1000

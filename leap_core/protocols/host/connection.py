@@ -22,7 +22,7 @@ from ...system.directories import Directories, private_directory
 from ...system.locks import locked
 from ...system.processes import open_log, start_detached
 from .host_http import HostAnswer, send
-from .host_state import INSTANCE_HEADER, PROTOCOL, HostFiles, HostState, write_private
+from .host_state import CRASHED, INSTANCE_HEADER, PROTOCOL, HostFiles, HostState, write_private
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -203,11 +203,12 @@ class ModelHost:
         raise error_from_json(written)
 
     def lost(self, kind: type[LeapError] = LeapGenerationError, when: str = "") -> LeapError:
-        """The error to raise when the connection broke: what became of the host. Cleans up behind one that is gone."""
+        """The error to raise when the connection broke: what became of the host. Cleans up behind one that is gone.
+        ``when``: in which answer, empty where none had begun."""
         message = "the connection to the model host broke"
         if self.wait_for_end(GONE_SECONDS):
-            crashed = self.files.read_state() == self.state  # one that ends in order takes its state away
             self.files.remove_stale()
+            crashed = bool(when) or self.state.instance in CRASHED  # one that ends in order ends its answers first
             message = "the model host ended unexpectedly" if crashed else "the model host has ended"
         error = kind(f"{message} {when}".strip(), hint=f"its log is {self.files.log}")
         error.host_ended = True

@@ -27,6 +27,9 @@ PROTOCOL = 3
 
 INSTANCE_HEADER = "X-Leap-Instance"
 
+CRASHED: set[str] = set()
+"""Instances whose stale state this process has removed: a host that ends in order removes its own."""
+
 
 @dataclass(frozen=True)
 class HostState:
@@ -123,6 +126,8 @@ class HostFiles:
     def remove_stale(self) -> None:
         """Remove the state of a host that is gone, unless another one has come meanwhile."""
         with suppress(Busy, OSError), locked(self.alive, wait=False):
+            if (state := self.read_state()) is not None:
+                CRASHED.add(state.instance)
             self.withdraw()
 
     def read_state(self) -> HostState | None:

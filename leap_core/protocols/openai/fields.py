@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from ...conversation.calls import LeapFunction
 from ...conversation.priority import BACKGROUND
-from ...errors import LeapSchemaError, LeapSerializationError
+from ...errors import LeapSchemaError, LeapSerializationError, cut
 from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
 
 
@@ -90,11 +90,21 @@ class BodyFields:
         names = [path for path in self._left() if path not in HARMLESS]
         if names and unknown is REFUSE:
             raise LeapSerializationError("there is no such field", path=names[0])
-        return tuple(f"the field {name!r} is unknown and was ignored" for name in names)
+        return notes_on(f"the field {name!r} is unknown and was ignored" for name in names)
 
     def _left(self) -> list[str]:
         own = [self.at(name) for name, value in self._rest.items() if value is not None]
         return own + [path for part in self._parts for path in part._left()]
+
+
+MOST_NOTES = 20
+
+
+def notes_on(notes: Iterable[str]) -> tuple[str, ...]:
+    """The warnings about a request that its answer repeats: each once and cut, MOST_NOTES and how many more there are."""
+    different = list(dict.fromkeys(map(cut, notes)))
+    more = len(different) - MOST_NOTES
+    return (*different[:MOST_NOTES], *([f"{more} more warnings were left out"] if more > 0 else []))
 
 
 def functions_among(
@@ -109,7 +119,7 @@ def functions_among(
             functions.append({"type": "function", "function": read(tool)})
         else:
             notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
-    return functions, tuple(notes)
+    return functions, notes_on(notes)
 
 
 AT_ONCE = 1e-3

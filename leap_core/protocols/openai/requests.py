@@ -36,6 +36,7 @@ from .fields import (
     Unknown,
     allowed_tools,
     functions_of,
+    notes_on,
     read_keep_alive,
     read_parameters,
     read_ping_interval,
@@ -295,7 +296,7 @@ def with_documents(messages: object, urls: UrlAccess) -> tuple[object, tuple[str
         else message
         for n, message in enumerate(messages)
     ]
-    return found, tuple(read.notes)
+    return found, notes_on(read.notes)
 
 
 class _DocumentParts:
@@ -333,7 +334,7 @@ class _DocumentParts:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None
 
 
-def with_arguments(messages: object) -> tuple[object, list[str]]:
+def with_arguments(messages: object) -> tuple[object, tuple[str, ...]]:
     """The messages with the arguments of their calls as objects: what a model wrote wrongly is an argument of its own,
     on which there is a note, or the conversation could never continue."""
     notes: list[str] = []
@@ -357,7 +358,7 @@ def with_arguments(messages: object) -> tuple[object, list[str]]:
         if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
             calls = [read(call, f"messages[{n}].tool_calls[{m}]") for m, call in enumerate(message["tool_calls"])]
             given[n] = {**message, "tool_calls": calls}
-    return given or messages, notes
+    return given or messages, notes_on(notes)
 
 
 def _with_known_roles(messages: object) -> object:

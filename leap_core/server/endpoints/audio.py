@@ -53,10 +53,14 @@ class SpeechEndpoint:
             if not await start_bridge(bridge, request.receive):
                 return Response()  # the client left
             sound = _Sound(bridge, model)
-            headers = {"X-Leap-Warning": "; ".join(speech_request.notes)} if speech_request.notes else {}
+            warning = "; ".join(speech_request.notes).encode("ascii", "backslashreplace")[:LONGEST_HEADER].decode()
+            headers = {"X-Leap-Warning": warning} if warning else {}
             if speech_request.format == "pcm":
                 return _Samples(sound, using.pop_all(), headers)
             return await _whole(request, sound, speech_request.format, headers)
+
+
+LONGEST_HEADER = 1000
 
 
 def _begin(runner: ModelRunner, speech_request: SpeechRequest) -> Generation:

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from leap_core import LeapModelLoadingError, LeapUnavailableError
+from leap_core import LeapGenerationError, LeapModelLoadingError, LeapUnavailableError
 from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.system.directories import Directories
@@ -168,6 +168,24 @@ def test_a_host_that_ends_while_it_loads(files, port_that_says):
     with pytest.raises(LeapModelLoadingError, match="ended unexpectedly while it loaded bad.gguf"):
         host.load("bad.gguf", seen.append)
     assert seen == [0.5] and not files.state.exists() and not files.token.exists()
+
+
+@pytest.mark.parametrize("when", ["", "during the generation"])
+def test_a_crash_is_named_also_where_another_thread_has_removed_the_state(files, when):
+    files.publish(state(instance=f"crashed {when}"))
+    with locked(files.alive):
+        host = ModelHost.running()
+    assert ModelHost.running() is None, "another thread looks for a host first"
+    assert "ended unexpectedly" in host.lost(LeapGenerationError, when).message
+
+
+def test_a_crash_within_an_answer_is_named_also_where_another_process_has_removed_the_state(files):
+    files.publish(state(instance="withdrawn"))
+    with locked(files.alive):
+        host = ModelHost.running()
+    files.withdraw()
+    assert "ended unexpectedly" in host.lost(LeapGenerationError, "during the generation").message
+    assert host.lost(LeapUnavailableError).message == "the model host has ended"
 
 
 @pytest.mark.slow
