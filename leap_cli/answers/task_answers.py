@@ -13,7 +13,7 @@ import click
 
 from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.conversation.streams import last_of
-from leap_core.errors import LeapError, LeapGenerationError, LeapUnavailableError
+from leap_core.errors import LeapError, LeapGenerationError, LeapUnavailableError, LeapUnsupportedMediaError
 
 from ..exit_codes import ExitCode
 from ..framework.environment import Environment
@@ -81,6 +81,8 @@ def do_task(
             except LeapUnavailableError:
                 raise
             except LeapError as error:
+                if isinstance(error, LeapUnsupportedMediaError) and all(one.picture for one in inputs):
+                    raise  # the model can answer none of them
                 failed += 1
                 doing.end_line()
                 output.warning(f"{each.name}: {error.message}")
@@ -99,7 +101,6 @@ def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environm
     from leap_core.documents.blocks import UnreadableDocumentError
     from leap_core.documents.reading import check_has_text
     from leap_core.documents.scans import read_scans
-    from leap_core.errors import LeapUnsupportedMediaError
 
     output, done = Output(env), []
     for each in inputs:

@@ -90,6 +90,9 @@ def transcribe(
         temperature=0.0 if options.temperature is None else options.temperature,
         max_tokens=options.max_tokens or MOST_TOKENS,
     )
+    if all(piece.is_silent for piece in recording.pieces):  # a model that cannot hear is an error also then
+        second = Piece(0, min(len(recording.samples), RATE))
+        _text(_begin(runner, recording, second, prompt, replace(options, max_tokens=1)))
     running: deque[tuple[Piece, Generation | None]] = deque()
     ahead = iter(recording.pieces)
     try:

@@ -86,6 +86,16 @@ def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> Non
     assert "Traceback" not in deaf.stderr + blind.stderr
 
 
+@pytest.mark.parametrize("format", ["text", "json", "srt"])
+def test_silence_for_a_model_that_reads_text_only_is_exit_code_3_too(program, tmp_path: Path, format: str) -> None:
+    """A silent piece is written without the model, which has to be one that can hear all the same."""
+    soundfile.write(tmp_path / "silence.wav", np.zeros(RATE, np.float32), RATE)
+    told = program("transcribe", "-m", "builtin", "silence.wav", "--format", format)
+    assert (told.returncode, told.stdout) == (3, "") and "builtin reads text only" in told.stderr
+    heard = program("transcribe", "-m", "builtin-audio", "silence.wav", "--format", "text")
+    assert (heard.returncode, heard.stdout) == (0, "")
+
+
 def test_a_job_hears_and_transcribes(program, tmp_path: Path) -> None:
     clip_of("do", "mi", "so").write(tmp_path / "up.wav")
     heard = program(

@@ -8,11 +8,12 @@ import json
 
 import pytest
 
-from leap_core.errors import LeapGenerationError
+from leap_core.errors import LeapGenerationError, LeapUnsupportedMediaError
 from leap_core.testing import ScriptedModelRunner
 
 NAME = ("--json-schema", "name, age int")
 BROKEN = [LeapGenerationError("broken")]
+BLIND = [LeapUnsupportedMediaError("it reads text only")]
 
 
 @pytest.fixture
@@ -69,6 +70,30 @@ def test_a_picture_is_a_document_of_its_own(leap, tmp_path):
     (request,) = runner.requests
     assert [part.to_json()["type"] for part in request.messages[-1].content] == ["image_url"]
     assert request.messages[0].text.startswith("Extract the following from the image:\n\nname: string\nage: integer\n")
+
+
+@pytest.mark.parametrize("command", [("extract", *NAME), ("decide", "is it red?")])
+def test_a_model_that_sees_nothing_is_refused_as_a_whole(leap, tmp_path, command):
+    """Only where no input has a text: then nothing can be answered."""
+    from PIL import Image
+
+    images = ["--image", "p.jpg", "--image", "q.jpg"]
+    for name in images[1::2]:
+        Image.new("RGB", (40, 30), "red").save(tmp_path / name)
+    runner = leap.script(BLIND, BLIND)
+    done = leap(*command, *images)
+    assert (done.code, done.stdout) == (3, "") and done.stderr.count("reads text only") == 1
+    assert len(runner.requests) == 1
+
+
+def test_texts_are_read_beside_pictures_that_the_model_cannot_see(leap, tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "p.jpg")
+    (tmp_path / "a.txt").write_text("Ann is 3.")
+    leap.script(BLIND, extracted("Ann", 3))
+    done = leap("extract", *NAME, "--image", "p.jpg", "a.txt")
+    assert done.code == 8 and "Ann" in done.stdout and "it reads text only" in done.stderr
 
 
 def test_lines_are_named_by_their_numbers(leap):
