@@ -51,7 +51,8 @@ SLOTS = 4
 def command(env: Environment, /, model: str | None) -> ExitCode:
     """Run an MCP server over standard input and output: text, extraction, audio, search, jobs.
 
-    The first call that needs the model loads it, or uses the one of leap load. Needs leap-edge[mcp].
+    The first call that needs the model loads it, or uses the one of leap load. A name of no model is an error at the
+    start. Needs leap-edge[mcp].
     """
     import asyncio
 
@@ -64,7 +65,11 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
     if env.stdin_is_terminal:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads lines would wait for another one
         Output(env).note("waiting for an MCP client on standard input, which is a terminal; Ctrl-C ends it")
-    with _Abilities(env, ModelChoice(model or None, command="mcp")) as abilities:
+    if model is not None:
+        from leap_core.models.resolving import Registry
+
+        Registry(env.variables, env.cwd).can_answer(model_reference(env, model))  # a client may download it
+    with _Abilities(env, ModelChoice(model, command="mcp")) as abilities:
         server = MCPServer(
             "leap",
             instructions="Local language models, and background work on them.",

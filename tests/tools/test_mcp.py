@@ -213,6 +213,19 @@ def leap_server(leap_home, model):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "says"), [("nosuch", "there is no model 'nosuch'"), ("no/such.gguf", "such.gguf"), ("", "-m needs")]
+)
+def test_the_server_is_not_started_for_a_name_of_nothing(leap, name, says):
+    done = leap("mcp", "-m", name)
+    assert (done.code, done.stdout) == (2, "") and says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_server_is_started_for_a_model_that_it_can_download(leap, monkeypatch):
+    monkeypatch.setattr("leap_cli.commands.mcp._serve", lambda server: asyncio.sleep(0))
+    assert leap("mcp", "-m", "LFM2.5-350M").code == 0
+
+
 def test_leap_is_a_server_itself(leap_home):
     from mcp import Client
 
