@@ -101,7 +101,7 @@ MOST_NOTES = 20
 
 
 def notes_on(notes: Iterable[str]) -> tuple[str, ...]:
-    """The warnings about a request that its answer repeats: each once and cut, MOST_NOTES and how many more there are."""
+    """The warnings about a request, for its answer: each once and cut, MOST_NOTES and how many more there are."""
     different = list(dict.fromkeys(map(cut, notes)))
     more = len(different) - MOST_NOTES
     return (*different[:MOST_NOTES], *([f"{more} more warnings were left out"] if more > 0 else []))
