@@ -24,6 +24,8 @@ ROMAN = (
 )
 
 
+CODE_STYLE = re.compile(r"(?:html |source )?(?:preformatted|code)\b", re.IGNORECASE)
+"""Names of styles of paragraphs of code."""
 RAISED = re.compile(r"[-+−]?\d")
 GREEK = "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", "αβχδεφγηιϕκλμνοπθρστυϖωξψζ"
 SYMBOLS = dict(
@@ -95,22 +97,24 @@ def _flat(blocks: list[Block]) -> str:
     lines: list[str] = []
     for block in blocks:
         rows = "; ".join(", ".join(filter(None, row)) for row in block.rows)
-        lines.append(rows if block.kind == TABLE else block.markdown)
+        lines.append(rows if block.kind == TABLE else block.text if block.kind == CODE else block.markdown)
     return "\n".join(lines)
 
 
 class Builder:
     """What a reader of marked-up text calls while it walks through it.
 
-    ``words`` adds to the paragraph that is open, ``end`` ends it. Within a cell paragraphs are the cell's. A row that
-    lays out a page (a single cell of several blocks, or headings in cells) is written as its blocks. ``of_page``: rows
-    of pages lay out more often: where one cell alone is filled, or there are tables, code or many blocks in a cell.
+    ``words`` adds to the paragraph that is open, ``end`` ends it; paragraphs of code become one block. Within a cell
+    paragraphs are the cell's. A row that lays out a page (a single cell of several blocks, or headings in cells) is
+    written as its blocks. ``of_page``: rows of pages lay out more often: where one cell alone is filled, or there are
+    tables, code or many blocks in a cell.
     """
 
     def __init__(self, out: BlockSink, *, of_page: bool = False) -> None:
         self.out, self._of_page, self._held = out, of_page, 0
         self.parts: list[str] = []
         self._tables: list[_Table] = []
+        self._code: list[str] = []
         self._too_deep = self._size = 0
 
     @property
@@ -126,10 +130,17 @@ class Builder:
 
     def end(self, kind: str = PARAGRAPH, level: int = 0, label: str = "", line: int = 0) -> None:
         """End the paragraph, of which one without words is left out."""
-        text = "".join(self.parts).strip()
+        text = "".join(self.parts)
         self.parts.clear()
+        if kind == CODE and self._size <= LONGEST_PARAGRAPH:
+            self._code.append(text.rstrip())
+            self._size += 1
+            return
         self._size = 0
-        if text:
+        code, self._code = "\n".join(self._code).strip("\n"), []
+        if code.strip():
+            self.add(Block(CODE, code))
+        if text := text.strip():
             self.add(Block(kind, text, level, label, line=line))
 
     def add(self, block: Block) -> None:
@@ -186,7 +197,7 @@ class Builder:
         is_single = len(cells) == 1 or (self._of_page and sum(map(bool, cells)) == 1)
         if any(block.kind == HEADING for block in blocks):
             return True
-        if is_single and (len(blocks) > 1 or any(block.kind in (TABLE, LIST_ITEM) for block in blocks)):
+        if is_single and (len(blocks) > 1 or any(block.kind in (TABLE, LIST_ITEM, CODE) for block in blocks)):
             return True
         return self._of_page and any(
             len(cell) > MOST_IN_CELL or any(block.kind in (TABLE, CODE) for block in cell) for cell in cells

@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
-from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block
-from .builder import Builder, counted, raised, walk_xml
+from .blocks import CODE, HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block
+from .builder import CODE_STYLE, Builder, counted, raised, walk_xml
 from .html import equation
 from .kinds import ODP, ODS
 from .output import DocumentOutput
-from .sheets import MOST_COLUMNS, Row, what_is_hidden, with_merged, write_rows
+from .sheets import MOST_COLUMNS, Row, note_merged, what_is_hidden, with_merged, write_rows
 
 SKIPPED = {
     "tracked-changes",
@@ -49,12 +49,12 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 class _Styles:
     """``lists``: of the levels of numbered lists, by name of the style and level: prefix, form, suffix, first number,
     and how many levels are shown. The numbers of headings are the list OUTLINE.
-    ``raised``: styles of superscripts. ``titles``: styles of paragraphs that are the title.
+    ``raised``: styles of superscripts. ``titles``: styles of paragraphs that are the title. ``codes``: those of code.
     ``hidden``: styles of what is not shown. ``ends``: the last numbers of lists, by id."""
 
     def __init__(self) -> None:
         self.lists: dict[tuple[str, int], tuple[str, str, str, int, int]] = {}
-        self.titles, self.hidden, self.raised = {"Title"}, set[str](), set[str]()
+        self.titles, self.hidden, self.raised, self.codes = {"Title"}, set[str](), set[str](), set[str]()
         self.ends: dict[str, int] = {}
         self._list = self._style = ""
 
@@ -63,6 +63,7 @@ class _Styles:
         if tag == "style":
             self._style = name
             self.titles |= {name} if attributes.get("parent-style-name") in self.titles else set()
+            self.codes |= {name} if self.is_code(attributes.get("parent-style-name", "")) else set()
         elif tag == "text-properties" and attributes.get("display") in ("none", "true"):
             self.hidden.add(self._style)
         elif is_raised(tag, attributes):
@@ -74,6 +75,10 @@ class _Styles:
             first, levels = (int(attributes.get(name) or 1) for name in ("start-value", "display-levels"))
             place = self._list, int(attributes.get("level") or 1)
             self.lists[place] = attributes.get("num-prefix", ""), form, end, first, levels
+
+    def is_code(self, style: str) -> bool:
+        """Whether paragraphs of this style are code."""
+        return style in self.codes or CODE_STYLE.match(style.replace("_20_", " ")) is not None
 
     def label(self, style: str, numbers: Sequence[int]) -> str:
         """The mark of an item of a list by the numbers of the items that it is in, the outermost first."""
@@ -104,7 +109,7 @@ class _Text:
         self._level = 0
         self._outside: list[list[str]] = []
         self._label = self._frame = ""
-        self._is_note = self._is_raised = False
+        self._is_note = self._is_raised = self._is_code = False
         self._headings = [0] * 10
         self._fields: dict[str, str] = {}
 
@@ -138,6 +143,7 @@ class _Text:
         elif tag in ("p", "h"):
             self._takes_text += 1
             is_title = attributes.get("style-name") in self._styles.titles
+            self._is_code = self._styles.is_code(attributes.get("style-name", ""))
             self._level = int(attributes.get("outline-level") or 1) if tag == "h" else int(is_title)
         elif tag in ("s", "tab", "line-break"):
             spaces = min(int(attributes.get("c") or 1), MOST_SPACES)
@@ -232,6 +238,8 @@ class _Text:
                 self._headings = [*self._headings[: self._level - 1], self._headings[self._level - 1] + 1, *[0] * 10]
                 self.builder.parts.insert(0, self._styles.label(OUTLINE, self._headings[: self._level]) + " ")
             self.builder.end(HEADING, min(self._level or 1, 6))
+        elif self._is_code:
+            self.builder.end(CODE)
         elif self._lists and self._is_first:
             self._is_first = not "".join(self.builder.parts).strip()
             label = self._styles.label(self._lists[-1][0], [number for _, number, _ in self._lists])
@@ -360,6 +368,7 @@ class _Sheets:
         self.out.section(self._name)
         self.out.heading(self._name)
         write_rows(with_merged(self._all_rows(), self._merged), self.out, self._hidden)
+        note_merged(self._name, self._merged, self.out)
         for text, number in self._comments:
             self.out.add(Block(NOTE, text, label=f"Comment in row {number}:" if number else ""))
         hidden = len({column for _, _, cells in self._rows for column in cells} & self._hidden)

@@ -9,7 +9,7 @@ import codecs
 import html
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from typing import Any, BinaryIO
 
@@ -121,6 +121,7 @@ class _Workbook:
         with self.package.open(part) as file:
             sheet = _Sheet(self, _pieces(file, ROW))
             write_rows(with_merged(sheet.rows(), merged), self.out, sheet.hidden)
+        note_merged(name, merged, self.out)
         self._write_comments(part)
         for note in what_is_hidden(name, sheet.hidden_rows, len(sheet.hidden), sheet.formulas):
             self.out.note(note)
@@ -287,7 +288,7 @@ def _merged(file: Any) -> list[tuple[int, int, int, int]]:
 def with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) -> Iterator[Row]:
     """Rows in which each cell of a merged range has its value; but a title over the whole row occurs once."""
     starts: dict[int, list[tuple[int, int, int]]] = {}
-    for left, right, top, bottom in merged:
+    for left, right, top, bottom in merged[:MOST_MERGED]:
         if (right - left + 1) * (bottom - top + 1) <= MOST_MERGED:
             starts.setdefault(top, []).append((left, right, bottom))
     open_ranges: list[tuple[int, int, int, str]] = []
@@ -302,6 +303,18 @@ def with_merged(rows: Iterator[Row], merged: list[tuple[int, int, int, int]]) ->
                 for column in range(left, right + 1):
                     cells.setdefault(column, text)
         yield number, cells
+
+
+def note_merged(name: str, merged: Sequence[tuple[int, int, int, int]], out: DocumentOutput) -> None:
+    """Say where ``with_merged`` leaves merged cells as they are."""
+    large = any(
+        (right - left + 1) * (bottom - top + 1) > MOST_MERGED and bottom > top for left, right, top, bottom in merged
+    )
+    if large or len(merged) > MOST_MERGED:
+        out.note(
+            f"sheet {name}: merged cells behind the first {MOST_MERGED}, and large ones, have their value in the first "
+            "cell only"
+        )
 
 
 def write_rows(rows: Iterator[Row], out: DocumentOutput, hidden: Set[int] = frozenset()) -> None:
@@ -340,8 +353,9 @@ def _write_old(file: BinaryIO, out: DocumentOutput) -> None:
             (top + n, {left + column: text for column, value in enumerate(row) if (text := _shown(value))})
             for n, row in enumerate(sheet.iter_rows(), 1)
         )
-        merged = [(c1, c2, r1 + 1, r2 + 1) for (r1, c1), (r2, c2) in (sheet.merged_cell_ranges or ())[:MOST_MERGED]]
+        merged = [(c1, c2, r1 + 1, r2 + 1) for (r1, c1), (r2, c2) in (sheet.merged_cell_ranges or ())]
         write_rows(with_merged((row for row in rows if row[1]), merged), out)
+        note_merged(each.name, merged, out)
     out.note(f"the formats of {out.kind} are not read: a share of 12.5 % is shown as 0.125")
     out.note(f"of {out.kind} errors and comments of cells are not read; hidden rows and columns are shown")
     if hidden:

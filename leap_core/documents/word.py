@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any, BinaryIO
 
-from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH
-from .builder import MOST_COLUMNS, counted
+from .blocks import CODE, HEADING, LIST_ITEM, NOTE, PARAGRAPH
+from .builder import CODE_STYLE, MOST_COLUMNS, counted
 from .ooxml import Package, Walker, tag_of, value_of
 from .output import DocumentOutput
 
@@ -32,10 +32,11 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 
 
 class _Styles:
-    """Of each paragraph style: the level of its heading, and its list."""
+    """Of each paragraph style: the level of its heading, and its list. ``codes``: styles of code."""
 
     def __init__(self, package: Package, main: str) -> None:
         part = next((part for kind, part in package.links(main).values() if kind == "styles"), "")
+        self.codes = set[str]()
         self.levels: dict[str, int] = {}
         self.lists: dict[str, tuple[str, int]] = {}
         for each in package.tree(part):
@@ -44,6 +45,7 @@ class _Styles:
             style = next((value for name, value in each.items() if name.endswith("styleId")), "")
             found = {tag_of(one): value_of(one.attrib) for one in each.iter()}
             name, base = found.get("name", "").lower(), found.get("basedOn", "")
+            self.codes |= {style} if CODE_STYLE.match(name) or base in self.codes else set()
             if name == "title":
                 self.levels[style] = 1
             elif name.startswith("heading ") and name[8:].isdigit():
@@ -207,7 +209,7 @@ class _Word(Walker):
                 self.builder.parts.insert(0, f"{mark} ")
             self.builder.end(HEADING, min(level, 6))
         elif mark is None:
-            self.builder.end(PARAGRAPH)
+            self.builder.end(CODE if style in self.styles.codes else PARAGRAPH)
         else:
             self.builder.end(LIST_ITEM if mark else PARAGRAPH, depth, mark)
 

@@ -233,6 +233,21 @@ def test_superscripts_boxes_fields_and_remarks_of_odt():
     assert odt("<x:p>Text<o:annotation><x:p>remark</x:p></o:annotation></x:p>") == ["Text", "Comment: remark"]
 
 
+CODE = '<s:style s:name="P7" s:parent-style-name="Preformatted_20_Text"/>'
+
+
+@pytest.mark.parametrize("style", ["Preformatted_20_Text", "P7", "Source_20_Code"])
+def test_code_of_odt_keeps_its_indentation(style):
+    lines = ["if a:", '<x:s x:c="4"/>b = 1', "", '<x:tab/>c<x:line-break/><x:s/>d  e<x:s x:c="2"/>f']
+    code = "".join(f'<x:p x:style-name="{style}">{line}</x:p>' for line in lines)
+    data = open_document("text", f'<x:p>Before</x:p>{code}<x:p>After</x:p><x:p x:style-name="{style}"> g</x:p>', CODE)
+    written = "```\nif a:\n    b = 1\n\n\tc\n d  e  f\n```"
+    assert read_here("odt", data).text.rstrip() == f"Before\n\n{written}\n\nAfter\n\n```\n g\n```"
+    listed = f"<x:list><x:list-item>{code}</x:list-item></x:list><t:table><t:table-row><t:table-cell>{code}"
+    data = open_document("text", f"{listed}</t:table-cell></t:table-row></t:table>", CODE)
+    assert read_here("odt", data).text.count("\n    b = 1\n") == 2
+
+
 def test_boxes_objects_dates_and_superscripts_of_ods():
     cells = '<t:table-cell o:date-value="2024-02-29"><x:p>29/02/24</x:p></t:table-cell>'
     cells += '<t:table-cell><x:p>10<x:span x:style-name="R">6</x:span></x:p><d:object/></t:table-cell>'

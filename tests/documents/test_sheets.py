@@ -120,6 +120,20 @@ def test_merged_cells_keep_their_value_and_a_title_is_there_once():
     ]
 
 
+def test_merged_ranges_beyond_the_limit_are_said(monkeypatch):
+    monkeypatch.setattr("leap_core.documents.sheets.MOST_MERGED", 2)
+    rows = "".join(row(n, f"a{n}" if n % 2 else None, n) for n in range(1, 9))
+    merged = "".join(f'<mergeCell ref="A{n}:A{n + 1}"/>' for n in (1, 3, 5, 7))
+    document = read_here("xlsx", xlsx(rows, after=f"<mergeCells>{merged}</mergeCells>"))
+    assert lines(document)[:6] == ["a1 | 1", "a1 | 2", "a3 | 3", "a3 | 4", "a5 | 5", " | 6"]
+    said = "sheet Sheet: merged cells behind the first 2, and large ones, have their value in the first cell only"
+    assert document.notes == (said,)
+    large = read_here("xlsx", xlsx(rows, after='<mergeCells><mergeCell ref="A1:A3"/></mergeCells>'))
+    assert large.notes == (said,)
+    title = '<mergeCells><mergeCell ref="A1:D1"/></mergeCells>'
+    assert read_here("xlsx", xlsx(row(1, "T"), after=title)).notes == ()
+
+
 def test_formulas_without_a_result_are_shown_and_said():
     rows = (
         '<row r="1"><c r="A1"><f>B1+C1</f><v></v></c><c r="B1"><f>1+1</f><v>2</v></c><c r="C1"><f>D&amp;E</f></c></row>'

@@ -218,3 +218,24 @@ def test_slides():
     assert document.sections[0].text.replace("\n\n", "\n").split("\n") == [
         *("# Plan", "- one", "  - two", "1. three", "grouped", "newer", "H | H | C", "Notes: Say this.")
     ]
+
+
+CODE_STYLES = "".join(
+    f'<w:style w:styleId="{id}"><w:name w:val="{name}"/>{base}</w:style>'
+    for id, name, base in (
+        ("SourceCode", "Source Code", ""),
+        ("Own", "My style", '<w:basedOn w:val="SourceCode"/>'),
+        ("HTML1", "HTML Preformatted", ""),
+        ("Codeword", "Codewords", ""),
+    )
+)
+
+
+@pytest.mark.parametrize(("style", "is_code"), [("SourceCode", 1), ("Own", 1), ("HTML1", 1), ("Codeword", 0), ("", 0)])
+def test_code_keeps_its_indentation(style, is_code):
+    lines = ["if a:", "    b = 1", "", "        c"]
+    body = paragraph("Before") + "".join(paragraph(line, f'<w:pStyle w:val="{style}"/>') for line in lines)
+    styles = f"<w:styles {WORD}>{CODE_STYLES}</w:styles>"
+    text = read_here("docx", docx(body + paragraph("After"), ("r9", "styles", "styles.xml"), styles_xml=styles)).text
+    code = "```\nif a:\n    b = 1\n\n        c\n```" if is_code else "if a:\n\nb = 1\n\nc"
+    assert text.rstrip() == f"Before\n\n{code}\n\nAfter"
