@@ -62,11 +62,11 @@ class Shape:
 
 
 LFM2_350M = Shape(16, 1024, 16, 8, 4608, frozenset({2, 5, 8, 10, 12, 14}), 65_536, 32_768)
-TINY_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096)
-TINY_LLAMA = Shape(2, 64, 4, 2, 128, frozenset({0, 1}), 1024, 4096)
-TINY_GEMMA = Shape(6, 64, 4, 2, 128, frozenset(range(6)), 1024, 4096, window=96)
-TINY_WINDOWED_LFM2 = Shape(4, 64, 4, 2, 128, frozenset({1, 3}), 1024, 4096, window=96)
-TINY_MAMBA = Shape(2, 64, 4, 2, 128, frozenset(), 1024, 4096)
+TINY_LFM2 = Shape(4, 64, 2, 1, 128, frozenset({1, 3}), 1024, 4096)
+TINY_LLAMA = Shape(2, 64, 2, 1, 128, frozenset({0, 1}), 1024, 4096)
+TINY_GEMMA = Shape(6, 64, 2, 1, 128, frozenset(range(6)), 1024, 4096, window=96)
+TINY_WINDOWED_LFM2 = Shape(4, 64, 2, 1, 128, frozenset({1, 3}), 1024, 4096, window=96)
+TINY_MAMBA = Shape(2, 64, 2, 1, 128, frozenset(), 1024, 4096)
 MEMORY_KINDS = {
     "full": TINY_LLAMA,
     "window": TINY_GEMMA,

@@ -21,12 +21,12 @@ from .prompts import prompt_of
 
 @pytest.fixture(scope="session")
 def lfm2_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_random_model(tmp_path_factory.mktemp("models") / "lfm2.gguf", TINY_LFM2, "q8_0")
+    return write_random_model(tmp_path_factory.mktemp("models") / "lfm2.gguf", TINY_LFM2, "q8_0", seed=8)
 
 
 @pytest.fixture(scope="session")
 def llama_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_random_model(tmp_path_factory.mktemp("models") / "llama.gguf", TINY_LLAMA, "q8_0")
+    return write_random_model(tmp_path_factory.mktemp("models") / "llama.gguf", TINY_LLAMA, "q8_0", seed=8)
 
 
 @pytest.fixture(scope="session", params=["hybrid", "attention only"])

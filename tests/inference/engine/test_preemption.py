@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
@@ -25,14 +26,13 @@ from leap_core.inference.engine.slots import Admission, Slot, SlotMemory
 from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.random_models import (
-    MEMORY_KINDS,
-    write_random_model,
-)
+from tests.support.lengths import of_length
+from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
 
 Make = Callable[..., Scheduler]
+Known = dict[int, list[tuple[int, float]]]
 
 
 @pytest.fixture(scope="module", params=MEMORY_KINDS)
@@ -60,10 +60,37 @@ def asked(prompt: list[int], length: int, priority: int, **given: object) -> Req
     return made
 
 
+def mixes() -> list[object]:
+    """Kinds of memory, slots and places of states: with LEAP_LONG_TESTS=1 all of them, else each two together once,
+    and one slot with states in memory only."""
+    chosen = []
+    for kind, slots, place in itertools.product(MEMORY_KINDS, (1, 2, 4), ("memory", "disk")):
+        here = ("memory", "disk")[(slots > 1) * (list(MEMORY_KINDS).index(kind) + slots // 2) % 2]
+        if of_length(place == here, True):
+            quick = (slots, place) == (1, "memory")
+            chosen.append(pytest.param(kind, slots, place, marks=() if quick else pytest.mark.slow))
+    return chosen
+
+
 def line(n: int) -> Request:
     """A line of a batch: every second one is sampled, with a seed."""
     temperature = float(n % 2)
     return asked(words(30 + 17 * (n % 5), n), 30 + n % 20, BATCH, temperature=temperature, rng_seed=n)
+
+
+@pytest.fixture(scope="module")
+def lines_alone(model: LlamaModel) -> Known:
+    """What this model says to a line that is computed alone, as far as a test has asked for it."""
+    return {}
+
+
+def alone_of(make_scheduler: Make, known: Known, lines: int) -> list[list[tuple[int, float]]]:
+    for n in range(lines):
+        if n not in known:
+            (fresh := make_scheduler(slots=1)).submit(sequence := line(n))
+            known[n] = told(sequence)
+            fresh.close()
+    return [known[n] for n in range(lines)]
 
 
 def told(sequence: Request) -> list[tuple[int, float]]:
@@ -90,13 +117,11 @@ def preempted(scheduler: Scheduler, victim: Request) -> Request:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache", [CacheOptions(), CacheOptions.in_memory(), "disk", "nowhere"])
-def test_lines_of_a_batch_say_the_same_as_alone(make_scheduler: Make, tmp_path: Path, cache: object) -> None:
-    lines = 12
-    alone = []
-    for n in range(lines):
-        (fresh := make_scheduler(slots=1)).submit(sequence := line(n))
-        alone.append(told(sequence))
-        fresh.close()
+def test_lines_of_a_batch_say_the_same_as_alone(
+    make_scheduler: Make, lines_alone: Known, tmp_path: Path, cache: object
+) -> None:
+    lines = of_length(8, 12)
+    alone = alone_of(make_scheduler, lines_alone, lines)
     options = cache if isinstance(cache, CacheOptions) else CacheOptions(max_bytes_memory=0)
     if cache == "disk":
         options = CacheOptions(tmp_path, enabled=True, max_bytes_memory=0)
@@ -168,7 +193,7 @@ def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
     scheduler = make_scheduler(slots=3, context_size=1024)
     codes, decode = [], scheduler._context.decode
     monkeypatch.setattr(scheduler._context, "decode", lambda **given: codes.append(decode(**given)) or codes[-1])
-    for turn in range(20):
+    for turn in range(of_length(8, 20)):
         for slot in scheduler._memory.slots:
             scheduler._memory.clear(slot)
         scheduler.submit(long := asks[0]())
@@ -178,7 +203,7 @@ def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
         assert short.created - long.created < 1
         wait_until(lambda: not scheduler.has_work())
     assert codes.count(ABORTED) >= 2
-    assert len(codes) > codes.count(ABORTED) + 20
+    assert len(codes) > codes.count(ABORTED) + of_length(8, 20)
 
 
 def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
@@ -341,14 +366,10 @@ def test_a_crowd_does_not_save_states_all_the_time(make_scheduler: Make, monkeyp
 
 
 @pytest.mark.slow
-def test_cancelled_and_preempted_at_any_time(make_scheduler: Make) -> None:
+def test_cancelled_and_preempted_at_any_time(make_scheduler: Make, lines_alone: Known) -> None:
     """Requests of three levels come and leave; those that stay say what they say alone."""
     rng = random.Random(1)
-    alone = []
-    for n in range(8):
-        (fresh := make_scheduler(slots=1)).submit(sequence := line(n))
-        alone.append(told(sequence))
-        fresh.close()
+    alone = alone_of(make_scheduler, lines_alone, 8)
     scheduler = make_scheduler(slots=2, cache=CacheOptions.in_memory(60_000))
     staying = {n: line(n) for n in range(8)}
     stop = threading.Event()
@@ -377,8 +398,7 @@ def test_cancelled_and_preempted_at_any_time(make_scheduler: Make) -> None:
     assert scheduler._snapshots._held_bytes == 0
 
 
-@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("place", ["memory", pytest.param("disk", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("model", "slots", "place"), mixes(), indirect=["model"])
 def test_any_mix_of_priorities_cancels_and_lengths(
     make_scheduler: Make, tmp_path: Path, slots: int, place: str
 ) -> None:
@@ -400,7 +420,7 @@ def test_any_mix_of_priorities_cancels_and_lengths(
     cache = CacheOptions(tmp_path if place == "disk" else None, enabled=True, max_bytes_memory=memory)
     scheduler = make_scheduler(slots=slots, cache=cache, batch_size=48)
     sent: list[tuple[int, Request]] = []
-    for _ in range(15 * slots):
+    for _ in range(of_length(10, 15) * slots):
         sent.append((kind := rng.randrange(len(kinds)), ask(kind)))
         scheduler.submit(sent[-1][1])
         wait_until(lambda: scheduler.activity().waiting < 3)

@@ -71,7 +71,7 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> No
         fresh.submit(sequence := asked(*one))
         alone.append(told(sequence))
     used = make_scheduler(slots=5, cells=2048)
-    for turn in range(of_length(20, 60)):
+    for turn in range(of_length(12, 60)):
         chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, 5, 7]))
         cancelled = [asked(words(rng.randrange(5, 200), 50 + turn), 200, turn) for _ in range(rng.randrange(3))]
         sequences = [asked(*requests[n]) for n in chosen]
@@ -101,7 +101,7 @@ def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path
         alone.append(told(sequence))
     for _ in range(2):  # the second one begins with what the first left on disk
         used = make_scheduler(slots=slots, cache=CacheOptions.on_disk(tmp_path))
-        for turn in range(of_length(10, 24)):
+        for turn in range(of_length(6, 24)):
             chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, min(slots, 4)]))
             sequences = [asked(*requests[n]) for n in chosen]
             for sequence in sequences:

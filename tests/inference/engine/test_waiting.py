@@ -188,9 +188,10 @@ def begin(
     order: WaitingOrder, preemption: Preemption, waiting: list[Request], running: list[Request], most: int, now: float
 ) -> None:
     """What the scheduler does at the begin of a step."""
-    held = slots(*[0] * len(running))
-    for slot, each in zip(held, running, strict=True):
-        slot.request = each
+    held = []
+    for n, each in enumerate(running):
+        held.append(slot := Slot(n))
+        slot.request, slot.last_used = each, n
     chat = next((each for each in waiting if each.priority == INTERACTIVE), None)
     victim = preemption.victim(chat, held, now) if chat is not None and len(running) == most else None
     if chat is not None and victim is not None and victim.request is not None:
