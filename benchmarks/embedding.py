@@ -15,8 +15,8 @@ import time
 from harness import Row, alternate, arguments, llama_bench, report, words
 
 from leap_core.conversation.options import ModelLoadingOptions
+from leap_core.inference.embedding_runner import InProcessEmbeddingRunner
 from leap_core.inference.llama.embedding_context import EmbeddingContext
-from leap_core.inference.vectors import InProcessEmbeddingRunner
 
 MOST_TOKENS = 512
 SIZES = (512, 64)

@@ -24,8 +24,8 @@ from harness import Row, alternate, answer, arguments, options, report, runner, 
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.runner import ModelRunner
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import keep_warm, runner_of
+from leap_core.protocols.host.model_host import ModelHost
 
 PROMPT, REPLY, CLIENTS = 200, sized(128), sized(8)
 SHORT, ONE_TOKEN = ("--max-tokens", "8"), ("--max-tokens", "1", "--no-stream")

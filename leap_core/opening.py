@@ -21,8 +21,8 @@ from .system.dataclass import dataclass
 from .system.directories import Directories
 
 if TYPE_CHECKING:
+    from .models.aliases_and_endpoints import Endpoint
     from .models.download.downloading import DownloadOptions, Event
-    from .models.endpoints import Endpoint
     from .models.resolving import LocalModel
     from .protocols.endpoint.retries import Patience
     from .system.plugins import Plugin
@@ -123,13 +123,13 @@ class _Place(NamedTuple):
         if options is not None and not isinstance(options, ModelLoadingOptions):
             raise LeapOptionsError("options", f"ModelLoadingOptions are needed, not {type(options).__name__}")
         options = options or ModelLoadingOptions()
-        from .models.endpoints import find_endpoint
+        from .models.aliases_and_endpoints import find_endpoint
 
         endpoint = find_endpoint(reference, self.directories)
         if endpoint is not None:
             self._check_endpoint(endpoint, options)
             if embeds:
-                from .protocols.endpoint.vectors import open_endpoint_for_embedding
+                from .protocols.endpoint.remote_embeddings import open_endpoint_for_embedding
 
                 return open_endpoint_for_embedding(endpoint, self.variables)
             from .protocols.endpoint.endpoint_runner import open_endpoint
@@ -254,7 +254,7 @@ class Leap:
         address that cannot be used, LeapEndpointError for a key that cannot be one, and where the user's configuration
         says ``offline``.
         """
-        from .models.endpoints import Endpoint, base_url
+        from .models.aliases_and_endpoints import Endpoint, base_url
         from .protocols.endpoint.endpoint_runner import open_endpoint
 
         endpoint = Endpoint(base_url(url), model, key=api_key, path=path, headers=headers or {}, body=body or {})
@@ -492,10 +492,10 @@ def load_local_for_embedding(
     """Load files that were found, to make vectors. Like ``load_local``."""
     if model.opener is not None:
         return cast(EmbeddingRunner, _opened_by_plugin(model.opener, model.model_id, options, EmbeddingRunner))
+    from .inference.embedding_runner import InProcessEmbeddingRunner
     from .inference.llama.library import use_engine
     from .inference.trial.trial_child import Subject
     from .inference.trial.verdicts import require_sound
-    from .inference.vectors import InProcessEmbeddingRunner
     from .models.store import hold
 
     use_engine(options.engine)

@@ -43,7 +43,7 @@ from leap_core.server.access import AccessCheck
 from leap_core.server.application import Server, build_app, listen
 from leap_core.server.endpoints.generation import GenerationEndpoints
 from leap_core.server.endpoints.management import ManagementEndpoints
-from leap_core.server.measures import RequestLog
+from leap_core.server.metrics import RequestLog
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.system.directories import Directories
 from leap_core.system.locks import locked

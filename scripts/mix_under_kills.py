@@ -32,8 +32,8 @@ from jobs.client.client import JobsClient
 from leap_core import ChatMessage, GenerationOptions
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapError
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import end_host, keep_warm, runner_of
+from leap_core.protocols.host.model_host import ModelHost
 from tests.support.random_models import Shape, write_random_model
 
 SHAPE = Shape(2, 64, 2, 1, 128, frozenset({0, 1}), 1024, 32_768)

@@ -84,7 +84,7 @@ def _confined_batch(batch: Mapping[str, Any]) -> JsonObject:
 
 def _check_model(reference: str, configuration: JobsConfiguration) -> None:
     """Refuse a path that leads out of the directory of models."""
-    from leap_core.models.endpoints import find_endpoint
+    from leap_core.models.aliases_and_endpoints import find_endpoint
     from leap_core.models.resolving import Registry
 
     data = configuration.directories.data

@@ -15,7 +15,7 @@ from ..table.job import Claim, ClaimLostError, Ending, Job, State, error_of
 from ..table.table import Table
 from ..worker_log import log_traceback
 from .attempt import Attempt
-from .model_processes import ProcessEnd
+from .model_pool import ProcessEnd
 
 FIRST_BACK_OFF_SECONDS = 1.0
 MOST_INTERRUPTIONS = 100

@@ -39,7 +39,7 @@ from ..table.store_protocol import MISSED
 from ..table.table import Table
 from ..worker_log import bound_log, log
 from .attempt import Attempt, Attempts
-from .model_processes import ModelFetching, ModelsAtHand, Processes
+from .model_pool import ModelFetching, ModelsAtHand, Processes
 from .outcomes import MOST_INTERRUPTIONS, died, interrupted, run_attempt
 from .remote_table import TableServer
 

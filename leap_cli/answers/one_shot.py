@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from leap_core.conversation.conversation import Conversation
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.options import GenerationOptions
-    from leap_core.conversation.recorder import SessionRecorder
     from leap_core.conversation.runner import ModelRunner
+    from leap_core.conversation.session_recorder import SessionRecorder
 
     from ..options.tools import Tools
     from .sound import SpokenOutput

@@ -23,8 +23,8 @@ from ..options.tools import Tools
 if TYPE_CHECKING:
     from leap_core.conversation.conversation import Conversation
     from leap_core.conversation.generator import Generator
-    from leap_core.conversation.recorder import SessionRecorder
     from leap_core.conversation.runner import ModelRunner
+    from leap_core.conversation.session_recorder import SessionRecorder
 
 QUESTION = "Enter sums up what was said first, o leaves the oldest out, e refuses this message: "
 ANSWERS = {"": Overflow.SUMMARIZE, "s": Overflow.SUMMARIZE, "o": Overflow.OLDEST, "e": Overflow.ERROR}

@@ -146,7 +146,7 @@ def page(env: Environment, /, port: int, opens: bool) -> None:
     The printed address contains a new key, so only you can open it. It runs until Ctrl-C and loads no model; leap serve
     --web-ui includes the same page.
     """
-    from jobs.client.served import ServedJobs
+    from jobs.client.server_jobs import ServedJobs
     from leap_core.server.foreground import ServerSettings, serve
     from leap_core.server.page.page_sessions import PageServices
 

@@ -174,8 +174,8 @@ def _open(
 ) -> AgentEndpoint:
     """Have the model warm with a context of ``size`` tokens, or as it is where that is enough, at an address that stays
     when the host is started anew."""
-    from leap_core.protocols.host.connection import ModelHost
     from leap_core.protocols.host.lookup import keep_warm
+    from leap_core.protocols.host.model_host import ModelHost
 
     host = ModelHost.running(env.variables)
     held = None if host is None else host.find(reference, str(env.cwd))

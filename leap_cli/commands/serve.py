@@ -227,7 +227,7 @@ class PingInterval(click.FloatRange):
 
 
 def _settings(arguments: Arguments) -> ServerSettings:
-    from jobs.client.served import ServedJobs
+    from jobs.client.server_jobs import ServedJobs
     from leap_core.conversation.media.fetching import UrlAccess
     from leap_core.server.endpoints.responses import durable_responses
     from leap_core.server.foreground import ServerSettings

@@ -75,7 +75,7 @@ def ps_command(env: Environment, /, format: str) -> None:
 
     Models of `leap serve` are shown with the port of their server.
     """
-    from leap_core.protocols.host.connection import ModelHost
+    from leap_core.protocols.host.model_host import ModelHost
     from leap_core.protocols.host.served_models import served_models
 
     output = Output(env, format)
@@ -134,7 +134,7 @@ def unload_command(env: Environment, /, model: str | None, everything: bool) -> 
     Answers in progress end with an error. Without MODEL, the only loaded one is unloaded.
     """
     from leap_core.errors import LeapModelNotFoundError
-    from leap_core.protocols.host.connection import ModelHost
+    from leap_core.protocols.host.model_host import ModelHost
 
     if everything and model is not None:
         raise click.UsageError("give either MODEL or --all")

@@ -302,7 +302,7 @@ def _source_of(parameter: click.Parameter, context: click.Context) -> Source | N
 
 
 def _installed(env: Environment) -> Iterator[str]:
-    from leap_core.models.quick_names import installed_names
+    from leap_core.models.completion_names import installed_names
 
     return installed_names(env.directories.models)
 
@@ -313,7 +313,7 @@ def _aliases(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.endpoints import read_aliases
+    from leap_core.models.aliases_and_endpoints import read_aliases
 
     return read_aliases(env.directories.config_file)
 
@@ -325,7 +325,7 @@ def _endpoints(env: Environment) -> dict[str, str]:
             return {}
     except OSError:
         return {}
-    from leap_core.models.endpoints import known_endpoints
+    from leap_core.models.aliases_and_endpoints import known_endpoints
 
     with suppress(LeapError):
         return {name: each.url for name, each in known_endpoints(env.directories.config_file).items()}
@@ -333,7 +333,7 @@ def _endpoints(env: Environment) -> dict[str, str]:
 
 
 def _catalogue(env: Environment) -> dict[str, dict[str, Any]]:
-    from leap_core.models.quick_names import catalogue_entries
+    from leap_core.models.completion_names import catalogue_entries
 
     return catalogue_entries(env.directories.config)
 

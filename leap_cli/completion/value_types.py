@@ -44,7 +44,7 @@ class WarmModel(FileName):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            from leap_core.protocols.host.connection import ModelHost
+            from leap_core.protocols.host.model_host import ModelHost
 
             host = ModelHost.running(ctx.ensure_object(Environment).variables)
             names = [] if host is None else [model["model"] for model in host.status(timeout=0.5)["models"]]

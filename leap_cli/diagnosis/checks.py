@@ -366,7 +366,7 @@ def _answers(env: Environment, states: dict[str, str]) -> Iterator[str]:
 
 def host(env: Environment) -> Check:
     """The process that keeps models warm."""
-    from leap_core.protocols.host.connection import ModelHost
+    from leap_core.protocols.host.model_host import ModelHost
 
     try:
         model_host = ModelHost.running(env.variables)

@@ -28,7 +28,7 @@ from .prompt import SYSTEM_OPTION, read_system_option
 
 if TYPE_CHECKING:
     from leap_core.conversation.generator import Generator
-    from leap_core.conversation.recorder import SessionRecorder
+    from leap_core.conversation.session_recorder import SessionRecorder
     from leap_core.tasks.decisions.guard import Guard, Watched
 
 
@@ -50,7 +50,7 @@ class SessionChoice:
     def open(self, env: Environment) -> SessionRecorder:
         """The session that is continued or begun. Raises LeapSessionError where there is none to continue, and
         LeapError when the file of sessions cannot be used although it was asked for."""
-        from leap_core.conversation.recorder import SessionRecorder
+        from leap_core.conversation.session_recorder import SessionRecorder
 
         required = self.continues or bool(self.save)
         recorder = SessionRecorder(env.directories.sessions_file, Output(env).warning, self.name, required)

@@ -360,7 +360,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
 
 def note_endpoint(env: Environment, reference: str) -> None:
     """Say at a terminal where prompts go, when that server is asked for the first time."""
-    from leap_core.models.endpoints import find_endpoint
+    from leap_core.models.aliases_and_endpoints import find_endpoint
 
     endpoint = find_endpoint(reference, env.directories) if env.stderr_is_terminal else None
     if endpoint is None:
@@ -486,7 +486,7 @@ def installed_models(env: Environment) -> list[str]:
 
 def check_chats(env: Environment, reference: str) -> None:
     """Raises UsageError for a model of this machine that no prompt can be put to, and what finding a model raises."""
-    from leap_core.models.endpoints import Endpoint
+    from leap_core.models.aliases_and_endpoints import Endpoint
     from leap_core.models.resolving import Registry
 
     if reference.lower() == BUILTIN:
@@ -502,7 +502,7 @@ def check_chats(env: Environment, reference: str) -> None:
 def _obstacle(path: Path, chat_template: str | None) -> str:
     """Why no prompt can be put to the model of this file; empty where it can. ``chat_template``: its manifest's."""
     from leap_core.inference.gguf.header import GGUFHeader
-    from leap_core.models.upkeep import header_or_error
+    from leap_core.models.model_files import header_or_error
 
     header = header_or_error(path)
     if not isinstance(header, GGUFHeader):

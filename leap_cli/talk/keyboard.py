@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from prompt_toolkit.key_binding import KeyBindingsBase
 
-    from leap_core.conversation.recorder import SessionRecorder
+    from leap_core.conversation.session_recorder import SessionRecorder
 
     from ..chat.dialogue import Dialogue
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from leap_core.conversation.options import GenerationOptions
-    from leap_core.conversation.recorder import SessionRecorder
     from leap_core.conversation.runner import ModelRunner
+    from leap_core.conversation.session_recorder import SessionRecorder
 
 COLUMNS = ("number", "name", "system", "hears", "plays", "default")
 BY_VOICE = "speak, and it answers when you pause; Ctrl-C stops an answer"

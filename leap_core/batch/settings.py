@@ -14,7 +14,7 @@ from ..conversation.media.fetching import UrlAccess
 from ..conversation.options import GenerationOptions, ModelLoadingOptions
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..inference.speech.voices import CONVERSATION_PROMPT
-from ..models.endpoints import Endpoint
+from ..models.aliases_and_endpoints import Endpoint
 from ..models.resolving import Registry
 from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject

@@ -55,11 +55,11 @@ from .template.reply import ReplyBuilder
 
 if TYPE_CHECKING:
     from .constraints import CompiledConstraint
+    from .embedding_runner import HiddenStateReader
     from .engine.sampler import TokenScore
     from .media import ReadsMedia
     from .model_parts import ModelAdapters
     from .prompt_maker import SpokenHistory
-    from .vectors import HiddenStateReader
     from .voice import Listener, ModelVoice
 
 
@@ -455,7 +455,7 @@ class InProcessRunner(ModelRunner):
             return self._hidden_reader().of_text(text, chosen)
 
     def _hidden_reader(self) -> HiddenStateReader:
-        from .vectors import HiddenStateReader
+        from .embedding_runner import HiddenStateReader
 
         with self._guard:
             if self._hidden is None:

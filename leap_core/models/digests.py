@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
-from leap_core.models.endpoints import BUILTINS
+from leap_core.models.aliases_and_endpoints import BUILTINS
 from leap_core.models.reference import origin_of
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import InstalledModel, Store

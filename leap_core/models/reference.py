@@ -24,8 +24,8 @@ from urllib.parse import unquote, urlsplit
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
 from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
 from ..system.dataclass import dataclass
+from .aliases_and_endpoints import BUILTINS, expand
 from .catalogue import Catalogue, CatalogueEntry
-from .endpoints import BUILTINS, expand
 from .manifest import path_of_file_url
 from .store import InstalledModel
 

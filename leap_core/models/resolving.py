@@ -27,7 +27,7 @@ from ..system.addresses import masked
 from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from ..system.plugins import OPENERS, Plugin, plugins
-from .endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
+from .aliases_and_endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
 from .reference import (

@@ -30,10 +30,10 @@ from ..errors import GenerationStats, LeapConstraintError, LeapError, LeapGenera
 from ..protocols.openai.replies import OpenAIReply
 from ..protocols.openai.requests import GenerationRequest
 from .http import AsciiJSON, client_watch, unacceptable
-from .measures import Metrics, answers_of_request, id_of_request
+from .keep_alive import AcceptedAnswer, Pinging
+from .metrics import Metrics, answers_of_request, id_of_request
 from .models.loaded_model import LoadedModel
 from .models.loaded_models import LoadedModels
-from .pings import AcceptedAnswer, Pinging
 
 Item: TypeAlias = MessageResponse | LeapError
 

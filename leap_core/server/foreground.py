@@ -29,13 +29,13 @@ from .endpoints.models import status_route
 from .endpoints.ollama import OllamaEndpoints, alive_route
 from .endpoints.responses import KeptResponses, StoredResponses
 from .job_queue import JobEndpoints, JobQueue
-from .measures import Metrics, RequestLog, access_log
+from .keep_alive import PING_SECONDS
+from .metrics import Metrics, RequestLog, access_log
 from .models.abilities import Offer
 from .models.loaded_model import LoadRequest
 from .models.loaded_models import Bounds, LoadedModels
 from .page.page_sessions import PageServices
 from .page.routes import PAGE_PATHS, page_routes
-from .pings import PING_SECONDS
 from .records import owner_of
 
 OPEN_PATHS = frozenset({"/health", STATUS_PATH})

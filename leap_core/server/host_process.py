@@ -29,7 +29,7 @@ from .application import Server, build_app, listen, on_signals
 from .endpoints.embeddings import EmbedderEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.management import ManagementEndpoints
-from .measures import RequestLog
+from .metrics import RequestLog
 from .models.loaded_models import LoadedModels
 
 log = logging.getLogger("leap.host")

@@ -147,11 +147,11 @@ def test_of_several_a_person_is_asked(leap, two, typed, name):
 
 
 def test_a_header_is_read_once_a_version_of_its_file(leap, two, monkeypatch):
-    from leap_core.models import upkeep
+    from leap_core.models import model_files
 
     read = []
-    original = upkeep.header_or_error
-    monkeypatch.setattr(upkeep, "header_or_error", lambda path: read.append(path.name) or original(path))
+    original = model_files.header_or_error
+    monkeypatch.setattr(model_files, "header_or_error", lambda path: read.append(path.name) or original(path))
     for _ in range(3):
         leap("generate", "hi")
     assert len(read) == 3

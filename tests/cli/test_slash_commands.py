@@ -293,7 +293,7 @@ def test_the_last_message_can_begin_the_next_prompt(leap):
     from leap_cli.framework.output import Output
     from leap_cli.options.tools import Tools
     from leap_core.conversation.options import GenerationOptions
-    from leap_core.conversation.recorder import SessionRecorder
+    from leap_core.conversation.session_recorder import SessionRecorder
 
     class Typed:
         can_begin_with = True

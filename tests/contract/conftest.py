@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from leap_core import GenerationOptions, Leap, LeapModelLoadingError, ModelLoadingOptions, ModelRunner
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import keep_warm, runner_of, running_or_new_host
+from leap_core.protocols.host.model_host import ModelHost
 from leap_core.testing import Script, ScriptedModelRunner, Stall
 
 LONG = 300

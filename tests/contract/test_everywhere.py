@@ -16,8 +16,8 @@ from jobs.client import JobsClient
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapFunction, ModelLoadingOptions
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapError
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import keep_warm, runner_of
+from leap_core.protocols.host.model_host import ModelHost
 
 LIGHT = {"type": "function", "function": {"name": "light", "parameters": {"properties": {"room": {"type": "string"}}}}}
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}

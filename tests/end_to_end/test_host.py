@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from leap_core.errors import LeapUnavailableError
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.host_state import HostFiles, HostState
+from leap_core.protocols.host.model_host import ModelHost
 from leap_core.system.directories import Directories
 from leap_core.system.processes import start_time
 

@@ -11,8 +11,8 @@ import pytest
 
 from leap_core import Leap, ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
+from leap_core.inference.embedding_runner import InProcessEmbeddingRunner
 from leap_core.inference.runner import InProcessRunner
-from leap_core.inference.vectors import InProcessEmbeddingRunner
 from tests.support.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, write_random_model
 from tests.support.whole_llama import whole_library
 

@@ -106,7 +106,7 @@ def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_pat
 
 
 def test_the_page_lists_unfinished_jobs_before_those_that_ended(jobs):
-    from jobs.client.served import ServedJobs
+    from jobs.client.server_jobs import ServedJobs
 
     waiting = jobs.submit([jobs.generation(f"Count {n}.") for n in range(3)])
     (ended,) = jobs.submit([jobs.generation("Hi.")])  # the newest

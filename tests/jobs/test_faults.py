@@ -20,7 +20,7 @@ from jobs import worker_process
 from jobs.client import JobsClient, Policy
 from jobs.configuration import JobsConfiguration
 from jobs.table.job import NewJob, State, WorkerIdentity
-from jobs.worker import model_processes, outcomes
+from jobs.worker import model_pool, outcomes
 from jobs.worker.worker import Worker
 from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
@@ -112,7 +112,7 @@ def test_a_process_killed_before_it_put_anything_out_is_given_up_after_three_tim
     """As the kernel does without memory. A fake model process dies as soon as it is asked."""
     monkeypatch.setattr(outcomes, "FIRST_BACK_OFF_SECONDS", 0.05)
     died = [sys.executable, "-c", "import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)"]
-    monkeypatch.setattr(model_processes, "module_command", lambda *_: died)
+    monkeypatch.setattr(model_pool, "module_command", lambda *_: died)
     with JobsClient(autostart=False) as client:
         id = client.generate("Hi", options=SHORT)
         worker = Worker(client.configuration)
@@ -136,7 +136,7 @@ def test_a_killed_process_that_had_put_something_out_is_started_again_later(jobs
 
 
 def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(worker, leap_home, monkeypatch):
-    monkeypatch.setattr(model_processes, "SILENT_SECONDS", 4.0)
+    monkeypatch.setattr(model_pool, "SILENT_SECONDS", 4.0)
     with JobsClient(autostart=False) as client:
         id = client.generate("Count.", options=ENDLESS)
         running_with_output(client, id)
@@ -175,7 +175,7 @@ def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs,
 
 
 def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home, tmp_path, monkeypatch):
-    monkeypatch.setattr(model_processes, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(model_pool, "STOP_SECONDS", 0.5)
     # A model process that answers everything but the first request.
     deaf = (
         "import json, os, sys, threading, time\n"
@@ -192,7 +192,7 @@ def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home
         "print(json.dumps({'id': second['id'], 'attempt': second['attempt']}), flush=True)\n"
         "sys.stdin.read()\n"
     )
-    monkeypatch.setattr(model_processes, "module_command", lambda _, owner: [sys.executable, "-c", deaf, owner])
+    monkeypatch.setattr(model_pool, "module_command", lambda _, owner: [sys.executable, "-c", deaf, owner])
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("ANSWER_NOW", str(tmp_path / "now"))
     with JobsClient(autostart=False) as client:

@@ -23,8 +23,8 @@ from jobs.worker_process import WorkerKeeper
 from leap_core.batch.settings import KEPT, BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError
+from leap_core.models.aliases_and_endpoints import BUILTINS
 from leap_core.models.builtin import model_path
-from leap_core.models.endpoints import BUILTINS
 
 from . import processes
 from .waiting import until

@@ -12,7 +12,7 @@ from PIL import Image
 
 from jobs.table.claims import WorkerReport, WorkerRows
 from jobs.table.job import State
-from jobs.worker.model_processes import ModelFetching
+from jobs.worker.model_pool import ModelFetching
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.client import Policy
-from jobs.client.served import ServedJobs
+from jobs.client.server_jobs import ServedJobs
 from jobs.worker.model_work import Models
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.priority import BACKGROUND, BATCH, of_job

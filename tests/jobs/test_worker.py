@@ -22,7 +22,7 @@ from jobs.client import JobsClient, Policy
 from jobs.table.job import NewJob, State
 from jobs.table.table import Table
 from jobs.worker import outcomes
-from jobs.worker.model_processes import ModelProcess
+from jobs.worker.model_pool import ModelProcess
 from jobs.worker_process import is_running
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions

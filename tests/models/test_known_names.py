@@ -9,8 +9,8 @@ import pytest
 from leap_core.errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError
 from leap_core.inference.llama.architectures import KNOWN, architecture_in
 from leap_core.inference.llama.library import current_engine
+from leap_core.models.aliases_and_endpoints import check_alias
 from leap_core.models.catalogue import Catalogue
-from leap_core.models.endpoints import check_alias
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
 from leap_core.testing.hub import FakeHub

@@ -11,7 +11,7 @@ import pytest
 from leap_core.conversation.options import SamplingDefaults
 from leap_core.errors import LeapSerializationError
 from leap_core.models.manifest import Manifest, locate, parse_manifest, problems_of, read_manifest, write_manifest
-from leap_core.models.upkeep import create_manifest
+from leap_core.models.model_files import create_manifest
 
 PUBLISHED = {
     "inference_type": "llama.cpp/text-to-text",

@@ -12,10 +12,10 @@ import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.inference.gguf.header import read_gguf_header
-from leap_core.models import upkeep
+from leap_core.models import model_files
+from leap_core.models.model_files import collect, import_model, rubbish_in, verify
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import LeapModelInUseError, Store, hold
-from leap_core.models.upkeep import collect, import_model, rubbish_in, verify
 from leap_core.system.directories import Directories
 from leap_core.system.files import place
 from leap_core.system.locks import Busy, is_locked, locked
@@ -158,7 +158,7 @@ def test_gc_leaves_what_came_while_it_looked(store, make_gguf, monkeypatch):
         yield from list(rubbish_in(store))
         import_model(source, store, name="Tiny", mode="copy")
 
-    monkeypatch.setattr(upkeep, "rubbish_in", found_before_an_import)
+    monkeypatch.setattr(model_files, "rubbish_in", found_before_an_import)
     assert collect(store) == []
     assert [(model.name, model.state) for model in store.installed()] == [("Tiny-Q8_0", "ready")]
 
@@ -170,7 +170,7 @@ def test_two_who_collect_at_once_leave_the_rest_alone(imported, store, monkeypat
         yield from list(rubbish_in(store))
         (store.root / "Empty-Q8_0").rmdir()
 
-    monkeypatch.setattr(upkeep, "rubbish_in", found_before_another_removes_it)
+    monkeypatch.setattr(model_files, "rubbish_in", found_before_another_removes_it)
     collect(store)
     assert [path.name for path in store.root.iterdir()] == [imported.name]
 

@@ -32,8 +32,8 @@ from leap_core.errors import LeapError
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.trial.trial_child import Subject, Verdicts
 from leap_core.inference.trial.verdicts import DIRECTORY, place_key
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import keep_warm, runner_of
+from leap_core.protocols.host.model_host import ModelHost
 
 from .gguf_mutants import Mutants
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from leap_core import ChatMessage, GenerationOptions
-from leap_core.conversation.recorder import SessionRecorder
+from leap_core.conversation.session_recorder import SessionRecorder
 from leap_core.conversation.streams import last_of
 from leap_core.inference.runner import InProcessRunner
 

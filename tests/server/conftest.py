@@ -16,16 +16,16 @@ import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
 from leap_core.models.resolving import LocalModel
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.host_runner import RemoteModelRunner
 from leap_core.protocols.host.host_state import HostFiles, HostState
 from leap_core.protocols.host.lookup import runner_of
+from leap_core.protocols.host.model_host import ModelHost
 from leap_core.server.access import AccessCheck, for_local_pages
 from leap_core.server.application import Server, build_app, listen
 from leap_core.server.endpoints.generation import GenerationEndpoints
 from leap_core.server.endpoints.management import ManagementEndpoints
 from leap_core.server.endpoints.responses import KeptResponses
-from leap_core.server.measures import RequestLog
+from leap_core.server.metrics import RequestLog
 from leap_core.server.models.loaded_model import LoadRequest
 from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.server.page.page_sessions import PageServices

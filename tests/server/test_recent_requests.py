@@ -85,7 +85,7 @@ def test_a_stream_tells_other_clients_nothing_of_an_earlier_prompt(leap_home: Pa
 
 
 def test_the_last_requests_alone_are_kept(leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leap_core.server.measures.MOST_RECENT", 3)
+    monkeypatch.setattr("leap_core.server.metrics.MOST_RECENT", 3)
 
     async def use(client: httpx.AsyncClient, own: dict[str, str]) -> list[str]:
         for n in range(5):

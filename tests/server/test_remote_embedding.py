@@ -12,8 +12,8 @@ import pytest
 
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError, LeapUnavailableError
+from leap_core.inference.embedding_runner import InProcessEmbeddingRunner
 from leap_core.inference.gguf.header import read_gguf_header
-from leap_core.inference.vectors import InProcessEmbeddingRunner
 from leap_core.opening import open_embedding_runner, open_runner
 from leap_core.protocols.host.host_runner import RemoteEmbeddingRunner
 from leap_core.protocols.host.lookup import keep_warm, warm_runner

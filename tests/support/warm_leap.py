@@ -142,8 +142,8 @@ def _import_leap() -> None:
     for name in COMMANDS:
         command_line.get_command(click.Context(command_line), name)
     for name in (
-        *("leap_core.opening", "leap_core.inference.runner", "leap_core.protocols.host.connection", "jobs.client"),
-        *("leap_core.inference.trial.verdicts", "leap_core.conversation.recorder", "leap_core.batch.run"),
+        *("leap_core.opening", "leap_core.inference.runner", "leap_core.protocols.host.model_host", "jobs.client"),
+        *("leap_core.inference.trial.verdicts", "leap_core.conversation.session_recorder", "leap_core.batch.run"),
         *("leap_cli.answers.one_shot", "leap_cli.framework.help_text", "leap_cli.framework.option_defaults"),
         *("llama_cpp", "llguidance", "jsonschema", "jinja2", "numpy", "tomlkit", "httpx", "uuid", "sqlite3"),
     ):

@@ -94,7 +94,7 @@ def create(
 ) -> None:
     """Write a manifest for the GGUF file MODEL and its companion files."""
     from leap_core.conversation.options import SamplingDefaults
-    from leap_core.models.upkeep import create_manifest
+    from leap_core.models.model_files import create_manifest
 
     template = None if chat_template is None else _read(env, chat_template).decode("utf-8", "replace")
     made = create_manifest(
@@ -214,8 +214,8 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
     """Show the details of MODEL from its file's header; any reference to an installed model works."""
     from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.models.manifest import SAMPLING_KEYS
+    from leap_core.models.model_files import files_of, header_or_error
     from leap_core.models.resolving import resolve_local
-    from leap_core.models.upkeep import files_of, header_or_error
 
     local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
     installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
@@ -298,7 +298,7 @@ def _store(env: Environment) -> Store:
 
 def _runs(header: GGUFHeader) -> str:
     """Whether this llama.cpp knows the model's architecture, and if not, which one does."""
-    from leap_core.models.upkeep import architecture_error
+    from leap_core.models.model_files import architecture_error
 
     error = architecture_error(header)
     return "yes" if error is None else f"no: {error.hint or error.message}"
@@ -306,7 +306,7 @@ def _runs(header: GGUFHeader) -> str:
 
 def _called(env: Environment) -> dict[str, list[str]]:
     """The aliases of installed models, and ``default``, by the model's name."""
-    from leap_core.models.endpoints import read_aliases
+    from leap_core.models.aliases_and_endpoints import read_aliases
     from leap_core.models.resolving import Registry
 
     from ...options.loading import configured_model
@@ -327,7 +327,7 @@ def _called(env: Environment) -> dict[str, list[str]]:
 
 def _summary(model: InstalledModel) -> dict[str, Any]:
     from leap_core.inference.gguf.header import GGUFHeader
-    from leap_core.models.upkeep import header_or_error
+    from leap_core.models.model_files import header_or_error
 
     state, kind = model.state, model.manifest.kind if model.manifest else "text"
     described: dict[str, Any] = {"architecture": None, "quantization": model.quantization or None, "context": None}
@@ -387,7 +387,7 @@ def _media_taken(model: LocalModel) -> list[str]:
         return ["text"]
     from leap_core.conversation.media.audio import MOST_SECONDS
     from leap_core.errors import LeapModelLoadingError
-    from leap_core.models.upkeep import projector_or_error
+    from leap_core.models.model_files import projector_or_error
 
     projector = projector_or_error(model.mm_proj_path)
     if isinstance(projector, LeapModelLoadingError):

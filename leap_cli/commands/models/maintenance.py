@@ -45,7 +45,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
     MODEL is any reference: an installed model, one of the catalogue with a quantization, a repository, or a file. An
     alias overrides an installed model of the same name.
     """
-    from leap_core.models.endpoints import check_alias
+    from leap_core.models.aliases_and_endpoints import check_alias
 
     output = Output(env, format)
     names = _written(env)
@@ -142,7 +142,7 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
 
     Without a NAME, all are checked. Exit code 4 if a file differs.
     """
-    from leap_core.models.upkeep import verify as checks_of
+    from leap_core.models.model_files import verify as checks_of
 
     output = Output(env, format)
     records = []
@@ -225,7 +225,7 @@ def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool
 @click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     """Remove the files of unfinished downloads. Installed models and running downloads are not touched."""
-    from leap_core.models.upkeep import collect, rubbish_in
+    from leap_core.models.model_files import collect, rubbish_in
 
     output = Output(env, format)
     items = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
@@ -253,7 +253,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
     Hard links and reflinks use no extra space. The imported file stays in place.
     """
-    from leap_core.models.upkeep import import_model
+    from leap_core.models.model_files import import_model
 
     output = Output(env)
     if not os.path.exists(env.cwd / os.path.expanduser(file)) and _HUB_NAME.match(str(file)):
@@ -290,7 +290,7 @@ def _is_whole(name: str, model: InstalledModel, store: Store) -> bool:
 
 def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     """The installed models of these names; all when there are none. A name may be any reference to one of them."""
-    from leap_core.models.upkeep import installed_model
+    from leap_core.models.model_files import installed_model
 
     store = _store(env)
     if not names:
@@ -350,7 +350,7 @@ def add_endpoint(env: Environment, /, args: EndpointArguments) -> ExitCode:
 
     The key itself is not stored: config.toml names the variable or the file that holds it.
     """
-    from leap_core.models.endpoints import TABLE, Endpoint, base_url, check_endpoint_name
+    from leap_core.models.aliases_and_endpoints import TABLE, Endpoint, base_url, check_endpoint_name
 
     check_endpoint_name(args.name)
     if args.key_variable is not None and args.key_file is not None:
@@ -405,7 +405,7 @@ def _object(text: str) -> dict[str, Any]:
 @click.pass_obj
 def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
     """List the remote models that leap models add-endpoint registered, or NAME alone, and where their keys are."""
-    from leap_core.models.endpoints import TABLE, known_endpoints
+    from leap_core.models.aliases_and_endpoints import TABLE, known_endpoints
 
     output, file = Output(env, format), env.directories.config_file
     known = known_endpoints(file)
@@ -434,6 +434,6 @@ def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) 
 
 
 def _names(env: Environment) -> set[str]:
-    from leap_core.models.endpoints import known_endpoints
+    from leap_core.models.aliases_and_endpoints import known_endpoints
 
     return set(known_endpoints(env.directories.config_file))

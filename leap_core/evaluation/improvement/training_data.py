@@ -199,7 +199,7 @@ def of_history(
     """A conversation up to its last answer that is wanted, without questions that got none. ``marks``: of each message,
     or none of any. Raises UnfitError for one without such an answer, with an empty one, or with a call of a function
     that is not declared."""
-    from ...conversation.recorder import answered
+    from ...conversation.session_recorder import answered
 
     of_message = {id(message): mark for message, mark in zip(history, marks, strict=False)}
     kept = list(answered(history))

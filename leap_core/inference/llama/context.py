@@ -22,7 +22,7 @@ from ...system.dataclass import dataclass
 from .bindings import AbortCallback
 from .candidates import DeviceCandidates
 from .cells import Cells, Run
-from .kept_states import MOST_SEQUENCES, KeptStates, room_for_states
+from .device_states import MOST_SEQUENCES, KeptStates, room_for_states
 from .library import forget_errors, last_errors, library
 from .model import Adapters, LlamaModel, switch_adapters
 

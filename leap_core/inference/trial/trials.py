@@ -14,6 +14,7 @@ from ...conversation.messages import ChatMessage
 from ...conversation.options import GenerationOptions, ModelLoadingOptions
 from ...conversation.streams import last_of
 from ...errors import LeapError, LeapGenerationError, LeapModelLoadingError
+from ..embedding_runner import most_tokens_for
 from ..gguf.checks import check_adapter, check_projector
 from ..gguf.header import read_gguf_header
 from ..llama.context import LlamaContext
@@ -24,7 +25,6 @@ from ..llama.model import LlamaAdapter, LlamaModel
 from ..llama.projector import Projector
 from ..model_parts import context_size_for, open_context, open_model
 from ..template.chat_template import ChatTemplate
-from ..vectors import most_tokens_for
 from ..voice import open_voice
 from .trial_child import ADAPTER, AUDIO_DECODER, MODEL, PROJECTOR, TEMPLATE_STAGE
 

@@ -13,9 +13,9 @@ from ...inference.gguf.checks import check_adapter
 from ...inference.gguf.file_names import directory_name
 from ...inference.gguf.header import GGUFHeader, TensorInfo, read_gguf_header
 from ...system.files import place
+from ..model_files import files_of, record_files
 from ..resolving import LocalModel
 from ..store import Store
-from ..upkeep import files_of, record_files
 from .checkpoint import LLAMA, StoredTensor, read_checkpoint, read_json
 from .conversion_child import Stopped
 from .converting import require_running, understanding

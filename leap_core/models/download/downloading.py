@@ -30,9 +30,9 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import hash_file, place, sync_directory
 from ...system.locks import locked
+from ..aliases_and_endpoints import read_aliases
 from ..catalogue import Catalogue
 from ..digests import ModelDigests
-from ..endpoints import read_aliases
 from ..http import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy, Web
 from ..hub import Hub
 from ..hub_settings import HubSettings

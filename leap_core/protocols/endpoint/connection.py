@@ -13,7 +13,7 @@ import httpx
 
 from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapError
-from ...models.endpoints import Endpoint
+from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
 from .errors import PASSING, EndpointErrors, Refusal
 from .retries import HoldBack, Patience, Retries

@@ -20,7 +20,7 @@ from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
 from ...conversation.streams import CheckedGeneration
 from ...errors import LeapEndpointError, LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError
-from ...models.endpoints import Endpoint, refuse_offline
+from ...models.aliases_and_endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from .bodies import ReplyReader, chat_body, check_held, in_one_piece, text_body

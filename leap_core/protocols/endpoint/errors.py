@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urljoin, urlsplit
 
 from ...errors import LeapEndpointError, LeapError, LeapGenerationPromptExceedContextLengthError, LeapOptionsError
-from ...models.endpoints import Endpoint
+from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from ..openai.requests import FIELDS_OF_OPTIONS

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from ...errors import LeapEndpointError
-from ...models.endpoints import Endpoint
+from ...models.aliases_and_endpoints import Endpoint
 from ...models.hub_settings import CERTIFICATE_FILES
 from ...schemas.json_values import JsonObject
 from .errors import EndpointErrors, Refusal

@@ -29,8 +29,8 @@ from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
 from ...errors import LeapError, LeapGenerationError, LeapModelNotFoundError, LeapOptionsError, LeapUnavailableError
 from ...schemas.json_values import JsonObject, error_from_json
-from .connection import ModelHost
 from .host_http import HostAnswer
+from .model_host import ModelHost
 
 if TYPE_CHECKING:
     from numpy import float32

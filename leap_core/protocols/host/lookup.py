@@ -15,8 +15,8 @@ from ...errors import LeapError, LeapModelLoadingError, LeapUnavailableError
 from ...system.configuration import read_engine
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
-from .connection import GONE_SECONDS, ModelHost
 from .host_runner import HeldModel
+from .model_host import GONE_SECONDS, ModelHost
 
 if TYPE_CHECKING:
     from .host_runner import RemoteEmbeddingRunner, RemoteModelRunner
@@ -189,7 +189,7 @@ def running_or_new_host(variables: Mapping[str, str] | None = None) -> ModelHost
     host = ModelHost.running(variables)
     if host is not None:
         return host
-    from .connection import start_host
+    from .model_host import start_host
 
     return start_host(os.environ if variables is None else variables)
 

@@ -31,10 +31,10 @@ from ...protocols.openai.responses_request import (
 from ...protocols.openai.speech import SpokenAnswers
 from ..answers import Answers, GenerationBridge, ReplyWriter, ServedAnswer, reserved, start_bridge
 from ..http import AsciiJSON, Read, check_countable, finish, read_body, unacceptable
-from ..measures import Metrics, id_of_request
+from ..keep_alive import PING_SECONDS, answer_or_stream
+from ..metrics import Metrics, id_of_request
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
-from ..pings import PING_SECONDS, answer_or_stream
 from .conversations import Conversations
 from .responses import KeptResponses, StoredResponses
 

@@ -21,7 +21,7 @@ from ...protocols.host.served_models import STATUS_PATH
 from ...schemas.json_values import list_at, text_at
 from ..answers import reserved
 from ..http import AsciiJSON, Refused, check_countable, finish, read_json
-from ..measures import Metrics
+from ..metrics import Metrics
 from ..models.abilities import abilities_of, header_of, kind_of
 from ..models.loaded_model import LoadedModel, size_of
 from ..models.loaded_models import LoadedModels

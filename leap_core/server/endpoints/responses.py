@@ -29,8 +29,8 @@ from ...protocols.openai.responses_request import ResponsesRequest
 from ...schemas.json_values import JsonObject
 from ..http import STORE, AsciiJSON, Refused
 from ..job_queue import JobQueue, QueuedAnswer, loading_of
+from ..keep_alive import PING_SECONDS, PingedStream
 from ..models.loaded_models import LoadedModels
-from ..pings import PING_SECONDS, PingedStream
 from ..records import Records, not_found, owner_of, page_of
 
 MOST_KEPT = 1000

@@ -17,7 +17,7 @@ from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.offloading import Offload, memory_beside, offload_of, reserve_of
-from ...models.endpoints import BUILTINS
+from ...models.aliases_and_endpoints import BUILTINS
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import InstalledModel, Store
 from ...system.dataclass import dataclass

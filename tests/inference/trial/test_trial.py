@@ -16,8 +16,8 @@ from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.trial.trial_child import CRASH, HANG, REFUSED, SOUND, Limits, Subject, run_child
 from leap_core.inference.trial.verdicts import require_sound, verdict_on
+from leap_core.models.model_files import import_model
 from leap_core.models.store import Store
-from leap_core.models.upkeep import import_model
 from leap_core.testing.hub import FakeHub
 from tests.models.conftest import Downloads
 from tests.models.gguf_file import STRING, GGUFFile, Value

@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from leap_core import LeapGenerationError, LeapModelLoadingError, LeapUnavailableError
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.host_state import HostFiles, HostState
+from leap_core.protocols.host.model_host import ModelHost
 from leap_core.system.directories import Directories
 from leap_core.system.locks import locked
 from leap_core.system.processes import start_time, terminate

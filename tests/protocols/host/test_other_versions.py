@@ -14,8 +14,8 @@ import pytest
 
 from leap_core.errors import LeapUnavailableError
 from leap_core.opening import HostUse, open_runner
-from leap_core.protocols.host.connection import ModelHost
 from leap_core.protocols.host.lookup import end_host
+from leap_core.protocols.host.model_host import ModelHost
 from leap_core.system.processes import start_time
 from leap_core.testing import ScriptedModelRunner
 

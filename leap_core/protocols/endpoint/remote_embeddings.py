@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong, checked_texts, parts_of
 from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapGenerationError, LeapOptionsError
-from ...models.endpoints import Endpoint, refuse_offline
+from ...models.aliases_and_endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ..openai.embeddings import decoded
 from .connection import Connection

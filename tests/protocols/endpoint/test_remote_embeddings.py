@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from leap_core.errors import LeapEndpointError, LeapError, LeapGenerationError, LeapOptionsError
-from leap_core.models.endpoints import Endpoint
+from leap_core.models.aliases_and_endpoints import Endpoint
 from leap_core.protocols.endpoint.connection import Connection
-from leap_core.protocols.endpoint.vectors import EndpointEmbeddingRunner
+from leap_core.protocols.endpoint.remote_embeddings import EndpointEmbeddingRunner
 from leap_core.protocols.openai.embeddings import encoded
 
 from .conftest import KEY, QUICK
