@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import LeapOptionsError
+from ..errors import LeapModelNotFoundError, LeapOptionsError
 from ..system.dataclass import dataclass
 
 
@@ -57,6 +57,15 @@ def refuse_adapters(adapters: object, model: str = "MODEL") -> None:
     """See to it that the client of a server names no file of it as an adapter. Raises LeapOptionsError."""
     if adapters:
         raise LeapOptionsError("adapters", f"clients name no files; ask for the model {model}+ADAPTER")
+
+
+def existing_adapters(value: object) -> tuple[LoraAdapter, ...]:
+    """``adapters_of``; raises LeapModelNotFoundError for a file that is not there."""
+    adapters = adapters_of(value)
+    for adapter in adapters:
+        if not adapter.path.exists():
+            raise LeapModelNotFoundError(f"there is no adapter {adapter.path}")
+    return adapters
 
 
 def _adapter_of(value: object) -> LoraAdapter:
@@ -107,11 +116,6 @@ def refusing_unknown(kind: type[Kind]) -> type[Kind]:
 
     kind.__init__ = checked  # type: ignore[assignment]
     return kind
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a number; True and False are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_finite(value: float) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, field, fields, replace
 from typing import Any, Protocol
 
 from ..errors import LeapOptionsError
-from ..schemas.json_values import JsonObject
+from ..schemas.json_values import JsonObject, is_number
 from ..system.dataclass import dataclass
 from .loading_options import (
     LARGEST,
@@ -22,7 +22,6 @@ from .loading_options import (
     check_number,
     current_names,
     is_finite,
-    is_number,
     plain_number,
     read_extras,
     refusing_unknown,

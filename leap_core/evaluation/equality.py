@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import LeapSerializationError
+from ..schemas.json_values import is_number
 
 SHOWN = 80
 """Characters of a value that a difference shows."""
@@ -29,7 +30,7 @@ def _json_difference(expected: Any, actual: Any, place: str, ignore_order: bool,
         return _of_objects(expected, actual, place, ignore_order, tolerance)
     if isinstance(expected, list) and isinstance(actual, list):
         return _of_lists(expected, actual, place, ignore_order, tolerance)
-    if _is_number(expected) and _is_number(actual):
+    if is_number(expected) and is_number(actual):
         same = expected == actual or abs(expected - actual) <= tolerance
     else:
         same = type(expected) is type(actual) and expected == actual
@@ -67,10 +68,6 @@ def _of_lists(
     if len(expected) == len(actual):
         return None
     return f"{place or 'the document'}: {len(actual)} items instead of {len(expected)}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _escaped(name: str) -> str:

@@ -112,7 +112,7 @@ def remove_engine(name: str, variables: Mapping[str, str] | None = None) -> None
     engine = find_engine(name, variables)
     if not engine.record:
         raise LeapOptionsError("name", "the default engine belongs to llama-cpp-python: pip uninstall removes it")
-    if read_engine(_directories(variables).config_file) == name:
+    if read_engine(Directories.from_environment(variables).config_file) == name:
         raise LeapOptionsError("name", f"{name} is in use (leap engine use default)")
     gone = engine.folder.with_name(f".removed-{name}-{os.getpid()}")
     try:
@@ -122,12 +122,8 @@ def remove_engine(name: str, variables: Mapping[str, str] | None = None) -> None
         raise LeapModelLoadingError(f"cannot remove {engine.folder}: {error.strerror}") from None
 
 
-def _directories(variables: Mapping[str, str] | None) -> Directories:
-    return Directories.from_environment(variables)
-
-
 def refuse_known(name: str, variables: Mapping[str, str] | None) -> None:
-    if any(each.name == name for each in installed_engines(_directories(variables))):
+    if any(each.name == name for each in installed_engines(Directories.from_environment(variables))):
         raise LeapOptionsError("name", f"there is an engine {name!r} already (leap engine remove {name})")
 
 

@@ -16,8 +16,8 @@ from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedConte
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import EFFORTS, NOTE, BodyFields, functions_among
 from .openai.replies import (
-    EVENT_STREAM,
     STATUSES,
+    EventReply,
     document_fields,
     finish_reason,
     leap_fields,
@@ -314,18 +314,15 @@ def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> Jso
     return {"custom_id": custom_id, "result": {"type": "succeeded", "message": reply.whole(complete)}}
 
 
-class MessagesReply:
+class MessagesReply(EventReply):
     """The answer to one request; ``model`` is how the request named it, ``prompt_tokens`` the length of its prompt as
     far as it is known when the answer begins."""
-
-    media_type = EVENT_STREAM
 
     def __init__(
         self, request: GenerationRequest, model: str, *, id: str | None = None, prompt_tokens: int | None = None
     ) -> None:
         self._request, self._model = request, model
         self.id = id or f"msg_{secrets.token_hex(12)}"
-        self.stores = False
         self._prompt_tokens = prompt_tokens
         self._blocks = 0
         self._open = ""
@@ -348,7 +345,6 @@ class MessagesReply:
         return {**body, "leap": leap_fields(complete, self._request.notes) | document_fields(self._request)}
 
     def begin(self) -> bytes:
-        """What a stream opens with."""
         opened = self._body([], None)
         opened["usage"]["input_tokens"] = self._prompt_tokens or 0
         return _event("message_start", message=opened) + self.ping()
@@ -397,10 +393,6 @@ class MessagesReply:
             {"type": "server_tool_use", "id": id, "name": name, "input": asked},
             {"type": "tool_search_tool_result", "tool_use_id": id, "content": content},
         ]
-
-    def end(self) -> bytes:
-        """What a stream closes with."""
-        return b""
 
     def ping(self) -> bytes:
         """A keep-alive in a stream: an event, because clients do not count comments."""

@@ -19,7 +19,7 @@ from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from ..system.dataclass import dataclass
 from .openai.fields import EFFORTS, NOTE, BodyFields, read_keep_alive
-from .openai.replies import finish_reason
+from .openai.replies import EventReply, finish_reason
 from .openai.requests import GenerationRequest, read_chat, read_completion
 
 OPTIONS = {
@@ -206,7 +206,7 @@ def error_text(error: LeapError) -> JsonObject:
     return {"error": error.message if error.hint is None else f"{error.message} ({error.hint})"}
 
 
-class OllamaReply:
+class OllamaReply(EventReply):
     """The answer to one request; ``model`` is how the request named it. ``chat``: a message, otherwise a text."""
 
     media_type = "application/x-ndjson"
@@ -214,7 +214,6 @@ class OllamaReply:
     def __init__(self, model: str, *, chat: bool) -> None:
         self._model, self._chat = model, chat
         self.id = f"ollama_{secrets.token_hex(12)}"
-        self.stores = False
         self._begun = self._loaded = time.monotonic()
 
     def begun(self) -> OllamaReply:
@@ -229,10 +228,6 @@ class OllamaReply:
         body = self._body(message.text, message.reasoning_content, calls, complete.logprobs)
         return {**body, **self._end(complete)}
 
-    def begin(self) -> bytes:
-        """What a stream opens with."""
-        return b""
-
     def pieces(self, response: MessageResponse) -> Iterator[bytes]:
         """The line that one response becomes."""
         if isinstance(response, Chunk):
@@ -243,10 +238,6 @@ class OllamaReply:
             yield _line({**self._body("", None, response.function_calls), "done": False})
         elif isinstance(response, Complete):
             yield _line({**self._body("", logprobs=response.logprobs), **self._end(response)})
-
-    def end(self) -> bytes:
-        """What a stream closes with."""
-        return b""
 
     def ping(self) -> bytes:
         """A keep-alive in a stream: a piece without text, because lines of JSON have no comments."""

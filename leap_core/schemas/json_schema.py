@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ..errors import LeapSchemaError
 from .expressions import CheckTakesTooLong, bounded_check, compiled
-from .json_values import JsonObject
+from .json_values import JsonObject, is_number
 from .keywords import with_own_keywords
 from .transforms import ALONE, IN_LISTS, IN_MAPS, transform, walk
 
@@ -91,10 +91,6 @@ def _is_switch(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -136,14 +132,14 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     **{key: _are_schemas for key in IN_LISTS if key not in ALONE},
     **dict.fromkeys(("$comment", "title", "description", "format", "pattern"), _is_text),
     **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "uniqueItems"), _is_switch),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
     **dict.fromkeys(("enum", "examples"), _is_list),
     **dict.fromkeys(("const", "default"), lambda value: True),
     "type": _are_types,
     "required": _are_names,
-    "multipleOf": lambda value: _is_number(value) and value > 0,
+    "multipleOf": lambda value: is_number(value) and value > 0,
     "$ref": _is_local,
 }
 """By keyword."""

@@ -85,3 +85,8 @@ def _plain(value: Any) -> Any:
 def _class(name: object) -> type[LeapError] | None:
     error_class = getattr(errors, name, None) if isinstance(name, str) else None
     return error_class if isinstance(error_class, type) and issubclass(error_class, LeapError) else None
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a number; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

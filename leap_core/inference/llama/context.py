@@ -58,7 +58,30 @@ class AttentionSettings:
 DEFAULT_ATTENTION = AttentionSettings()
 
 
-class LlamaContext:
+class ComputingContext:
+    """What contexts that make tokens and contexts that make vectors have in common: adapters, and a way to end a step.
+    ``pointer``: llama.cpp's context."""
+
+    pointer: Any
+    _adapters: Adapters = ()
+
+    def _take_abort_flag(self, params: Any) -> None:
+        """Let the context of these parameters ask whether to end."""
+        self._abort = AbortFlag()
+        params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
+
+    def abort(self, abort: bool = True) -> None:
+        """From any thread: make the running step end at once (on a CPU), until called with False."""
+        self._abort.set(abort)
+
+    def set_adapters(self, adapters: Adapters) -> None:
+        """Adapters and their scales for the next steps; none clears them. Raises LeapGenerationError."""
+        if adapters != self._adapters:
+            switch_adapters(self.pointer, adapters)
+            self._adapters = adapters
+
+
+class LlamaContext(ComputingContext):
     """Memory for ``slots`` sequences that share ``cells`` positions. Not for use by several threads at once, except
     ``abort``.
 
@@ -101,9 +124,8 @@ class LlamaContext:
         self.batch_size = params.n_batch = min(max(batch_size, least), params.n_ctx)
         params.n_ubatch = 1 if exact else min(params.n_batch, MICRO_BATCH_ON_GPU) if model.on_gpu else params.n_batch
         self._threads = params.n_threads = params.n_threads_batch = threads
-        self._abort = AbortFlag()
-        params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
-        self.pointer: Any = _new_context(model, params, attention)
+        self._take_abort_flag(params)
+        self.pointer = _new_context(model, params, attention)
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self._memory = lib.llama_get_memory(self.pointer)
         self._kept = KeptStates(lib, self._memory, slots, kept)
@@ -116,7 +138,6 @@ class LlamaContext:
         """Up to which position the anchor of each sequence holds what it holds."""
         self._runs: list[Run] = []
         self._gives_hidden = False
-        self._adapters: Adapters = ()
         self._logits_address = lib.llama_get_logits_ith
         self._logits_views: dict[int | None, NDArray[float32]] = {}
         self._batch = _Batch(lib, self.batch_size, model.width)
@@ -134,12 +155,6 @@ class LlamaContext:
         if threads != self._threads:
             self._threads = threads
             self._lib.llama_set_n_threads(self.pointer, threads, threads)
-
-    def set_adapters(self, adapters: Adapters) -> None:
-        """Adapters and their scales for the next decodes; none clears them. Raises LeapGenerationError."""
-        if adapters != self._adapters:
-            switch_adapters(self.pointer, adapters)
-            self._adapters = adapters
 
     # A decode is built with ``clear``, ``add`` and ``add_embeddings``, then run.
 
@@ -294,10 +309,6 @@ class LlamaContext:
         if not pointer:
             raise LeapGenerationError("llama.cpp returned no hidden state")
         return np.array(np.ctypeslib.as_array(pointer, (self.model.width,)))
-
-    def abort(self, abort: bool = True) -> None:
-        """From any thread: make the running decode end at once (on a CPU), until called with False."""
-        self._abort.set(abort)
 
     @property
     def is_aborting(self) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapGenerationError, LeapModelLoadingError
-from .context import ABORTED, AbortFlag
+from .context import ABORTED, ComputingContext
 from .library import forget_errors, last_errors, library
-from .model import Adapters, LlamaModel, switch_adapters
+from .model import LlamaModel
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -22,7 +22,7 @@ CHUNK = 512
 """Tokens that are computed at once where a text may be read in pieces."""
 
 
-class EmbeddingContext:
+class EmbeddingContext(ComputingContext):
     """Computes at most ``most_tokens`` tokens of at most ``most_texts`` texts in a call, pooled by ``pooling``.
 
     Not for use by several threads at once, except ``abort``. Raises LeapModelLoadingError.
@@ -47,10 +47,9 @@ class EmbeddingContext:
         params.embeddings = True
         params.pooling_type = POOLINGS[pooling]
         params.kv_unified = True
-        self._abort = AbortFlag()
-        params.abort_callback, params.abort_callback_data = self._abort.callback, self._abort.data
+        self._take_abort_flag(params)
         forget_errors()
-        self.pointer: Any = lib.llama_init_from_model(model.pointer, params)
+        self.pointer = lib.llama_init_from_model(model.pointer, params)
         if not self.pointer:
             raise LeapModelLoadingError(
                 f"llama.cpp cannot make a context of {most_tokens} tokens for {model.path.name}: "
@@ -58,7 +57,6 @@ class EmbeddingContext:
                 hint="try a smaller context size",
             )
         self._memory = lib.llama_get_memory(self.pointer)
-        self._adapters: Adapters = ()
         self._batch = lib.llama_batch_init(most_tokens, 0, 1)
 
     def close(self) -> None:
@@ -71,16 +69,6 @@ class EmbeddingContext:
     def set_threads(self, threads: int) -> None:
         """Threads of the next calls."""
         self._lib.llama_set_n_threads(self.pointer, threads, threads)
-
-    def abort(self, abort: bool = True) -> None:
-        """From any thread: make the running call end at once (on a CPU), until called with False."""
-        self._abort.set(abort)
-
-    def set_adapters(self, adapters: Adapters) -> None:
-        """Adapters and their scales for the next calls. Raises LeapGenerationError."""
-        if adapters != self._adapters:
-            switch_adapters(self.pointer, adapters)
-            self._adapters = adapters
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[NDArray[float32]] | None:
         """Vectors of texts given as tokens: shape [width] for each, or [tokens, width] where nothing is pooled.

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
 from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt, is_whole_wanted
-from ...conversation.loading_options import LoraAdapter, adapters_of
+from ...conversation.loading_options import LoraAdapter, existing_adapters
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
@@ -348,10 +348,7 @@ class EndpointRunner(ModelRunner):
         return int(size / BYTES_A_TOKEN) + TOKENS_A_MESSAGE * len(known) + bool(add_bos_token)
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
-        for adapter in adapters_of(adapters):
-            if not adapter.path.exists():
-                raise LeapModelNotFoundError(f"there is no adapter {adapter.path}")
-        if adapters:
+        if existing_adapters(adapters):
             raise LeapGenerationError(f"{self._endpoint.host} takes no adapters of this machine")
 
     def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:

@@ -23,7 +23,7 @@ from ...conversation.generator import (
     PromptProgress,
     RenderedPrompt,
 )
-from ...conversation.loading_options import LoraAdapter, adapters_of
+from ...conversation.loading_options import LoraAdapter, existing_adapters
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
@@ -154,11 +154,7 @@ class RemoteModelRunner(ModelRunner):
 
     def set_adapters(self, adapters: Sequence[LoraAdapter]) -> None:
         self._check_loaded()
-        chosen = adapters_of(adapters)
-        for adapter in chosen:
-            if not adapter.path.exists():
-                raise LeapModelNotFoundError(f"there is no adapter {adapter.path}")
-        self._adapters = chosen
+        self._adapters = existing_adapters(adapters)
 
     def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
         self._check_loaded()

@@ -267,12 +267,29 @@ def document_fields(request: GenerationRequest) -> JsonObject:
     return {"notes": list(request.document_notes)} if request.document_notes else {}
 
 
-class OpenAIReply:
+class EventReply:
+    """What most protocols have in common: a stream of server-sent events, with comments as keep-alives."""
+
+    media_type = EVENT_STREAM
+    stores = False
+
+    def begin(self) -> bytes:
+        """What a stream opens with."""
+        return b""
+
+    def end(self) -> bytes:
+        """What a stream closes with."""
+        return b""
+
+    def ping(self) -> bytes:
+        """A keep-alive in a stream."""
+        return COMMENT
+
+
+class OpenAIReply(EventReply):
     """The answer to one request in OpenAI's format; ``model`` is how the request named it. ``keep`` gets a message that
     was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
     several."""
-
-    media_type = EVENT_STREAM
 
     def __init__(
         self,
@@ -285,7 +302,6 @@ class OpenAIReply:
         self._request = request
         self._prompts = prompts or (request,)
         self._keep = keep
-        self.stores = False
         self._is_chat = request.prompt is None
         self._called = 0
         self._has_sound = False
@@ -321,7 +337,6 @@ class OpenAIReply:
         return (counts if self._request.include_usage else b"") + DONE
 
     def begin(self) -> bytes:
-        """What a stream opens with."""
         if self._is_chat:
             return self._chunk({"role": "assistant", "content": ""})
         return self._chunk(self._echo) if self._echo else b""
@@ -331,12 +346,7 @@ class OpenAIReply:
         return self._chunk({} if self._is_chat else "", more={"prompt_progress": progress.to_json()})
 
     def end(self) -> bytes:
-        """What a stream closes with."""
         return DONE
-
-    def ping(self) -> bytes:
-        """A keep-alive in a stream."""
-        return COMMENT
 
     def failed(self, error: LeapError) -> bytes:
         """What a stream closes with when the generation failed."""

@@ -19,8 +19,7 @@ from ...conversation.responses import Chunk, Complete, FunctionCalls, FunctionRe
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
 from .replies import (
-    COMMENT,
-    EVENT_STREAM,
+    EventReply,
     document_fields,
     error_object,
     finish_reason,
@@ -41,12 +40,10 @@ from .responses_request import (
 )
 
 
-class ResponsesReply:
+class ResponsesReply(EventReply):
     """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with a whole answer
     and its chat message, so that another request can continue from it; it says why the answer is not stored, if it is
     not. ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
-
-    media_type = EVENT_STREAM
 
     def __init__(
         self,
@@ -103,7 +100,6 @@ class ResponsesReply:
         return self._finished(complete)
 
     def begin(self) -> bytes:
-        """What a stream opens with."""
         opened = self._body("in_progress", [])
         return self._event("response.created", response=opened) + self._event("response.in_progress", response=opened)
 
@@ -141,14 +137,6 @@ class ResponsesReply:
                 yield from self._close_item(status)
             body = self._finished(response)
             yield self._event(f"response.{body['status']}", response=body)
-
-    def end(self) -> bytes:
-        """What a stream closes with."""
-        return b""
-
-    def ping(self) -> bytes:
-        """A keep-alive in a stream."""
-        return COMMENT
 
     def failed(self, error: LeapError) -> bytes:
         """The event that ends a stream whose generation failed."""

@@ -39,13 +39,13 @@ class KeptFiles:
     """Files by id, as OpenAI's file objects. They survive the server."""
 
     def __init__(self, directory: Path, owner: str = "") -> None:
-        self._records = Records(directory, "file", owner)
+        self.records = Records(directory, "file", owner)
 
     def add(self, source: IO[bytes], filename: str, purpose: str) -> JsonObject:
         """Keep what a client sends. Raises Refused when it is too large."""
         id = new_id()
         path = self.path(id)
-        self._records.make_directory()
+        self.records.make_directory()
         size = 0
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             while piece := source.read(PIECE):
@@ -59,27 +59,19 @@ class KeptFiles:
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        return self._records.write(_record(id, filename, purpose, size))
+        return self.records.write(_record(id, filename, purpose, size))
 
     def adopt(self, id: str, filename: str) -> JsonObject | None:
         """Make known the file that a batch has written under this id; None when it has written none."""
         with suppress(OSError):
             size = self.path(id).stat().st_size
-            return self._records.write(_record(id, filename, "batch_output", size)) if size else None
+            return self.records.write(_record(id, filename, "batch_output", size)) if size else None
         return None
-
-    def get(self, id: str) -> JsonObject:
-        """The file's object. Raises Refused (404)."""
-        return self._records.get(id)
-
-    def all(self) -> list[JsonObject]:
-        """All file objects, the newest first."""
-        return self._records.all()
 
     def remove(self, id: str) -> None:
         """Remove a file. Raises Refused (404)."""
-        self.get(id)
-        self._records.remove(id)
+        self.records.get(id)
+        self.records.remove(id)
         with suppress(FileNotFoundError):
             self.path(id).unlink()
 
@@ -87,7 +79,7 @@ class KeptFiles:
         """Where its bytes lie."""
         if not ID.fullmatch(id):
             raise not_found("file", id)
-        return self._records.directory / f"{id}.jsonl"
+        return self.records.directory / f"{id}.jsonl"
 
 
 def _record(id: str, filename: str, purpose: str, size: int) -> JsonObject:
@@ -162,7 +154,7 @@ class BatchEndpoints:
     async def list_files(self, request: Request) -> Response:
         """The files, the newest first; those of a ``purpose`` where one is named."""
         purpose = request.query_params.get("purpose")
-        files = await STORE.run(self._files.all)
+        files = await STORE.run(self._files.records.all)
         page, ends = page_of(
             [file for file in files if purpose in (None, file["purpose"])], request.query_params, MOST_LISTED
         )
@@ -170,7 +162,7 @@ class BatchEndpoints:
 
     async def file(self, request: Request) -> Response:
         """One file's object."""
-        return AsciiJSON(await STORE.run(self._files.get, request.path_params["id"]))
+        return AsciiJSON(await STORE.run(self._files.records.get, request.path_params["id"]))
 
     async def remove_file(self, request: Request) -> Response:
         """Remove a file."""
@@ -181,14 +173,14 @@ class BatchEndpoints:
     async def content(self, request: Request) -> Response:
         """A file's bytes."""
         id = request.path_params["id"]
-        await STORE.run(self._files.get, id)
+        await STORE.run(self._files.records.get, id)
         return FileResponse(self._files.path(id), media_type="application/octet-stream")
 
     async def create(self, request: Request) -> Response:
         """Have the lines of a file answered."""
         body = object_at(await read_json(request), "body")
         input_id = text_at(body.get("input_file_id"), "input_file_id")
-        await STORE.run(self._files.get, input_id)
+        await STORE.run(self._files.records.get, input_id)
         endpoint = text_at(body.get("endpoint"), "endpoint")
         if endpoint not in URLS:
             supported = " and ".join(URLS)

@@ -15,27 +15,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.loading_options import DETAILS
+from ...conversation.loading_options import DETAILS, check_integer
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from ...inference.llama.library import current_engine
 from ...protocols.openai.requests import read_chat, read_completion
 from ...schemas.json_values import error_to_json, number_at
 from ...system.processes import resident_bytes
-from ..http import check_countable, finish, read_json
+from ..http import AsciiJSON, check_countable, finish, read_json
 from ..models.loaded_model import LoadRequest
 from ..models.loaded_models import LoadedModels
 from .generation import GenerationEndpoints
 
 PROGRESS_SECONDS = 0.5
-WHOLE_NUMBERS: dict[str, tuple[int, int | None]] = {
-    "context_size": (8, None),
-    "cpu_threads": (1, 512),
-    "n_gpu_layers": (-1, None),
-    "slots": (1, 256),
-    "queue": (0, None),
-    "tool_search": (1, None),
-}
-"""Fields of a request to load, and their ranges."""
+WHOLE_NUMBERS = {"context_size": 8, "cpu_threads": 1, "n_gpu_layers": -1, "slots": 1, "queue": 0, "tool_search": 1}
+"""Fields of a request to load, and the least of each; ModelLoadingOptions has the most."""
 
 
 class ManagementEndpoints:
@@ -62,7 +55,7 @@ class ManagementEndpoints:
     async def status(self, _request: Request) -> Response:
         models = [model.to_json() for model in self._models]
         engine = await asyncio.to_thread(current_engine)
-        return _json({"pid": os.getpid(), "engine": engine.name, "memory": resident_bytes(), "models": models})
+        return AsciiJSON({"pid": os.getpid(), "engine": engine.name, "memory": resident_bytes(), "models": models})
 
     async def load(self, request: Request) -> Response:
         """Lines of JSON: ``{"loading": seconds}`` now and then, at the end ``{"model": …}`` or ``{"error": …}``."""
@@ -89,7 +82,7 @@ class ManagementEndpoints:
         """The model, and in what it differs from how it is wanted, if in anything."""
         load_request = _load_request(await read_json(request))
         model = await self._models.find(load_request)
-        return _json({"model": model.to_json(), "differs": model.differs(load_request)})
+        return AsciiJSON({"model": model.to_json(), "differs": model.differs(load_request)})
 
     async def unload(self, request: Request) -> Response:
         """Let go of one model, or of all with ``{"all": true}``: then none is loaded any more, and the host ends. The
@@ -104,7 +97,7 @@ class ManagementEndpoints:
         ends = not len(self._models)
         if ends:
             self._end()
-        return _json({"unloaded": [model.name for model in models], "ends": ends})
+        return AsciiJSON({"unloaded": [model.name for model in models], "ends": ends})
 
     async def tokens(self, request: Request) -> Response:
         """How many tokens the prompt of a chat request has."""
@@ -117,7 +110,7 @@ class ManagementEndpoints:
             count = await finish(
                 request, lambda _: runner.get_prompt_tokens_size(messages, add_bos, functions, chat_request.options)
             )
-        return _json({"tokens": count})
+        return AsciiJSON({"tokens": count})
 
     async def prompt(self, request: Request) -> Response:
         """The prompt that the model would get for a chat or a completion request, and how many tokens it has."""
@@ -128,21 +121,21 @@ class ManagementEndpoints:
         check_countable(*([source] if isinstance(source, str) else [message.text for message in source]))
         with self._models.named(generation_request.model).in_use(answers=False) as runner:
             rendered = await finish(request, lambda _: runner.render(source, functions, options))
-        return _json({"text": rendered.text, "tokens": rendered.tokens})
+        return AsciiJSON({"text": rendered.text, "tokens": rendered.tokens})
 
     async def stop(self, request: Request) -> Response:
         """End the answers to a request within a token; their stream continues to its end."""
         running = self._answering.running.get(request.path_params["generation"])
         if running is not None:
             running.stop()
-        return _json({"running": running is not None})
+        return AsciiJSON({"running": running is not None})
 
     async def end(self, _request: Request) -> Response:
         """End the host, if it holds no model and none is being loaded."""
         ends = not len(self._models) and not self.requests
         if ends:
             self._end()
-        return _json({"ends": ends})
+        return AsciiJSON({"ends": ends})
 
 
 def _load_request(value: object) -> LoadRequest:
@@ -155,8 +148,8 @@ def _load_request(value: object) -> LoadRequest:
             raise LeapSerializationError("expected a string", path=name)
     if not isinstance(request.get("embeds", False), bool):
         raise LeapSerializationError("expected true or false", path="embeds")
-    for name, (lowest, most) in WHOLE_NUMBERS.items():
-        _check_whole(request.get(name), name, lowest, most)
+    for name, lowest in WHOLE_NUMBERS.items():
+        check_integer(name, request.get(name), lowest)
     keep_alive = request.get("keep_alive")
     if keep_alive is not None and not (number_at(keep_alive, "keep_alive") >= 0 and math.isfinite(keep_alive)):
         raise LeapSerializationError("must be 0 seconds or more", path="keep_alive")
@@ -181,22 +174,7 @@ def _check_prompt_cache(cache: object) -> None:
         return
     if not isinstance(cache, dict) or not isinstance(cache.get("path"), str):
         raise LeapSerializationError("expected an object with the path of a directory", path="prompt_cache")
-    _check_whole(cache.get("bytes"), "prompt_cache.bytes", 0, None)
-
-
-def _check_whole(value: object, name: str, lowest: int, most: int | None) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise LeapSerializationError("expected a whole number", path=name)
-    if value < lowest or (most is not None and value > most):
-        limits = f"{lowest} or more" if most is None else f"between {lowest} and {most}"
-        raise LeapSerializationError(f"{value} must be {limits}", path=name)
-
-
-def _json(value: object) -> Response:
-    """In ASCII: names of files need not be text."""
-    return Response(json.dumps(value), media_type="application/json")
+    check_integer("prompt_cache.bytes", cache.get("bytes"), 0)
 
 
 def _line(value: object) -> bytes:
