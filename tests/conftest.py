@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -68,28 +70,55 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.name != "test_the_examples_in_order")
 
 
-def pytest_unconfigure() -> None:
+HOMES = pytest.StashKey[TemporaryDirectory[str]]()
+COUNT = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[HOMES] = TemporaryDirectory(prefix="leap-homes-", ignore_cleanup_errors=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
     """Close what llama_cpp opens at import and never closes, or Python complains after the summary."""
+    config.stash[HOMES].cleanup()
     opened = sys.modules.get("llama_cpp._utils")
     for name in ("outnull_file", "errnull_file"):
         if hasattr(opened, name):
             getattr(opened, name).close()
 
 
-@pytest.fixture(autouse=True)
-def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where this test's configuration, models and state lie. A worker that a submission has started ends with it."""
-    home = tmp_path / "leap-home"
-    monkeypatch.setenv("LEAP_HOME", str(home))
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test has a LEAP_HOME of its own. No fixture does this: with its ``tmp_path`` it took 2 ms a test."""
+    os.environ.update(LEAP_HOME=os.path.join(item.config.stash[HOMES].name, f"{next(COUNT)}"), COLUMNS="80")
     for name in ("LEAP_MODEL", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    yield home
+        os.environ.pop(name, None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """A worker that a submission has started ends with its test."""
+    try:
+        return (yield)
+    finally:
+        stop_worker(Path(os.environ["LEAP_HOME"]))
+
+
+def stop_worker(home: Path) -> None:
     if (home / "run" / "worker.lock").exists():
         from jobs.configuration import JobsConfiguration
         from jobs.worker_process import WorkerKeeper
 
         WorkerKeeper(JobsConfiguration(Directories.from_environment({"LEAP_HOME": str(home)})), {}).stop()
+
+
+@pytest.fixture
+def leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where this test's configuration, models and state are."""
+    home = tmp_path / "leap-home"
+    monkeypatch.setenv("LEAP_HOME", str(home))
+    yield home
+    stop_worker(home)
 
 
 @dataclass

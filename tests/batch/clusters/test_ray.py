@@ -59,7 +59,9 @@ def nodes(client_port: int | None) -> Iterator[torture_ray.Nodes]:
 
 
 @pytest.mark.timeout(480)
-def test_a_batch_goes_on_when_actor_and_driver_are_killed_and_a_dataset_is_mapped(nodes, client_port, tmp_path):
+def test_a_batch_goes_on_when_actor_and_driver_are_killed_and_a_dataset_is_mapped(
+    nodes, client_port, tmp_path, leap_home
+):
     check_batch(nodes, tmp_path)
     check_mapper(nodes, tmp_path)
     check_interrupt_job_and_client(nodes, client_port, tmp_path)
