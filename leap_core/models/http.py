@@ -309,10 +309,10 @@ class Web:
 
         stall, ca_file = self.settings.stall_seconds, self.settings.ca_file
         try:
-            trusted = ssl.create_default_context(cafile=ca_file) if ca_file else True
+            trusted = ssl.create_default_context(cafile=ca_file) if secure and ca_file else secure
             return httpx.Client(
                 timeout=httpx.Timeout(stall, connect=min(CONNECT_SECONDS, stall * 2)),
-                verify=trusted if secure else False,
+                verify=trusted,
                 follow_redirects=False,
                 headers={"User-Agent": f"leap/{__version__}", "Accept-Encoding": "identity"},
             )

@@ -189,11 +189,11 @@ class Transport:
             secure = self.endpoint.url.startswith("https://")
             ca_file = next((os.environ[name] for name in CERTIFICATE_FILES if os.environ.get(name)), None)
             try:
-                trusted = ssl.create_default_context(cafile=ca_file) if ca_file else True
+                trusted = ssl.create_default_context(cafile=ca_file) if secure and ca_file else secure
                 self._client = httpx.AsyncClient(
                     timeout=httpx.Timeout(self.patience.silence, connect=self.patience.connect, pool=None),
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
-                    verify=trusted if secure else False,
+                    verify=trusted,
                     follow_redirects=False,
                     mounts={f"all://{host}": None for host in LOOPBACK},  # no proxy knows this machine by these names
                     headers={"User-Agent": f"leap/{__version__}"},
