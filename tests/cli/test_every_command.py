@@ -22,7 +22,11 @@ import make_reference  # noqa: E402
 
 from leap_cli.help.examples import EXAMPLES  # noqa: E402
 
+from ..support.tables import check_each  # noqa: E402
+
 EVERY = dict(commands())
+NOUNS = {word: [path for path in EVERY if path.split()[0] == word] for word in (path.split()[0] for path in EVERY)}
+of_each_noun = pytest.mark.parametrize("paths", NOUNS.values(), ids=NOUNS)
 WRONG = "!wrong!"
 
 WITHOUT_FORMAT = {
@@ -144,57 +148,72 @@ def test_a_dataclass_of_arguments_has_a_field_for_each() -> None:
             assert fields == own | {group.name for group, _ in command.option_groups}, command.name
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_it_is_a_leap_command_with_help_for_everything(leap, path):
-    command = EVERY[path]
-    assert isinstance(command, LeapCommand) and command.help
-    done = leap(*path.split(), "--help")
-    assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Usage: leap {path}") and max(map(len, done.stdout.splitlines())) <= 80
+@of_each_noun
+def test_it_is_a_leap_command_with_help_for_everything(leap, paths):
+    def check(path):
+        command = EVERY[path]
+        assert isinstance(command, LeapCommand) and command.help
+        done = leap(*path.split(), "--help")
+        assert (done.code, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"Usage: leap {path}") and max(map(len, done.stdout.splitlines())) <= 80
+
+    check_each(paths, check)
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_it_speaks_to_programs(path):
-    assert has_format(EVERY[path]) != (path in WITHOUT_FORMAT)
-    if has_format(EVERY[path]):
-        kind = next(option.type for option in options_of(EVERY[path]) if "--format" in option.opts)
-        assert isinstance(kind, click.Choice) and OTHER_FORMATS.get(path, {"text", "json"}) <= set(kind.choices)
-        if path not in OTHER_FORMATS:
-            assert kind.convert("human", None, None) == "text"
+def test_it_speaks_to_programs():
+    def check(path):
+        assert has_format(EVERY[path]) != (path in WITHOUT_FORMAT)
+        if has_format(EVERY[path]):
+            kind = next(option.type for option in options_of(EVERY[path]) if "--format" in option.opts)
+            assert isinstance(kind, click.Choice) and OTHER_FORMATS.get(path, {"text", "json"}) <= set(kind.choices)
+            if path not in OTHER_FORMATS:
+                assert kind.convert("human", None, None) == "text"
+
+    check_each(EVERY, check)
 
 
-@pytest.mark.parametrize("path", EVERY)
-def test_it_refuses_an_option_that_it_does_not_have(leap, path):
-    done = leap(*arguments_of(path), "--frobnicate")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
-    assert "frobnicate" in done.stderr or path == "config set"
+@of_each_noun
+def test_it_refuses_an_option_that_it_does_not_have(leap, paths):
+    def check(path):
+        done = leap(*arguments_of(path), "--frobnicate")
+        assert (done.code, done.stdout) == (2, "")
+        assert done.stderr.startswith("leap: error: ") and done.stderr.count("\n") == 1
+        assert "frobnicate" in done.stderr or path == "config set"
+
+    check_each(paths, check)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are always text there")
-@pytest.mark.parametrize(("path", "option"), text_options(), ids=lambda value: str(getattr(value, "opts", value)))
-def test_it_refuses_bytes_that_are_no_text(leap, path, option):
-    done = leap(*arguments_of(path, but=option), option.opts[0], *["\udcff"] * option.nargs)
-    assert (done.code, done.stdout) == (2, "")
-    named = f"{max(option.opts, key=len)} is not valid UTF-8" in done.stderr
-    assert named or "cannot name a template" in done.stderr
-    assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize("path", dict.fromkeys(path for path, _ in text_options()))
+def test_it_refuses_bytes_that_are_no_text(leap, path):
+    def check(option):
+        done = leap(*arguments_of(path, but=option), option.opts[0], *["\udcff"] * option.nargs)
+        assert (done.code, done.stdout) == (2, "")
+        named = f"{max(option.opts, key=len)} is not valid UTF-8" in done.stderr
+        assert named or "cannot name a template" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    check_each([option for each, option in text_options() if each == path], check, lambda option: option.opts[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "option"), typed_options(), ids=lambda value: str(getattr(value, "opts", value)))
-def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path, option):
-    joined = option._flag_needs_value and isinstance(option.type, click.IntRange)  # a word after it is no value of it
-    given = [f"{option.opts[-1]}={WRONG}"] if joined else [option.opts[-1], WRONG]
-    done = leap(*arguments_of(path, but=option), *given)
-    assert (done.code, done.stdout) == (2, "")
-    assert option.opts[-1] in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
-    variable = option_variable(path, option)
-    leap.variables[variable] = WRONG
-    done = leap(*arguments_of(path, but=option))
-    assert (done.code, done.stdout) == (2, "")
-    assert variable in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
-    assert not leap_home.exists(), "something was done"
+@pytest.mark.parametrize("path", dict.fromkeys(path for path, _ in typed_options()))
+def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path):
+    def check(option):
+        joined = option._flag_needs_value and isinstance(option.type, click.IntRange)  # a word after it is another one
+        given = [f"{option.opts[-1]}={WRONG}"] if joined else [option.opts[-1], WRONG]
+        done = leap(*arguments_of(path, but=option), *given)
+        assert (done.code, done.stdout) == (2, "")
+        assert option.opts[-1] in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
+        variable = option_variable(path, option)
+        leap.variables = {variable: WRONG}
+        done = leap(*arguments_of(path, but=option))
+        leap.variables = {}
+        assert (done.code, done.stdout) == (2, "")
+        assert variable in done.stderr and WRONG in done.stderr and done.stderr.count("\n") == 1
+        assert not leap_home.exists(), "something was done"
+
+    check_each([option for each, option in typed_options() if each == path], check, lambda option: option.opts[-1])
 
 
 def test_the_reference_is_what_the_code_says():

@@ -12,6 +12,7 @@ from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_
 from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, marks_of
 
+from ...support.tables import check_each
 from .call_texts import E, H, K, S, call
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
@@ -104,26 +105,37 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("dialect", ["hermes", "lfm"])
-@pytest.mark.parametrize(("text", "expected"), CALLS)
-def test_calls_without_markers_are_found_however_the_reply_is_cut(dialect: str, text: str, expected):
-    for cut in range(len(text) + 1):
-        shown, found = played([text[:cut], text[cut:]], dialect=dialect)
-        assert (shown.strip(), found) == ("", expected), f"cut at {cut}"
-    assert played(list(text), dialect=dialect)[1] == expected
+cut_at_every = pytest.mark.parametrize(
+    ("dialect", "nth"), [pytest.param("hermes", 1, marks=pytest.mark.slow), ("lfm", 5)]
+)
+"""The position at which a reply is cut. The dialect makes no difference, because these replies have no markers."""
 
 
-@pytest.mark.parametrize("dialect", ["hermes", "lfm"])
-@pytest.mark.parametrize("text", TEXTS)
-def test_other_json_and_calls_that_are_quoted_are_text_however_the_reply_is_cut(dialect: str, text: str):
-    for cut in range(len(text) + 1):
-        assert played([text[:cut], text[cut:]], dialect=dialect) == (text, []), f"cut at {cut}"
-    assert played(list(text), dialect=dialect) == (text, [])
+@cut_at_every
+def test_calls_without_markers_are_found_however_the_reply_is_cut(dialect: str, nth: int):
+    def check(case: tuple[str, list[LeapFunctionCall]]) -> None:
+        text, expected = case
+        for cut in range(0, len(text) + 1, nth):
+            shown, found = played([text[:cut], text[cut:]], dialect=dialect)
+            assert (shown.strip(), found) == ("", expected), f"cut at {cut}"
+        assert played(list(text), dialect=dialect)[1] == expected
+
+    check_each(CALLS, check)
 
 
-@pytest.mark.parametrize("text", [text for text, _ in CALLS])
-def test_without_functions_nothing_is_a_call_or_held_back(text: str):
-    assert stream(functions=[]).feed(text) == [CallText(text)]
+@cut_at_every
+def test_other_json_and_calls_that_are_quoted_are_text_however_the_reply_is_cut(dialect: str, nth: int):
+    def check(text: str) -> None:
+        for cut in range(0, len(text) + 1, nth):
+            assert played([text[:cut], text[cut:]], dialect=dialect) == (text, []), f"cut at {cut}"
+        assert played(list(text), dialect=dialect) == (text, [])
+
+    check_each(TEXTS, check)
+
+
+def test_without_functions_nothing_is_a_call_or_held_back():
+    for text, _ in CALLS:
+        assert stream(functions=[]).feed(text) == [CallText(text)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from leap_core.conversation.calls import parser_named
 from leap_core.conversation.calls.parsers import CallEvent, CallsFound, CallStream, CallText, CallWarning
 
+from ...support.tables import check_each
 from .call_texts import DECLARED, LFM_GOOD, TABLE, UNREADABLE, E, H, K, Row, S, call
 
 
@@ -38,35 +39,48 @@ def test_the_table_is_large_enough():
     assert len(TABLE) >= 120
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
-def test_a_reply_in_one_piece(row: Row):
-    assert played(row, [row.text]) == [found for found in row.expected if found != []]
+def named(row: Row) -> str:
+    return f"{row.parser}: {row.text[:50]!r}"
+
+
+def test_a_reply_in_one_piece():
+    def check(row: Row) -> None:
+        assert played(row, [row.text]) == [found for found in row.expected if found != []]
+
+    check_each(TABLE, check, named)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.parser}: {row.text[:50]!r}")
-def test_a_reply_cut_at_every_position(row: Row):
-    whole = played(row, [row.text])
-    step = len(row.text) // 400 + 1  # a long row is long in one thing only
-    for cut in range(0, len(row.text) + 1, step):
-        assert played(row, [row.text[:cut], row.text[cut:]]) == whole, f"cut at {cut}"
-    assert played(row, list(row.text)) == whole
+@pytest.mark.parametrize("part", range(20))
+def test_a_reply_cut_at_every_position(part: int):
+    def check(row: Row) -> None:
+        whole = played(row, [row.text])
+        step = len(row.text) // 400 + 1  # a long row is long in one thing only
+        for cut in range(0, len(row.text) + 1, step):
+            assert played(row, [row.text[:cut], row.text[cut:]]) == whole, f"cut at {cut}"
+        assert played(row, list(row.text)) == whole
+
+    check_each(TABLE[part::20], check, named)
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.parser], ids=lambda row: repr(row.text[:50]))
-def test_no_marker_ever_leaks_into_text(row: Row):
-    for found in played(row, list(row.text)):
-        if isinstance(found, str):
-            assert not any(marker in found for marker in (S, E, H, K) if marker in row.text)
+def test_no_marker_ever_leaks_into_text():
+    def check(row: Row) -> None:
+        for found in played(row, list(row.text)):
+            if isinstance(found, str):
+                assert not any(marker in found for marker in (S, E, H, K) if marker in row.text)
+
+    check_each([row for row in TABLE if row.parser], check, named)
 
 
-@pytest.mark.parametrize("row", LFM_GOOD, ids=lambda row: repr(row.text[:50]))
 @pytest.mark.parametrize("name", ["lfm", "hermes"])
-def test_what_is_written_back_reads_the_same(row: Row, name: str):
-    calls = [call for found in row.expected for call in found]
-    again = Row(parser_named(name).dump(calls), [], name)
-    found = [call for calls in played(again, list(again.text)) if isinstance(calls, list) for call in calls]
-    assert found == calls
+def test_what_is_written_back_reads_the_same(name: str):
+    def check(row: Row) -> None:
+        calls = [call for found in row.expected for call in found]
+        again = Row(parser_named(name).dump(calls), [], name)
+        found = [call for calls in played(again, list(again.text)) if isinstance(calls, list) for call in calls]
+        assert found == calls
+
+    check_each(LFM_GOOD, check, named)
 
 
 def test_text_is_delivered_as_it_comes():

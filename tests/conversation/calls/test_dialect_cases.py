@@ -8,6 +8,7 @@ from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, ReasoningChunk
 
 from ...support.raw_replies import read_reply
+from ...support.tables import check_each
 from .dialect_cases import CASES, FUNCTIONS, TOKENS, TWO, WRITERS, Case
 
 
@@ -29,11 +30,15 @@ def test_the_cases_are_many():
 
 
 @pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dialect}: {case.about}: {case.reply[:40]!r}")
-def test_a_reply(case: Case, letters: bool):
-    calls, text, reasoning, warnings = read(case, letters=letters)
-    assert (calls, reasoning.strip(), bool(warnings)) == (case.calls, case.reasoning, case.said)
-    assert text.strip() if case.text is None else text.strip() == case.text
+@pytest.mark.parametrize("dialect", dict.fromkeys(case.dialect for case in CASES))
+def test_replies(dialect: str, letters: bool):
+    def check(case: Case) -> None:
+        calls, text, reasoning, warnings = read(case, letters=letters)
+        assert (calls, reasoning.strip(), bool(warnings)) == (case.calls, case.reasoning, case.said)
+        assert text.strip() if case.text is None else text.strip() == case.text
+
+    of_dialect = [case for case in CASES if case.dialect == dialect]
+    check_each(of_dialect, check, lambda case: f"{case.about}: {case.reply!r}")
 
 
 @pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])

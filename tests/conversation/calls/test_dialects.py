@@ -204,6 +204,7 @@ IN_A_STRING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lfm", "hermes", *DIALECTS])
 def test_a_reply_of_nothing_but_markers_costs_linear_time(name):
     parser, begun = parser_named(name), IN_A_STRING.get(name, "")

@@ -12,6 +12,7 @@ from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, CallWarning
 
 from ...support.lengths import of_length
+from ...support.tables import check_each
 from .dialect_cases import FUNCTIONS, WRITERS
 
 NAMES = ["lfm", "hermes", *DIALECTS]
@@ -30,49 +31,53 @@ def read(name: str, *pieces: str, functions: list[LeapFunction] = FUNCTIONS) -> 
     return calls, text, sum(isinstance(event, CallWarning) for event in events)
 
 
-@pytest.mark.parametrize("name", AS_TEXT)
-@pytest.mark.parametrize(
-    "around",
-    [
-        "Models write this:\n```\n{}\n```\nThat is the format.",
-        "For example:\n\n```json\n{}\n```",
-        "```python\nx = 1\n```\nand\n```xml\n\n{}\n```\n",
-        "Write `{}` for it.",
-        "`{}`",
-    ],
-)
-def test_a_call_that_a_text_quotes_is_text(name: str, around: str):
-    if "`{}`" in around and name == "deepseek_v3":
-        pytest.skip("these calls hold a code block, which a line of text cannot quote")
-    reply = around.format(WRITERS[name](PING))
-    assert read(name, reply) == ([], reply, 0)
-    assert read(name, *reply) == ([], reply, 0)
+QUOTES = [
+    "Models write this:\n```\n{}\n```\nThat is the format.",
+    "For example:\n\n```json\n{}\n```",
+    "```python\nx = 1\n```\nand\n```xml\n\n{}\n```\n",
+    "Write `{}` for it.",
+    "`{}`",
+]
+BESIDE_QUOTES = ["{}", "```\n{}\n```", "``` {} ```", "See ```x = 1``` first.\n{}", "It's `x`: {}"]
+TEXTS = [
+    '{"name": "delete_all", "arguments": {}}',
+    '{"name": "Ada", "parameters": {"age": 36}}',
+    '{"type": "function", "name": "delete_all", "parameters": {}}',
+    '{"type": "person", "name": "ping", "parameters": {}}',
+    '[{"name": "ping", "arguments": {}}, {"name": "delete_all", "arguments": {}}]',
+    '{"name": "ping", "arguments": {}}; {"name": "delete_all", "arguments": {}}',
+    'The call is {"name": "ping", "arguments": {}}.',
+    '{"name": "ping", "arguments": {}} is how to call it.',
+    '```json\n{"name": "ping", "arguments": {}}\n```\nThis calls it.',
+]
 
 
 @pytest.mark.parametrize("name", AS_TEXT)
-@pytest.mark.parametrize("around", ["{}", "```\n{}\n```", "``` {} ```", "See ```x = 1``` first.\n{}", "It's `x`: {}"])
-def test_a_call_beside_quotes_is_a_call(name: str, around: str):
-    reply = around.format(WRITERS[name](PING))
-    assert read(name, reply)[0] == read(name, *reply)[0] == ["ping"]
+def test_a_call_that_a_text_quotes_is_text(name: str):
+    def check(around: str) -> None:
+        reply = around.format(WRITERS[name](PING))
+        assert read(name, reply) == ([], reply, 0)
+        assert read(name, *reply) == ([], reply, 0)
+
+    in_lines = name != "deepseek_v3"  # its calls hold a code block, which a line of text cannot quote
+    check_each([around for around in QUOTES if in_lines or "`{}`" not in around], check)
+
+
+@pytest.mark.parametrize("name", AS_TEXT)
+def test_a_call_beside_quotes_is_a_call(name: str):
+    def check(around: str) -> None:
+        reply = around.format(WRITERS[name](PING))
+        assert read(name, reply)[0] == read(name, *reply)[0] == ["ping"]
+
+    check_each(BESIDE_QUOTES, check)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '{"name": "delete_all", "arguments": {}}',
-        '{"name": "Ada", "parameters": {"age": 36}}',
-        '{"type": "function", "name": "delete_all", "parameters": {}}',
-        '{"type": "person", "name": "ping", "parameters": {}}',
-        '[{"name": "ping", "arguments": {}}, {"name": "delete_all", "arguments": {}}]',
-        '{"name": "ping", "arguments": {}}; {"name": "delete_all", "arguments": {}}',
-        'The call is {"name": "ping", "arguments": {}}.',
-        '{"name": "ping", "arguments": {}} is how to call it.',
-        '```json\n{"name": "ping", "arguments": {}}\n```\nThis calls it.',
-    ],
-)
-def test_json_that_is_no_declared_call_alone_is_text(name: str, reply: str):
-    assert read(name, reply) == read(name, *reply) == ([], reply, 0)
+def test_json_that_is_no_declared_call_alone_is_text(name: str):
+    def check(reply: str) -> None:
+        assert read(name, reply) == read(name, *reply) == ([], reply, 0)
+
+    check_each(TEXTS, check)
 
 
 TWICE = {
