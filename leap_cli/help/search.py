@@ -43,39 +43,45 @@ class FoundEntry:
 
 def search(words: Sequence[str]) -> list[FoundEntry]:
     """The best sections for the words: pages of a term that they name first, then what has the words in its text."""
-    query = _plain(" ".join(words))
-    named = _terms_in(query)
+    query = plain(" ".join(words))
+    named = terms_in(query)
     errors = _errors() if not named and len(query.split()) > 2 else ()
-    with closing(TextIndex(chain(_all_sections(), errors))) as index:
-        found = []
-        for term, page in [(term, page) for term in named if (page := _page_of(term))][:MOST]:
-            found.append(FoundEntry(page, index.best_of_page(page, query) or topics()[page], term.command))
-        seen = {each.page for each in found}
-        for page, heading, body in index.matches(query):
-            page = _topic(page)
-            if len(found) == MOST:
-                break
-            if page not in seen or page == ERROR:
-                seen.add(page)
-                found.append(FoundEntry(page, heading, body if page == ERROR else _command(heading, body)))
+    with closing(TextIndex(chain(all_sections(), errors))) as index:
+        return entries(index, query, named)
+
+
+def entries(index: TextIndex, query: str, named: Iterable[Term]) -> list[FoundEntry]:
+    """What the index has for the words of the query, which names these terms."""
+    found = []
+    for term, page in [(term, page) for term in named if (page := _page_of(term))][:MOST]:
+        found.append(FoundEntry(page, index.best_of_page(page, query) or topics()[page], term.command))
+    seen = {each.page for each in found}
+    for page, heading, body in index.matches(query):
+        page = _topic(page)
+        if len(found) == MOST:
+            break
+        if page not in seen or page == ERROR:
+            seen.add(page)
+            found.append(FoundEntry(page, heading, body if page == ERROR else _command(heading, body)))
     return found
 
 
 def nearest(words: Sequence[str], names: Iterable[str]) -> list[str]:
     """Terms, pages and ``names`` that are spelled nearly so."""
     known = {each.strip() for term in TERMS for each in term.words.split(",")} | {*topics(), *names}
-    return get_close_matches(_plain(" ".join(words)), sorted(known), n=3, cutoff=0.6)
+    return get_close_matches(plain(" ".join(words)), sorted(known), n=3, cutoff=0.6)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """The words in lower case, with a space between."""
     return " ".join(_WORD.findall(text.lower().replace("_", " ")))
 
 
-def _terms_in(query: str) -> list[Term]:
+def terms_in(query: str) -> list[Term]:
     """The terms that the query names; those that are the whole of it first, then the longest."""
     scores: dict[Term, int] = {}
     for term in TERMS:
-        for name in map(_plain, term.words.split(",")):
+        for name in map(plain, term.words.split(",")):
             if name in (query, query.removesuffix("s")):
                 scores[term] = 1000
             elif re.search(rf"\b{re.escape(name)}s?\b", query):
@@ -87,7 +93,8 @@ def _page_of(term: Term) -> str | None:
     return next((page for page in term.pages.split() if page in topics()), None)
 
 
-def _all_sections() -> Iterator[Section]:
+def all_sections() -> Iterator[Section]:
+    """The sections of all pages, without the errors."""
     for name, text in pages().items():
         if name != INDEX:
             yield from _sections(name, text)

@@ -84,6 +84,7 @@ def test_tab_completes_what_can_be_set_and_shown(leap):
     assert [each.value for each in suggest("/show s", COMMANDS, env)[1]] == ["system", "session"]
 
 
+@pytest.mark.slow
 def test_the_limit_of_rounds_ends_an_answer(leap, talk):
     runner = leap.script(CALL, ANOTHER, THIRD)
     done = leap("generate", "-m", "some", "--tool", "calculate", "--max-tool-iterations", "2", "go")
@@ -94,6 +95,7 @@ def test_the_limit_of_rounds_ends_an_answer(leap, talk):
     assert leap("generate", "--max-tool-iterations", "0", "go").code == 2
 
 
+@pytest.mark.slow
 def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):
     leap.script(CALL, ANOTHER, "well", CALL, "42")
     done = talk("/tools calculate", "/set max-tool-iterations 1", "/tools calculate,current_time", "go", "on", "again")

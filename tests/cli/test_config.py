@@ -262,6 +262,7 @@ def editor(tmp_path, *, writes: str = "", code: int = 0) -> str:
     return f"'{sys.executable}' '{script}'"
 
 
+@pytest.mark.slow
 def test_edit(leap, file, tmp_path):
     file.write_text("# mine\n")
     leap.variables["EDITOR"] = editor(tmp_path, writes="[jobs]\nbatch = 2\n")

@@ -56,6 +56,7 @@ def an_engine_of(source: str, folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
     leap.variables |= {"LEAP_ENGINE": an_engine_of(BROKEN_ENGINE, tmp_path), "HF_HUB_OFFLINE": "1"}
     done = leap("doctor")

@@ -74,6 +74,7 @@ def test_code_in_prose_is_bold_and_a_leading_dot_is_text():
     assert code((".x 'y'",))[3] == r"\&.x \(aqy\(aq"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes():
     command = ["groff", "-man", "-ww", "-Tascii", "-P-cbou", *(str(ROOT / "man" / name) for name in sorted(PAGES))]

@@ -193,6 +193,7 @@ def test_a_text_that_begins_like_a_medium_is_a_text(leap, directory, text) -> No
     assert text in runner.requests[0].messages[0].text
 
 
+@pytest.mark.slow
 def test_a_pdf_that_is_given_as_a_file_is_read(leap, directory) -> None:
     from tests.pdf_bytes import pdf_bytes
 
@@ -220,6 +221,7 @@ def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_
         assert store.get("refused") is None
 
 
+@pytest.mark.slow
 def test_a_scan_that_the_model_cannot_see_is_named(leap, directory) -> None:
     from leap_core.errors import LeapUnsupportedMediaError
 

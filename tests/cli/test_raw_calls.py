@@ -24,7 +24,18 @@ def ping() -> str:
 '''
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.about == "two calls"], ids=lambda case: case.dialect)
+QUICK = {"lfm", "hermes"}
+"""Of these dialects the quick path runs calls, too: each call is a process."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.dialect, marks=[pytest.mark.slow] if case.dialect not in QUICK else [])
+        for case in CASES
+        if case.about == "two calls"
+    ],
+)
 def test_calls_of_a_dialect_run(leap, case: Case):
     (leap.home.parent / "tools.py").write_text(TOOLS)
     leap.runner = runner = RawReplyRunner(case.dialect, TOKENS.get(case.dialect, ()), case.reply, "Booked.")

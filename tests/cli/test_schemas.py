@@ -87,6 +87,7 @@ def test_what_is_wrong_is_one_line(leap, leap_home, person, args, code, says):
     assert [path.name for path in (leap_home / "schemas").iterdir()] == ["person.json"]
 
 
+@pytest.mark.slow
 def test_editing_takes_only_a_schema(leap, leap_home, tmp_path, person):
     script = tmp_path / "editor.py"
     file = leap_home / "schemas" / "person.json"

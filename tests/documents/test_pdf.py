@@ -37,6 +37,7 @@ def test_words_are_whole_that_a_hyphen_divides():
     assert words == "a well-known international treaty costs 10-20 euros, as is well-known"
 
 
+@pytest.mark.slow
 def test_values_of_forms_are_read_and_drawn():
     def draw(page) -> None:
         page.drawString(30, 250, "Name:")

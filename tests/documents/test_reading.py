@@ -304,6 +304,7 @@ def scan(*words: str, empty: bool = False) -> bytes:
     return data.getvalue()
 
 
+@pytest.mark.slow
 def test_pages_that_are_pictures(tmp_path):
     document = read_document(scan("one", "two", "three", empty=True), "scan.pdf")
     assert len(document.sections) == 4

@@ -388,6 +388,7 @@ def crowded(monkeypatch):
     monkeypatch.setattr(layer_trial, "TASK", "tests.inference.test_gpu_layers:dying_load")
 
 
+@pytest.mark.slow
 def test_a_full_card_is_asked_by_a_child_that_may_die(crowded):
     shown = [device(f"CUDA{n}", free=0) for n in range(3)]
     assert [(each.free, each.total) for each in devices.measured(shown)] == [(5000, 8000), (0, 0), (5000, 8000)]
@@ -418,6 +419,7 @@ def test_what_has_no_room_is_seen_in_a_child_and_auto_takes_fewer_layers(tight):
     assert tight == [2]
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_not_tried_again_until_less_is_free(tight, see, monkeypatch):
     options, trials = ModelLoadingOptions(n_gpu_layers=1), []
     answers_of = layer_trial.answers_of
@@ -430,6 +432,7 @@ def test_what_was_tried_is_not_tried_again_until_less_is_free(tight, see, monkey
     assert len(trials) == 3, "a larger context is another thing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [Leap.load, Leap.load_for_embedding])
 def test_a_number_of_layers_without_room_is_refused_in_one_line(tight, load):
     name = "builtin" if load is Leap.load else "builtin-embed"

@@ -74,6 +74,7 @@ def names() -> list[str]:
     return [engine.name for engine in installed_engines(Directories.from_environment())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["folder", ".zip", ".tar.gz"])
 def test_a_build_becomes_an_engine(build, tmp_path, ending):
     source = build if ending == "folder" else packed(build, tmp_path / f"llama-b12359-bin-ubuntu-vulkan-x64{ending}")
@@ -86,6 +87,7 @@ def test_a_build_becomes_an_engine(build, tmp_path, ending):
     assert names() == [] and not [*engine.folder.parent.glob("[!.]*")]
 
 
+@pytest.mark.slow
 def test_an_engine_is_chosen_by_environment_then_configuration(build, leap_home):
     assert chosen_engine().name == "default"
     add_engine(build, "mine")
@@ -104,6 +106,7 @@ def test_an_engine_is_chosen_by_environment_then_configuration(build, leap_home)
         remove_engine("default")
 
 
+@pytest.mark.slow
 def test_without_llama_cpp_python_the_only_engine_runs(build, monkeypatch):
     monkeypatch.setattr("leap_core.inference.llama.engines.PACKAGE", "not_installed_at_all")
     with pytest.raises(LeapModelLoadingError, match="no engine to run models with") as caught:
@@ -442,6 +445,7 @@ def test_the_cuda_build_fits_the_driver_and_brings_its_runtime(monkeypatch, driv
     ]
 
 
+@pytest.mark.slow
 def test_a_gpu_backend_that_cannot_load_is_said(build, leap):
     compiled(build, "libneeded.so", "int needed(void) { return 1; }", "-Wl,-soname,libneeded.so.7")
     source = "int needed(void); int ggml_backend_init(void) { return needed(); }"
@@ -494,6 +498,7 @@ def test_libraries_are_found_by_the_names_of_every_system(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_command_line_chooses_and_lists(build, leap):
     assert leap("engine", "add", str(build), "--name", "mine").stdout == "mine\n"
     assert leap("engine", "use", "mine").code == 0
@@ -513,6 +518,7 @@ def running(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["has changed", "same time", "is gone", "is new"])
 def test_a_library_that_changed_since_it_was_tried_is_not_loaded(build, change):
     engine = add_engine(build, "mine")
@@ -537,6 +543,7 @@ def test_a_library_that_changed_since_it_was_tried_is_not_loaded(build, change):
     assert running(str(engine.folder)).returncode == 1, "by its folder too"
 
 
+@pytest.mark.slow
 def test_hashes_are_computed_once(build, monkeypatch):
     engine, hashed, hash_file = add_engine(build, "mine"), [], engines.hash_file
     monkeypatch.setattr(engines, "hash_file", lambda path: hashed.append(path.name) or hash_file(path))

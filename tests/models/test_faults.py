@@ -176,6 +176,7 @@ def test_a_server_without_ranges_still_delivers(hub, download, content, target):
     assert target.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_416_starts_over_and_then_gives_up(hub, download, content, target):
     hub.fault("status", status=416)
     download(NAME)
@@ -186,6 +187,7 @@ def test_416_starts_over_and_then_gives_up(hub, download, content, target):
         download(NAME)
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_between_attempts_starts_over(hub, download, content, target):
     hub.fault("truncate", after=1_000_000, times=99)
     download.options = DownloadOptions(retries=0)
@@ -200,6 +202,7 @@ def test_a_file_that_changed_between_attempts_starts_over(hub, download, content
     assert "the remote file has changed; LFM2-350M-Q4_K_M.gguf starts over" in download.notices
 
 
+@pytest.mark.slow
 def test_a_newer_file_replaces_an_installed_one(hub, download, content, target):
     download(NAME)
     hub.add_file(REPO, FILE, content + b"newer")
@@ -295,6 +298,7 @@ def test_garbage_in_the_state_file_is_harmless(hub, download, content, target):
         target.unlink()
 
 
+@pytest.mark.slow
 def test_marks_for_bytes_that_never_reached_the_disk_are_found_out(hub, download, content, target):
     """As after a power failure: the state says that blocks are there, and the part has zeros."""
     hub.fault("truncate", after=1_500_000, times=99)
@@ -344,6 +348,7 @@ def test_a_server_that_refuses_a_second_connection_is_left_with_one(hub, variabl
     assert [request.status for request in hub.requests(FILES)].count(403) == 1
 
 
+@pytest.mark.slow
 def test_two_versions_are_never_mixed_where_nothing_tells_them_apart(hub, download, content):
     """No hash, no ETag, the same length: the connection breaks, and the file behind it is another one."""
     url = hub.add_plain("Tiny-Q8_0.gguf", content, etag=None)

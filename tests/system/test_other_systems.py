@@ -62,6 +62,7 @@ def taken_away(leap_home, tmp_path, monkeypatch):
     leap("jobs", "worker", "--shutdown")
 
 
+@pytest.mark.slow
 def test_the_calls_are_gone(taken_away):
     code = "import os; print(hasattr(os, 'pread'), hasattr(os, 'fork'), hasattr(os, 'pwrite')); open('/proc/stat')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

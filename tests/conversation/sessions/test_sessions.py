@@ -255,6 +255,7 @@ def test_two_processes_write_to_one_new_session_at_once(tmp_path):
     assert len(texts) == 80
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_process_that_is_killed_while_it_writes_loses_nothing_it_had_written(tmp_path):
     path = tmp_path / "data" / "leap.db"

@@ -38,6 +38,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_every_kind_of_verdict(tmp_path: Path):
     folder = tmp_path / "schemas"
     folder.mkdir()

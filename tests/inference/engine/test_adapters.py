@@ -44,6 +44,7 @@ def logits(context: LlamaContext, ids: list[int]) -> np.ndarray:
     return context.logits(index).copy()
 
 
+@pytest.mark.slow
 def test_logits_are_llama_cpps_and_cleared_they_are_exact_again(model: LlamaModel, adapters: list[LlamaAdapter]):
     context = LlamaContext(model, cells=256, slots=1, batch_size=64, threads=1)
     try:

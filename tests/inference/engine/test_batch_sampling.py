@@ -43,6 +43,7 @@ def same_as_alone(rows: np.ndarray, seeds: list[int], **given: object) -> int:
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.01, 1.0, 8.0])
 def test_any_mix_of_options(spread: float) -> None:
     for seed in range(40):

@@ -51,6 +51,7 @@ def answer(runner: InProcessRunner, number: int) -> tuple[list[object], Complete
     return responses[:-1], end
 
 
+@pytest.mark.slow
 def test_a_crowd_gets_what_each_gets_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [answer(runner, number) for number in range(REQUESTS)]
     monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 0.2)  # so that many tokens come together
@@ -98,6 +99,7 @@ def test_one_that_fails_fails_alone(runner: InProcessRunner, monkeypatch: pytest
     assert len(errors) == 1 and "sampling: no" in errors[0] and len(texts) == REQUESTS - 1 and len(set(texts)) == 1
 
 
+@pytest.mark.slow
 def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)
     decode, held = scheduler.Scheduler._decode, []

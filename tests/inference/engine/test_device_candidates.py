@@ -60,6 +60,7 @@ def answers(path: Path, kinds: tuple[dict[str, object], ...], slots: int) -> lis
     return [found[number] for number in range(2 * len(kinds))]
 
 
+@pytest.mark.slow
 @needs_samplers
 @pytest.mark.parametrize("kinds", [CANDIDATES, MIXED], ids=["alike", "mixed"])
 @pytest.mark.parametrize("architecture", ["dense", "hybrid"])

@@ -73,6 +73,7 @@ def fresh(make_scheduler: Callable[..., Scheduler]) -> Callable[[list[int]], lis
     return compute
 
 
+@pytest.mark.slow
 def test_a_prompt_returns_to_states_that_were_never_copied(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_prompt_returns_to_states_that_were_never_copied(
     assert library.copies == 0
 
 
+@pytest.mark.slow
 def test_a_crowd_begins_with_what_one_of_it_computes(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_crowd_begins_with_what_one_of_it_computes(
     assert library.copies == 0
 
 
+@pytest.mark.slow
 def test_all_states_are_free_again_and_a_copy_is_made_where_there_is_no_room(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
@@ -132,6 +135,7 @@ def test_all_states_are_free_again_and_a_copy_is_made_where_there_is_no_room(
     assert answer(scheduler, ids)[0] == fresh(ids)
 
 
+@pytest.mark.slow
 def test_full_cells_are_given_back_with_the_states_in_them(
     make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +196,7 @@ def test_the_speed_is_that_of_all_steps_until_logits_are_read(monkeypatch: pytes
     assert speed.value == 2000.0
 
 
+@pytest.mark.slow
 def test_a_long_prompt_is_timed(make_scheduler: Callable[..., Scheduler]) -> None:
     scheduler = make_scheduler(slots=1)
     answer(scheduler, words(700))

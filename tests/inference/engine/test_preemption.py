@@ -139,6 +139,7 @@ def test_lines_of_a_batch_say_the_same_as_alone(
     assert scheduler.activity().preemptions == sum(each.preempted for each in batch)
 
 
+@pytest.mark.slow
 def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel) -> None:
     schema = '{"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 90, "maxItems": 90}'
 
@@ -161,6 +162,7 @@ def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel
     fresh.close()
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> None:
     def asks() -> Request:
         return asked(words(900, 4), 8, BATCH, temperature=1.0, rng_seed=1)
@@ -179,6 +181,7 @@ def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> Non
     fresh.close()
 
 
+@pytest.mark.slow
 def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +401,7 @@ def test_cancelled_and_preempted_at_any_time(make_scheduler: Make, lines_alone: 
     assert scheduler._snapshots._held_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "slots", "place"), mixes(), indirect=["model"])
 def test_any_mix_of_priorities_cancels_and_lengths(
     make_scheduler: Make, tmp_path: Path, slots: int, place: str

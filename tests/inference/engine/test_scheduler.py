@@ -286,6 +286,7 @@ def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
     assert sum(thread.name == "leap-compute" for thread in threading.enumerate()) == 1
 
 
+@pytest.mark.slow
 def test_a_prompt_says_how_far_it_is_read(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16)
     run(scheduler, request(words(100), boundaries=(90,), max_tokens=1))
@@ -304,6 +305,7 @@ def test_a_prompt_says_how_far_it_is_read(make_scheduler: Make) -> None:
     assert done == long.progress and 0 < done.seconds < 60  # the clock stops with the first token
 
 
+@pytest.mark.slow
 def test_a_short_prompt_is_answered_while_a_long_one_is_read(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=8, batch_size=64)
     long, short = request(words(1000), max_tokens=1), request(words(34, seed=1), max_tokens=4)
@@ -329,6 +331,7 @@ def test_no_request_waits_for_a_prompt_longer_than_what_that_saves(make_schedule
     reading.request = None
 
 
+@pytest.mark.slow
 def test_a_short_request_is_answered_while_the_cells_are_full(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=4, context_size=1024, cells=1024)
     running = request(words(600), max_tokens=400, logit_bias={2: -100.0, 7: -100.0})

@@ -149,6 +149,7 @@ def test_a_frame_at_once(make_scheduler: Callable[..., Scheduler]) -> None:
     assert all(isinstance(item, tuple) for item in events(made)[0])
 
 
+@pytest.mark.slow
 def test_speaking_and_text_requests_share_a_context_without_a_trace(make_scheduler: Callable[..., Scheduler]) -> None:
     def requests() -> list[Request]:
         patterns = ("ttffft", "f", "tf", "ffft")

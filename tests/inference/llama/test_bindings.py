@@ -90,6 +90,7 @@ def test_a_function_that_a_build_lacks_names_what_needs_it(monkeypatch):
         _ = library().llama_adapter_of_the_future
 
 
+@pytest.mark.slow
 def test_llama_cpp_python_is_not_imported():
     code = (
         "import sys; from leap_core import Leap; r = Leap.load('builtin'); "

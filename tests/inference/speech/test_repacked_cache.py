@@ -84,6 +84,7 @@ def _repack(path: Path, cache: Path) -> None:
     repacked_files(opened(path), cache)
 
 
+@pytest.mark.slow
 def test_several_processes_may_make_it_at_once(tiny_path: Path, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_repack, args=(tiny_path, tmp_path)) for _ in range(4)]

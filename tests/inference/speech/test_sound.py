@@ -118,6 +118,7 @@ def test_ten_minutes_do_not_fail_or_grow(speaker: Speaker) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KiB
 
 
+@pytest.mark.slow
 def test_what_lies_far_back_is_not_heard(speaker: Speaker, oracle: Speaker) -> None:
     """The layers' reach is bounded, so a stream sounds the same after a long and a short past."""
     past, stream = frames(400, seed=3), frames(60, seed=4)
@@ -174,6 +175,7 @@ def heard(sound: ReplySound, frames_: Frames, threads: int) -> list[NDArray[np.f
     return [*pieces, sound.finish()]
 
 
+@pytest.mark.slow
 def test_a_reply_sounds_the_same_whoever_makes_its_sound_and_in_whichever_pieces(speaker: Speaker) -> None:
     stream = frames(20)
     expected = sound(speaker.borrow_detokenizer(), [stream])

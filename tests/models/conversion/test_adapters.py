@@ -74,6 +74,7 @@ def test_an_adapter_tells_base_rank_and_alpha(pairs, leap, tmp_path):
     assert json.loads(info.stdout)["adapter"] == {"base": "Base", "rank": 4, "alpha": 8.0}
 
 
+@pytest.mark.slow
 def test_a_wrong_base_is_refused(pairs, tmp_path):
     with pytest.raises(LeapModelLoadingError, match="cannot be used with"):
         convert_adapter(pairs["lfm2"][1], model_path("builtin"), tmp_path / "x.gguf")

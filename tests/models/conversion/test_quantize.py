@@ -46,6 +46,7 @@ def test_types_are_made_measured_and_found_by_name(leap, whole_model, tmp_path):
     assert again.code != 0 and "there is a model Small-Q8_0 already" in again.stderr
 
 
+@pytest.mark.slow
 def test_companions_go_along(leap_home):
     store = Store(leap_home / "models")
     local = resolve_local("builtin-vl")
@@ -65,12 +66,14 @@ def test_single_tensors_get_types_of_their_own(whole_model, tmp_path):
     assert {types[name] for name in types if "ffn_down" in name} == {"Q4_1"}
 
 
+@pytest.mark.slow
 def test_a_projector_is_quantized_to_a_file(tmp_path):
     source = model_path("builtin").with_name("mmproj-builtin-vl.gguf")
     quantize_to_file(source, tmp_path / "mmproj.gguf", QuantizeRequest("Q8_0", requantize=True), Making())
     assert read_gguf_header(tmp_path / "mmproj.gguf").is_projector
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "problem"),
     [("IQ2_XXS", "needs to know which weights count"), ("Q1_0", "cannot")],
@@ -93,6 +96,7 @@ def test_an_unknown_type_names_those_there_are():
         QuantizeRequest("Q9_9")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch):
     from leap_core.models.conversion import quantizing
 

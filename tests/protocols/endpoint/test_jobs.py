@@ -65,6 +65,7 @@ def test_jobs_of_several_machines_know_no_second_model(leap_home, tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_mcp_answers_over_an_endpoint(far, leap):
     pytest.importorskip("mcp")
     from leap_cli.commands.mcp import _Abilities

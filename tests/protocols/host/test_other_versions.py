@@ -59,6 +59,7 @@ def old_host(leap_home: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="ends a process by signals")
 def test_a_host_that_still_runs_is_passed_over_and_can_be_ended(leap_home: Path, old_host: subprocess.Popen[str]):
     with pytest.raises(LeapUnavailableError, match="another version of leap") as caught:
