@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.files import digest_file
 
 from ..submission.new_jobs import PLACE
 from ..table.job import COMMAND, FOLDER, MALFORMED, Job, NewJob
@@ -29,7 +30,6 @@ from ..worker_log import log
 
 QUIET_SECONDS = 1.0
 """A file that looked the same for so long has stopped growing. Its own times may be wrong."""
-PIECE = 1024 * 1024
 MOST_AT_ONCE = 100
 """Files that are taken in one look into a folder, so that the worker's other work continues between."""
 END_SECONDS = 60.0
@@ -215,7 +215,5 @@ def _number(text: str, path: Path | None = None) -> int:
     """63 bits that name a text, such as a file's name, and the content of a file."""
     digest = hashlib.blake2b(os.fsencode(text) + b"\0", digest_size=8)
     if path is not None:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
+        digest_file(digest, path)
     return int.from_bytes(digest.digest(), "big") >> 1

@@ -20,7 +20,7 @@ from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject
 from ..system.addresses import shown
 from ..system.dataclass import dataclass
-from ..system.files import NOT_WRITTEN, descriptor_of
+from ..system.files import NOT_WRITTEN, descriptor_of, digest_samples
 from .input.line_parts import LineTemplate
 from .input.lines import RequestReader
 from .input.remote_files import check_writable, exists, is_url, name_in
@@ -422,8 +422,6 @@ def _check_ending(path: PurePath) -> None:
 
 SAMPLING = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
 """Named one by one: a further field with its default must not change the keys of old journals."""
-SAMPLES = 16
-SAMPLE_BYTES = 64 * 1024
 
 
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
@@ -456,7 +454,5 @@ def _sampled(path: Path) -> str:
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        for n in range(SAMPLES):
-            file.seek(max(0, size - SAMPLE_BYTES) * n // (SAMPLES - 1))
-            digest.update(file.read(SAMPLE_BYTES))
+        digest_samples(digest, file, size, 16, 64 * 1024)
     return digest.hexdigest()

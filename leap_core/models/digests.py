@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,11 +15,9 @@ from leap_core.models.reference import origin_of
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import InstalledModel, Store
 from leap_core.system.directories import Directories
-from leap_core.system.files import replace_text
+from leap_core.system.files import hash_file, replace_text
 
 from ..system.dataclass import dataclass
-
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass
@@ -46,14 +43,11 @@ class ModelDigests:
         entry = self._known.get(str(path))
         if entry is not None and entry[0] == identity:
             return str(entry[1])
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-        self._known[str(path)] = [identity, digest.hexdigest()]
+        sha256 = hash_file(path)
+        self._known[str(path)] = [identity, sha256]
         with suppress(LeapError):  # computed again next time
             replace_text(self._file, json.dumps(self._known))
-        return digest.hexdigest()
+        return sha256
 
     def of_reference(self, reference: str, variables: Mapping[str, str], cwd: Path) -> str:
         """The SHA-256 of the model that a reference leads to. Raises LeapModelNotFoundError, OSError."""

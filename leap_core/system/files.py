@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..errors import LeapError
 from .directories import make_directory
@@ -117,11 +117,22 @@ def hash_file(path: Path) -> str:
     """The SHA-256 of a file, in hex."""
     import hashlib  # here, because every start would pay for it
 
-    digest = hashlib.sha256()
+    return str(digest_file(hashlib.sha256(), path).hexdigest())
+
+
+def digest_file(digest: Any, path: Path) -> Any:
+    """The digest with the content of a file added. Raises OSError."""
     with path.open("rb") as file:
         while piece := file.read(1024 * 1024):
             digest.update(piece)
-    return digest.hexdigest()
+    return digest
+
+
+def digest_samples(digest: Any, file: IO[bytes], size: int, count: int = 32, length: int = 32 * 1024) -> None:
+    """Add to the digest ``count`` pieces of ``length`` bytes, spread over a file of ``size`` bytes."""
+    for n in range(count):
+        file.seek(max(0, size - length) * n // (count - 1))
+        digest.update(file.read(length))
 
 
 FICLONE = 0x40049409

@@ -29,6 +29,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..system.dataclass import dataclass
+from ..system.files import hash_file
 
 API, RESOLVE, FILES = "/api/", "/resolve/", "/storage/"
 """What to give a fault as ``where`` to hit the API, the hub's answers to downloads, or the storage's."""
@@ -199,16 +200,10 @@ class HubContent(ABC):
 
 
 def _file_of(path: str, content: bytes | Path, lfs: bool | None) -> ServedFile:
-    digest = hashlib.sha256()
     if isinstance(content, bytes):
-        size = len(content)
-        digest.update(content)
+        size, sha256 = len(content), hashlib.sha256(content).hexdigest()
     else:
-        size = content.stat().st_size
-        with content.open("rb") as file:
-            while piece := file.read(1024 * 1024):
-                digest.update(piece)
-    sha256 = digest.hexdigest()
+        size, sha256 = content.stat().st_size, hash_file(content)
     is_lfs = size > 1024 if lfs is None else lfs
     return ServedFile(path, content, size, sha256, is_lfs, f'"{sha256 if is_lfs else sha256[:40]}"')
 

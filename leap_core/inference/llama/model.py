@@ -13,6 +13,7 @@ from typing import Any
 
 from ...conversation.generator import OnGpu
 from ...errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError
+from ...system.files import digest_file, digest_samples
 from ..gguf.header import POOLINGS
 from .devices import SPAWN, Placement
 from .library import forget_errors, has_gpu_support, last_errors, library, set_log
@@ -21,8 +22,6 @@ LFM2_INFILL = ("<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>")
 """LFM2's own spelling, which llama.cpp does not know."""
 METADATA_BYTES = 4096
 NO_GPU = Placement()
-FINGERPRINT_SAMPLES = 32
-FINGERPRINT_SAMPLE_BYTES = 32 * 1024
 
 
 class LlamaModel:
@@ -265,9 +264,7 @@ def file_fingerprint(path: Path) -> bytes:
     size = path.stat().st_size
     digest.update(str(size).encode())
     with path.open("rb") as file:
-        for n in range(FINGERPRINT_SAMPLES):
-            file.seek(max(0, size - FINGERPRINT_SAMPLE_BYTES) * n // (FINGERPRINT_SAMPLES - 1))
-            digest.update(file.read(FINGERPRINT_SAMPLE_BYTES))
+        digest_samples(digest, file, size)
     return digest.digest()
 
 
@@ -304,8 +301,4 @@ def switch_adapters(context: Any, adapters: Adapters) -> None:
 
 def content_id(path: Path) -> bytes:
     """Names the content of a file (16 bytes). Raises OSError."""
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.digest()
+    return bytes(digest_file(blake2b(digest_size=16), path).digest())

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...system.files import replacing
+from ...system.files import digest_file, replacing
 from .vocoder import ATTENTION_WINDOW, ELEMENT_TYPES, EPSILON, ROPE_BASE, TensorFile, Vocoder
 
 if TYPE_CHECKING:
@@ -160,7 +160,6 @@ LAYOUT = b"2"
 """The layout of repacked files; another number leaves files of other versions of leap alone."""
 MOST_FILES = 12
 """Files kept, the most recently used; the others are removed when a new one is made."""
-READ_BYTES = 1024**2
 
 
 def repacked_files(vocoder: Vocoder, directory: Path) -> tuple[Path, Path]:
@@ -202,11 +201,7 @@ def _content(file: TensorFile, *prefixes: str) -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while piece := file.read(READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+    return str(digest_file(blake2b(digest_size=16), path).hexdigest())
 
 
 def _remove_oldest(directory: Path) -> None:

@@ -8,13 +8,13 @@ architecture beside it, and only its table of codes and its window are in the vo
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
 from ...system.dataclass import dataclass
 from ..gguf.header import GGUFHeader, TensorInfo, read_gguf_header
+from ..llama.model import file_fingerprint
 from .waveform import hann_window
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ ELEMENT_TYPES = {"F32": "<f4", "F16": "<f2"}
 """ggml types whose bytes numpy reads as they are."""
 
 
-SAMPLES, SAMPLE_BYTES = 32, 32 * 1024
 """A file's fingerprint is made of so many samples of this size."""
 
 
@@ -49,11 +48,7 @@ class TensorFile:
     @property
     def fingerprint(self) -> bytes:
         """Distinguishes files by content: size and samples spread over the file (16 bytes)."""
-        digest = blake2b(str(len(self._data)).encode(), digest_size=16)
-        for n in range(SAMPLES):
-            start = max(0, len(self._data) - SAMPLE_BYTES) * n // (SAMPLES - 1)
-            digest.update(self._data[start : start + SAMPLE_BYTES].data)
-        return digest.digest()
+        return file_fingerprint(self.path)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors

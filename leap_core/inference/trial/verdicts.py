@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...errors import LeapModelLoadingError
 from ...system.directories import Directories, packages_directory
+from ...system.files import digest_samples
 from ..gguf.header import GGUFHeader, read_gguf_header
 from ..llama.architectures import check_architecture, check_decisions
 from ..llama.library import current_engine
@@ -21,7 +22,6 @@ from .trial_child import AUDIO_DECODER, AUDIO_TOKENIZER, REFUSED, Limits, Subjec
 
 TRIAL = 1
 """Counted up when a trial looks at more than before; verdicts of older ones are forgotten."""
-SAMPLES, SAMPLE_BYTES = 32, 32 * 1024
 PIECE = 1024 * 1024
 
 
@@ -48,9 +48,7 @@ def _sampled(path: Path, header_bytes: int) -> str:
         while left > 0 and (data := file.read(min(left, PIECE))):
             digest.update(data)
             left -= len(data)
-        for number in range(SAMPLES):
-            file.seek(max(0, size - SAMPLE_BYTES) * number // (SAMPLES - 1))
-            digest.update(file.read(SAMPLE_BYTES))
+        digest_samples(digest, file, size)
     return f"{size} {digest.hexdigest()}"
 
 
