@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ OF_THE_DEFAULT_ENGINE = (
 )
 """Tests of what other builds of llama.cpp need not have; others of tests/inference and tests/contract are for each."""
 MOST_WORKERS = 8
+ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 
 sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,7 +52,22 @@ def is_slow(path: Path) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The quick path does not even import what is slow as a whole."""
-    return True if is_quick_path(config) and is_slow(collection_path) else None
+    if not is_quick_path(config):
+        return None
+    is_test = collection_path.suffix == ".py"
+    all_slow = is_slow(collection_path) or (is_test and ALL_SLOW.search(collection_path.read_text("utf-8")))
+    return True if all_slow else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The collected tests stay to the end: without this each collection of garbage would go through all of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

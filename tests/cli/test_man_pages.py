@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,14 @@ from leap_cli.help.examples import EXAMPLES
 from scripts.man_pages import code, escaped, pages, prose
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = pages(command_line)
 REQUESTS = {".TH", ".SH", ".SS", ".PP", ".TP", ".br", ".RS", ".RE", ".EX", ".EE", '.\\"'}
 ESCAPES = re.compile(r"\\(e|-|&|fB|fI|fR|\((aq|ga|dq|ha|ti)|\[u[0-9A-F]{4,6}\])")
+
+
+@cache
+def manual() -> dict[str, str]:
+    """The pages by the names of their files, as the code makes them."""
+    return pages(command_line)
 
 
 def rendered(text: str) -> str:
@@ -30,23 +36,23 @@ def rendered(text: str) -> str:
 
 def test_the_pages_in_the_repository_are_what_the_code_says():
     files = {path.name: path.read_text("utf-8") for path in (ROOT / "man").glob("*")}
-    assert files == PAGES, "run python scripts/make_reference.py"
+    assert files == manual(), "run python scripts/make_reference.py"
     assert set(files) == {"leap.1", *(f"leap-{name}.1" for name in command_line.table)}
     assert '"share/man/man1" = ["man/*.1"]' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_every_option_and_example_is_in_its_page():
     for path, command in commands():
-        page = rendered(PAGES[f"leap-{path.partition(' ')[0]}.1"])
+        page = rendered(manual()[f"leap-{path.partition(' ')[0]}.1"])
         for option in options_of(command):
             names = (*option.opts, *option.secondary_opts)
             assert option.hidden or all(f"{name}" in page for name in names), (path, option)
         assert all(line in page for line in EXAMPLES[path]), path
-    assert all(name in rendered(PAGES["leap.1"]) for name in ("leap-generate(1)", "130", "LEAP_HOME", "config.toml"))
+    assert all(name in rendered(manual()["leap.1"]) for name in ("leap-generate(1)", "130", "LEAP_HOME", "config.toml"))
 
 
 def test_nothing_but_requests_that_are_meant_is_obeyed():
-    for name, page in PAGES.items():
+    for name, page in manual().items():
         assert page.isascii() and page.endswith("\n") and "\n\n" not in page
         for line in page.splitlines():
             assert not line.startswith("'"), (name, line)
@@ -77,7 +83,7 @@ def test_code_in_prose_is_bold_and_a_leading_dot_is_text():
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes():
-    command = ["groff", "-man", "-ww", "-Tascii", "-P-cbou", *(str(ROOT / "man" / name) for name in sorted(PAGES))]
+    command = ["groff", "-man", "-ww", "-Tascii", "-P-cbou", *(str(ROOT / "man" / name) for name in sorted(manual()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""
     for line in (
@@ -91,16 +97,15 @@ def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes():
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_mandoc_has_nothing_to_say():
-    command = ["mandoc", "-Tlint", "-Wwarning", *(str(ROOT / "man" / name) for name in sorted(PAGES))]
+    command = ["mandoc", "-Tlint", "-Wwarning", *(str(ROOT / "man" / name) for name in sorted(manual()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert [line for line in done.stdout.splitlines() if "missing date" not in line] == []
 
 
 @pytest.mark.slow
 def test_the_pages_are_printed_and_installed(leap, tmp_path):
-    assert (
-        leap("help", "--man").stdout == PAGES["leap.1"] and leap("help", "--man", "jobs").stdout == PAGES["leap-jobs.1"]
-    )
+    assert leap("help", "--man").stdout == manual()["leap.1"]
+    assert leap("help", "--man", "jobs").stdout == manual()["leap-jobs.1"]
     wrong = leap("help", "--man", "jbos")
     assert wrong.code == 2 and "jobs" in wrong.stderr and wrong.stderr.count("\n") == 1
     leap.variables |= {"HOME": str(tmp_path / "user"), "PATH": "/usr/bin"}
@@ -108,13 +113,13 @@ def test_the_pages_are_printed_and_installed(leap, tmp_path):
     for again in (False, True):
         done = leap("help", "--install-man")
         assert (done.code, done.stdout) == (0, f"{directory}\n") and f"man -M {directory.parent} leap" in done.stderr
-        assert {path.name: path.read_text() for path in directory.iterdir()} == PAGES, again
-        (directory / "leap-gone.1").write_text(PAGES["leap-jobs.1"])
+        assert {path.name: path.read_text() for path in directory.iterdir()} == manual(), again
+        (directory / "leap-gone.1").write_text(manual()["leap-jobs.1"])
     (directory / "leap-mine.1").write_text("another's\n")
     leap.variables["PATH"] = str(tmp_path / "user" / ".local" / "bin")
     done = leap("help", "--install-man")
     assert "man leap" in done.stderr and "-M" not in done.stderr
-    assert {path.name for path in directory.iterdir()} == {*PAGES, "leap-mine.1"}
+    assert {path.name for path in directory.iterdir()} == {*manual(), "leap-mine.1"}
 
 
 @pytest.mark.skipif(shutil.which("man") is None or sys.platform == "win32", reason="man is not installed")

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from leap_core import ModelLoadingOptions, ModelRunner
@@ -34,6 +33,9 @@ from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 
 from ..end_to_end.browser import open_browser
+
+if TYPE_CHECKING:
+    import openai
 
 PROMPTLY = 20.0
 INSTANCE = "this-server"
@@ -76,6 +78,8 @@ class Scripted:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def client(self, **given: Any) -> openai.OpenAI:
+        import openai  # takes 0.8 s
+
         settings: dict[str, Any] = {"base_url": self.url, "api_key": self.token or "none", "max_retries": 0} | given
         return self.open.enter_context(openai.OpenAI(**settings))
 

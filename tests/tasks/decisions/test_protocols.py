@@ -9,7 +9,6 @@ import urllib.request
 from importlib.metadata import PackageNotFoundError, version
 from urllib.error import HTTPError
 
-import openai
 import pytest
 
 from leap_core import Leap
@@ -114,6 +113,8 @@ CHOICE = {"type": "choice", "instructions": "q", "choices": [{"value": "a"}, {"v
     ],
 )
 def test_what_is_wrong_is_named_by_its_place(served, fields, param):
+    import openai
+
     body = {"model": "builtin", "input": "s", "questions": [CHOICE], **fields}
     with pytest.raises(openai.BadRequestError) as refused:
         served.client().post("/decisions", body=body, cast_to=object)
@@ -121,6 +122,8 @@ def test_what_is_wrong_is_named_by_its_place(served, fields, param):
 
 
 def test_pictures_are_refused_by_a_model_that_does_not_see(served):
+    import openai
+
     data = base64.b64encode(PNG).decode()
     part = {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
     with pytest.raises(openai.BadRequestError, match="picture|image|see"):
