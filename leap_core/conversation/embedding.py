@@ -213,3 +213,12 @@ def parts_of(texts: Sequence[str], most: int, most_characters: int) -> Iterator[
         part.append(text)
     if part:
         yield part
+
+
+def unit_rows(rows: NDArray[float32]) -> NDArray[float32]:
+    """Rows of unit length; a row of zeros stays."""
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: NDArray[float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
-from ..system.dataclass import dataclass
 from . import promptfoo
+from .promptfoo import ConvertedCases
 from .rows import Row, of_table
 
 ANSWERS = "possible_answer"
@@ -140,26 +139,16 @@ def _multiple_choice(question: Any, options: Any, target: Any) -> JsonObject:
     return {"prompt": prompt, "expect": {"choice": answer, "of": letters}}
 
 
-@dataclass
-class Shaped:
-    """Records of cases with their places; see CaseFile for the rest."""
-
-    records: list[Row] = field(default_factory=list)
-    templates: list[str] = field(default_factory=list)
-    unsupported: list[str] = field(default_factory=list)
-
-
-def as_cases(document: JsonObject | None, rows: Sequence[Row], path: Path) -> Shaped:
+def as_cases(document: JsonObject | None, rows: Sequence[Row], path: Path) -> ConvertedCases:
     """The records of a file as cases of leap. Raises LeapSerializationError."""
     if document is not None:
         if "tests" in document or "prompts" in document:
-            read = promptfoo.of_document(document, path)
-            return Shaped(read.records, read.templates, read.unsupported)
+            return promptfoo.of_document(document, path)
         if isinstance(document.get("cases"), list):
             rows = [(f"case {n}", each) for n, each in enumerate(document["cases"], 1)]
         else:
             rows = [("the document", document)]
-    shaped = Shaped()
+    shaped = ConvertedCases()
     answers = answers_beside(path) if rows and is_bfcl_question(rows[0][1]) else {}
     table = path.suffix.lower() in (".csv", ".tsv")
     for place, row in rows:

@@ -67,7 +67,7 @@ TYPES: dict[str, Callable[[Any], JsonObject]] = {
 
 
 @dataclass
-class Tests:
+class ConvertedCases:
     """Cases with their places, the prompts as templates, and what is not supported."""
 
     records: list[Row] = field(default_factory=list)
@@ -80,9 +80,9 @@ def is_test(row: JsonObject) -> bool:
     return "assert" in row or any(EXPECTED.fullmatch(name) for name in row)
 
 
-def of_document(document: JsonObject, path: Path) -> Tests:
+def of_document(document: JsonObject, path: Path) -> ConvertedCases:
     """The tests of a configuration. Raises LeapSerializationError."""
-    tests = Tests()
+    tests = ConvertedCases()
     tests.unsupported += [f"{name} is not supported" for name in DROPPED if document.get(name)]
     for n, prompt in enumerate(_list_of(document.get("prompts")), 1):
         template = _template(prompt, path)

@@ -18,6 +18,7 @@ from ..conversation.embedding import (
     TooLong,
     checked_texts,
     require_pooling,
+    unit_rows,
 )
 from ..conversation.generator import HiddenStates, OnGpu
 from ..conversation.options import ModelLoadingOptions
@@ -155,7 +156,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         with self._loaded.in_use():
             vectors = self._compute(how, self._all_tokens(request), request)
         rows = np.stack(vectors) if vectors else np.zeros((0, self.dimensions), np.float32)
-        return _unit(rows[:, :dimensions])
+        return unit_rows(rows[:, :dimensions])
 
     def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
         kind = _choice("kind", request.kind, EmbeddingKind)
@@ -163,7 +164,7 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
             tokens = self._all_tokens(request)
             vectors = self._compute(NO_POOLING, tokens, request)
             positions = [self._scored(ids, kind) for ids in tokens]
-        return [_unit(rows[each]) for rows, each in zip(vectors, positions, strict=True)]
+        return [unit_rows(rows[each]) for rows, each in zip(vectors, positions, strict=True)]
 
     def unload(self) -> None:
         self._loaded.unload()
@@ -274,15 +275,6 @@ def _choice(option: str, value: object, kind: type[Chosen]) -> Chosen:
     except ValueError:
         names = ", ".join(str(each.value) for each in kind)
         raise LeapOptionsError(option, f"{value!r} is not one of {names}") from None
-
-
-def _unit(rows: NDArray[float32]) -> NDArray[float32]:
-    """Rows of unit length; a row of zeros stays."""
-    import numpy as np
-
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit: NDArray[float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
 
 
 HIDDEN_STATE_POLL_SECONDS = 1.0

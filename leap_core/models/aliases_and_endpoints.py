@@ -31,7 +31,7 @@ from ..system.dataclass import dataclass
 from ..system.directories import Directories
 
 NAME = re.compile(r"[^\W_][\w+-]*(\.[\w+-]+)*")
-ENDINGS = (".gguf", ".json", ".bundle")
+MODEL_ENDINGS = (".gguf", ".json", ".bundle")
 BUILTINS = ("builtin", "builtin-vl", "builtin-audio", "builtin-embed")
 """The models that leap brings along: one that reads, one that sees, one that hears, one that embeds."""
 
@@ -48,7 +48,7 @@ def read_aliases(file: Path) -> dict[str, str]:
 
 def check_alias(name: str, model: str) -> None:
     """Raises LeapOptionsError for a name that would be read as a path or a reference, and for an empty model."""
-    if not NAME.fullmatch(name) or name.lower().endswith(ENDINGS) or name.lower() in BUILTINS:
+    if not NAME.fullmatch(name) or name.lower().endswith(MODEL_ENDINGS) or name.lower() in BUILTINS:
         raise LeapOptionsError("alias", f"{name!r} cannot be a model's name: letters, digits and .+-_ only")
     if not model.strip():
         raise LeapOptionsError("alias", f"{name!r} must name a model")
@@ -152,7 +152,7 @@ def is_endpoint_url(text: str) -> bool:
     """Whether a URL is an endpoint's: of its protocol's base, or with a model's name behind ``#``."""
     scheme, _, rest = text.partition("://")
     path, mark, _ = rest.partition("#")
-    if scheme.lower() not in ("http", "https") or path.partition("?")[0].lower().endswith(ENDINGS):
+    if scheme.lower() not in ("http", "https") or path.partition("?")[0].lower().endswith(MODEL_ENDINGS):
         return False
     return bool(mark) or path.rstrip("/").endswith("/v1")
 

@@ -24,13 +24,12 @@ from urllib.parse import unquote, urlsplit
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
 from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
 from ..system.dataclass import dataclass
-from .aliases_and_endpoints import BUILTINS, expand
+from .aliases_and_endpoints import BUILTINS, MODEL_ENDINGS, expand
 from .catalogue import Catalogue, CatalogueEntry
 from .manifest import path_of_file_url
 from .store import InstalledModel
 
 BUILTIN = "builtin"
-MODEL_ENDINGS = (".gguf", ".json", ".bundle")
 MOST_NAMED = 5
 _QUANTIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HUB_FILE = re.compile(rf"(?P<repo>{REPOSITORY.pattern})(?:@(?P<revision>[^/@]+))?/(?P<path>.+)")

@@ -11,7 +11,15 @@ from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, TooLong, checked_texts, parts_of
+from ...conversation.embedding import (
+    EmbeddingKind,
+    EmbeddingRequest,
+    EmbeddingRunner,
+    TooLong,
+    checked_texts,
+    parts_of,
+    unit_rows,
+)
 from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapGenerationError, LeapOptionsError
 from ...models.aliases_and_endpoints import Endpoint, refuse_offline
@@ -38,12 +46,12 @@ LOOK_SECONDS = 0.05
 
 
 def open_endpoint_for_embedding(
-    endpoint: Endpoint, variables: Mapping[str, str] | None = None, patience: Patience | None = None
+    endpoint: Endpoint, variables: Mapping[str, str] | None = None
 ) -> EndpointEmbeddingRunner:
     """The runner. Nothing is sent yet. Raises what ``open_endpoint`` raises."""
     refuse_offline(variables)
     key = endpoint.read_key(os.environ if variables is None else variables)
-    return EndpointEmbeddingRunner(endpoint, Connection(endpoint, key, patience or Patience(), "vectors"))
+    return EndpointEmbeddingRunner(endpoint, Connection(endpoint, key, Patience(), "vectors"))
 
 
 class EndpointEmbeddingRunner(EmbeddingRunner):
@@ -95,9 +103,7 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
                 request.on_progress(len(rows))
         if not rows:
             return np.zeros((0, request.dimensions or self.dimensions), np.float32)
-        vectors = np.stack(rows)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+        return unit_rows(np.stack(rows))
 
     def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
         raise LeapOptionsError("tokens", f"{self._endpoint.host} gives one vector of a text, none for each token")

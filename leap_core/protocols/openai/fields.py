@@ -196,8 +196,6 @@ BUDGETS = ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_
 """What llama.cpp, vLLM and Qwen call ``think_budget``."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts of reasoning that are one here: to reason."""
-SHAPES = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
-"""Options of which one alone may shape an answer."""
 
 ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,),

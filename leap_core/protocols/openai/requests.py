@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...conversation.calls import LeapFunction
 from ...conversation.media.fetching import UrlAccess, fetch
 from ...conversation.messages import ChatMessage, messages_from_json
-from ...conversation.options import GenerationOptions, check_tool_choice
+from ...conversation.options import CONSTRAINTS, GenerationOptions, check_tool_choice
 from ...errors import LeapOptionsError, LeapSerializationError
 from ...schemas.json_values import JsonObject, object_at, text_at
 from ...system.dataclass import dataclass
@@ -31,7 +31,6 @@ from .fields import (
     READERS,
     REFUSE,
     SAME_NAME,
-    SHAPES,
     BodyFields,
     Unknown,
     allowed_tools,
@@ -262,8 +261,8 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
     try:
         read = GenerationOptions.from_json(parameters)
         merged = {each.name: getattr(defaults, each.name) for each in fields(defaults)}
-        if any(name in parameters for name in SHAPES):
-            merged.update(dict.fromkeys(SHAPES))
+        if any(name in parameters for name in CONSTRAINTS):
+            merged.update(dict.fromkeys(CONSTRAINTS))
         merged.update({name: getattr(read, name) for name in parameters})
         return GenerationOptions(**merged)
     except LeapOptionsError as error:

@@ -17,7 +17,7 @@ from ...conversation.options import ModelLoadingOptions
 from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.offloading import Offload, memory_beside, offload_of, reserve_of
-from ...models.aliases_and_endpoints import BUILTINS
+from ...models.aliases_and_endpoints import BUILTINS, MODEL_ENDINGS
 from ...models.resolving import LocalModel, resolve_local
 from ...models.store import InstalledModel, Store
 from ...system.dataclass import dataclass
@@ -99,7 +99,6 @@ def fits_on_gpus(local: LocalModel, options: ModelLoadingOptions) -> bool:
 
 
 NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")
-FILE_ENDINGS = (".gguf", ".json", ".bundle")
 WILDCARDS = re.compile(r"[*?\[]")
 EVERY = "*"
 
@@ -124,7 +123,7 @@ def plain_name(name: str | None) -> str | None:
 def check_name(name: str) -> None:
     """Raises LeapModelNotFoundError for what could be a path: a request cannot reach files."""
     check_length(name)
-    if not NAME.fullmatch(name) or name.lower().endswith(FILE_ENDINGS):
+    if not NAME.fullmatch(name) or name.lower().endswith(MODEL_ENDINGS):
         raise LeapModelNotFoundError(f"there is no model {name[:80]!r}", hint="name an installed model")
 
 
