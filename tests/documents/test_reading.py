@@ -267,6 +267,7 @@ def test_documents_of_other_programs(tmp_path):
         assert path.suffix[1:] in rows or "Name | Sum\nAnn | 7" in text, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf", "a.odt", "a.ods", "a.odp", "a.rtf"])
 def test_content_says_what_a_document_is(tmp_path, name):
     (tmp_path / "letter.txt").write_bytes(MADE[name][0]())

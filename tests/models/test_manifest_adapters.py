@@ -42,6 +42,7 @@ def said(reference: Path, options: ModelLoadingOptions | None = None, **generati
         return list(runner.start([ChatMessage("user", "hello")], options=options))[-1].full_message.text
 
 
+@pytest.mark.slow
 def test_they_are_loaded_with_the_model_and_travel_with_it(directory: Path, leap_home: Path) -> None:
     alone = directory / "alone"
     alone.mkdir()

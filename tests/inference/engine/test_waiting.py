@@ -111,7 +111,7 @@ def test_preemptions_have_pauses_between() -> None:
     assert preemption.victim(asked(INTERACTIVE), running, 21 + SHARE_OF_TIME + 0.1) is running[0]
 
 
-@pytest.mark.parametrize("slots_there", [1, 2, 8])
+@pytest.mark.parametrize("slots_there", [1, 2, pytest.param(8, marks=pytest.mark.slow)])
 def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
     """More chats than the slots can answer, all the time; a batch keeps as many lines as slots and two more waiting."""
     rng = random.Random(slots_there)
@@ -141,7 +141,7 @@ def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
     assert now < 3600 and not unsent and all(left[each] <= 0 for each in lines)
 
 
-@pytest.mark.parametrize("slots_there", [1, 4])
+@pytest.mark.parametrize("slots_there", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pause", [0.05, 0.5])
 def test_an_hour_of_chats_with_pauses_between_lets_every_line_end(slots_there: int, pause: float) -> None:
     """Each client asks anew soon after its last answer, so no chat waits when a line gets a slot, and the next one

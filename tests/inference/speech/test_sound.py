@@ -213,6 +213,7 @@ def test_the_end_of_a_sound_and_a_text_after_it_let_nothing_wait(speaker: Speake
     assert sum(map(len, again)) + len(reply.finish()) == 3 * speaker.frame_samples
 
 
+@pytest.mark.slow
 def test_frames_made_ahead_of_a_reader_who_stops_are_not_heard(speaker: Speaker) -> None:
     reply = ReplySound(speaker)
     stream = frames(12)

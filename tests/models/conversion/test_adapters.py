@@ -81,6 +81,7 @@ def test_a_wrong_base_is_refused(pairs, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "problem"), [({"use_dora": True}, "DoRA"), ({"lora_alpha": "8"}, "lora_alpha is 8")]
 )
@@ -110,6 +111,7 @@ def test_merging_adds_scaled_products(pairs, tmp_path, leap, leap_home):
     assert own.code != 0 and "there is a model Both-F16 already" in own.stderr
 
 
+@pytest.mark.slow
 def test_merging_replaces_a_file_only_when_that_is_asked_for(pairs, tmp_path, leap):
     base, directory = pairs["lfm2"]
     style = tmp_path / "style.gguf"

@@ -41,9 +41,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCo
 
     keys = "authorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
     (folder / "names").write_text(f"{keys}subjectAltName=IP:127.0.0.1,DNS:models.invalid")
-    new = "-newkey rsa:2048 -nodes -days 2"
-    openssl(f"req -x509 {new} -subj /CN=Ours -addext keyUsage=keyCertSign -keyout ca.key -out ca.pem")
-    openssl("req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout key.pem -out request")
+    ec = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"  # made at once, which RSA is not
+    openssl(f"req -x509 {ec} -days 2 -subj /CN=Ours -addext keyUsage=keyCertSign -keyout ca.key -out ca.pem")
+    openssl(f"req {ec} -subj /CN=127.0.0.1 -keyout key.pem -out request")
     openssl("x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem")
     openssl("verify -x509_strict -CAfile ca.pem cert.pem")  # as Python 3.13 does
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
