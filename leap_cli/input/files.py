@@ -109,7 +109,7 @@ def read_text_file(name: str, env: Environment) -> str:
         raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     check_size(data, name)
     if is_document(data):
-        raise click.UsageError(f"{name} is a document and no text; -f and the tasks read such files")
+        raise click.UsageError(f"{name} is a document, and only plain text is read here; leap -f FILE reads documents")
     text, note = decode(data)
     if "\0" in text:
         raise click.UsageError(f"{name} is not text")
