@@ -374,7 +374,7 @@ def zipped(target: Path, *members: tuple[str, bytes, bool]) -> Path:
         (("a/libllama.so", b"x" * 300_000, True), "a link that is too long"),
     ],
 )
-def test_a_hostile_zip_is_refused(tmp_path, member, says):
+def test_a_hostile_zip_is_refused(tmp_path, leap_home, member, says):
     archive = zipped(tmp_path / "llama-b1-bin-ubuntu-x64.zip", member)
     with pytest.raises(LeapModelLoadingError, match=says):
         add_engine(archive)
