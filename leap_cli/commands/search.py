@@ -252,9 +252,8 @@ class _IndexGroup(LeapGroup):
 def index_command() -> None:
     """Index files for `leap search` and `leap ask`: leap index NAME PATH...
 
-    Text, Markdown, code, HTML, mail, notebooks, epub, OpenDocument and (with the extra documents) PDF, docx, xlsx, pptx
-    and RTF files are split into passages. Keywords and embeddings of each passage go into one file in the data
-    directory.
+    Text, Markdown, code, HTML, mail, notebooks, e-books, Office files and PDF (with the extra pdf) are split into
+    passages. Keywords and embeddings of each passage go into one file in the data directory.
     """
 
 

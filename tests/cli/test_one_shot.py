@@ -102,6 +102,14 @@ def test_the_system_prompt_may_lie_in_a_file(leap, generate, tmp_path, given, sy
     assert runner.requests[0].messages[0].text == system
 
 
+def test_a_document_where_plain_text_is_read_is_refused(leap, generate, tmp_path):
+    (tmp_path / "offer.pdf").write_bytes(b"%PDF-1.7\n")
+    for done in (generate("-s", "@offer.pdf", "x"), leap("redact", "-m", "builtin", "offer.pdf")):
+        assert (done.code, done.stdout) == (2, "")
+        assert "offer.pdf is a document, and only plain text is read here; leap -f FILE reads documents" in done.stderr
+    assert leap.loaded == []
+
+
 def test_the_system_prompt_of_a_batch_too(leap, tmp_path):
     (tmp_path / "brief.txt").write_text("Be brief.\n")
     (tmp_path / "in.jsonl").write_text('{"prompt": "hello"}\n')
