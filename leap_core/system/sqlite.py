@@ -207,13 +207,21 @@ class Store:
 
     def _rows(self, sql: str, values: Values = ()) -> list[Any]:
         """The rows of a query."""
-        with self._usable(), closing(self.connection.execute(sql, values)) as cursor:
-            return cursor.fetchall()
+        with self._guard, wrap_sqlite_errors(self.path, self.schema.what):
+            cursor = self.connection.execute(sql, values)
+            try:
+                return cursor.fetchall()
+            finally:
+                cursor.close()
 
     def _run(self, sql: str, values: Values = ()) -> int:
         """Run a statement; how many rows it changed."""
-        with self._usable(), closing(self.connection.execute(sql, values)) as cursor:
-            return cursor.rowcount
+        with self._guard, wrap_sqlite_errors(self.path, self.schema.what):
+            cursor = self.connection.execute(sql, values)
+            try:
+                return cursor.rowcount
+            finally:
+                cursor.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
