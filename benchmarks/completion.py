@@ -20,7 +20,7 @@ from pathlib import Path
 
 from harness import SHORT
 
-from jobs.table.database import connect
+from jobs.table.database import SqliteDatabase
 from leap_core.system.directories import Directories
 
 ROOT = Path(__file__).parent.parent
@@ -58,11 +58,9 @@ def furnish(home: Path) -> dict[str, str]:
         model = directories.models / f"Model-{number}-Q4_0"
         model.mkdir(parents=True)
         (model / f"{model.name}.gguf").write_bytes(b"")
-    with closing(connect(directories.data / "jobs.db")) as table:
-        table.executemany(
-            "INSERT INTO jobs (id, kind, state, parameters, created) VALUES (?, 'batch', 'queued', '{}', ?)",
-            [(f"job{number:05d}", number) for number in range(200)],
-        )
+    with closing(SqliteDatabase(directories.data / "jobs.db")) as database:
+        rows = [(f"job{number:05d}", "batch", "queued", "{}", number) for number in range(200)]
+        database.insert_rows("jobs", ("id", "kind", "state", "parameters", "created"), rows)
     return variables
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from leap_core.models.builtin import model_path
 from tests.jobs.conftest import started_server
+from tests.support.lengths import of_length
 
 ROOT = Path(__file__).parent.parent.parent
 BUILTIN, ENCODER = str(model_path()), str(model_path().with_name("builtin-embed.gguf"))
@@ -95,7 +96,11 @@ def run(name: str, arguments: str, tmp_path: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", RUNS)
+BESIDE = ("decode", "embedding", "interruption", "parallel", "prefill")
+"""Those that also measure llama.cpp's programs: without them, one runs here, and all with LEAP_LONG_TESTS=1."""
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if of_length(name not in BESIDE[1:], True)])
 def test_a_benchmark_runs(name, tmp_path):
     if name == "download" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -181,10 +186,11 @@ def test_a_gpu_benchmark_prints_every_row_beside_llama_cpp(programs, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
-@pytest.mark.parametrize("name", ["decode", "embedding", "interruption", "parallel", "prefill"])
+@pytest.mark.parametrize("name", BESIDE)
 def test_it_runs_beside_the_programs_of_llama_cpp(name, programs, tmp_path):
     printed = run(name, f"{RUNS[name]} --llama-cpp {programs}", tmp_path)
     assert re.search(r"\| .*llama-(batched-)?bench.*\| \d+\.\d+ \|", printed), printed
+    assert re.search(RATIO, printed), printed
 
 
 @pytest.mark.parametrize("name", ["prefill", "interruption", "batches"])

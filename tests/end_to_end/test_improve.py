@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lengths import of_length
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 
 FOOD = ["bread", "soup", "cheese", "apple", "rice", "cake", "pasta", "salad", "honey", "onion"]
@@ -79,9 +81,9 @@ def test_kills_change_nothing(program, start, tmp_path):
     write_cases(tmp_path / "cases.jsonl", 40)
     command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.95", "--format", "json")
     whole = json.loads(program(*command, "-o", "whole").stdout)
-    for n in range(8):
+    for n in range(kills := of_length(5, 8)):
         process = start(*command, "-o", "killed")
-        time.sleep(0.35 + 0.1 * n)
+        time.sleep(0.35 + 0.8 * n / kills)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     killed = json.loads(program(*command, "-o", "killed").stdout)

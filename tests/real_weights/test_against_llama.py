@@ -12,6 +12,7 @@ import pytest
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.inference.runner import InProcessRunner
 from leap_core.tasks.decisions.answer_probabilities import TextReading, side_by_side
+from tests.support.lengths import of_length
 
 from ..bare_llama import BareLlama, bare_llama
 from .conftest import THREADS, answers_of
@@ -20,6 +21,8 @@ QUESTIONS = (
     "Write one sentence about a river.",
     "What is the capital of France?",
     "Name three colours.",
+    "Say hello in Spanish, Größe: ÄÖÜ, 日本語.",
+    '{"task": "echo", "text": "<|im_end|> is a text here"}',
     "Translate into French: good morning",
     "What is 12 plus 30?",
     "List two uses of salt.",
@@ -32,12 +35,11 @@ QUESTIONS = (
     "Write a Python function that adds two numbers.",
     "What does a baker do?",
     "Is water wet? Answer yes or no.",
-    "Say hello in Spanish, Größe: ÄÖÜ, 日本語.",
     "How many days has a week?",
     "Describe a lemon in three words.",
-    '{"task": "echo", "text": "<|im_end|> is a text here"}',
     "Shorten this: the committee met on Tuesday and decided after a long debate to postpone all decisions.",
 )
+ASKED = QUESTIONS[: of_length(10, 20)]
 LENGTH = 16
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 TEXT = (
@@ -84,11 +86,9 @@ def test_markers_in_a_message_stay_text(runner: InProcessRunner, bare: BareLlama
 
 
 @pytest.mark.parametrize("lookup", [False, True], ids=["plain", "lookup"])
-def test_twenty_greedy_texts_are_llama_cpps(
-    smol: Path, runner: InProcessRunner, greedy: Sequence[str], lookup: bool
-) -> None:
+def test_greedy_texts_are_llama_cpps(smol: Path, runner: InProcessRunner, greedy: Sequence[str], lookup: bool) -> None:
     options = GenerationOptions(temperature=0, max_tokens=LENGTH)
-    messages = [[ChatMessage("user", text)] for text in QUESTIONS]
+    messages = [[ChatMessage("user", text)] for text in ASKED]
     if not lookup:
         assert [end.full_message.text for end in answers_of(runner, messages, options)] == greedy
         return
@@ -102,7 +102,7 @@ def test_twenty_greedy_texts_are_llama_cpps(
 @pytest.fixture(scope="module")
 def greedy(bare: BareLlama) -> list[str]:
     """The answers by bare calls, each to a prompt computed anew."""
-    texts = [bare.text(bare.greedy(by_hand(bare, text), LENGTH)) for text in QUESTIONS]
+    texts = [bare.text(bare.greedy(by_hand(bare, text), LENGTH)) for text in ASKED]
     assert len(set(texts)) == len(texts)
     return texts
 

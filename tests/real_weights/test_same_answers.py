@@ -15,13 +15,15 @@ import pytest
 from leap_core import CacheOptions, ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.runner import InProcessRunner
+from tests.support.lengths import of_length
+from tests.support.random_models import Shape, write_random_model
 
 from .conftest import THREADS
 
 PROMPTS = (
     "Write one sentence about a river.",
     "List three uses of salt, and say for each in which century people began to use it, as far as that is known.",
-    "Shorten this: " + "The committee met on Tuesday and decided after a long debate to postpone all decisions. " * 9,
+    "Shorten this: " + "The committee met on Tuesday and decided after a long debate to postpone all decisions. " * 5,
 )
 Numbers = tuple[str, tuple[float, ...]]
 
@@ -53,7 +55,7 @@ def first(smol: Path) -> list[Numbers]:
 def test_in_turn_after_cancelled_answers_and_beside_others(runner: InProcessRunner, first: list[Numbers]) -> None:
     for _ in range(2):
         assert [asked(runner, prompt) for prompt in PROMPTS] == first
-    for n in range(6):
+    for n in range(4):
         stream = runner.start([ChatMessage("user", f"Tell me story {n}. " * (n + 1))], options=options(n, 200))
         next(stream)
         stream.close()
@@ -73,7 +75,7 @@ def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> N
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        with openai.OpenAI(base_url=url, api_key="none", max_retries=9, timeout=100) as client:
+        with openai.OpenAI(base_url=url, api_key="none", max_retries=60, timeout=100) as client:
             for prompt, (text, logprobs) in [*zip(PROMPTS, first, strict=True)] * 2:
                 choice = client.chat.completions.create(
                     messages=[{"role": "user", "content": prompt}],
@@ -90,16 +92,39 @@ def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> N
         process.communicate(timeout=60)
 
 
+KINDS = ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_XS")
+WIDE = Shape(2, 256, 4, 2, 512, frozenset({0, 1}), 1024, 2048)
+"""Its rows are as long as a block of these types."""
+
+
+@pytest.fixture
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """What is quantized: the trained model or a small one with random weights."""
+    if request.param == "trained":
+        found: Path = request.getfixturevalue("smol")
+        return found
+    return write_random_model(tmp_path / "random.gguf", WIDE, "f16")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_XS"])
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        *(("random", kind) for kind in KINDS),
+        *(("trained", kind) for kind in KINDS if of_length(kind == "Q4_K_M", True)),
+    ],
+    indirect=["source"],
+)
 def test_exact_keeps_the_answer_with_types_whose_products_round_in_two_ways(
-    smol: Path, kind: str, tmp_path: Path, leap_home: Path
+    source: Path, kind: str, tmp_path: Path, leap_home: Path
 ) -> None:
-    """First alone, again, after cancelled answers, beside four others, read back in a conversation, and from disk."""
+    """First alone, again, after cancelled answers, beside four others, read back in a conversation, and from disk. Each
+    type has products of its own, however large the model is."""
     made = tmp_path / f"{kind}.gguf"
-    command = ["-m", "leap_cli", "models", "quantize", str(smol), "--to", kind, "--allow-requantize", "-o", str(made)]
-    subprocess.run([sys.executable, *command], check=True, env={**os.environ, "LEAP_HOME": str(leap_home)})
-    assert read_gguf_header(smol).is_alike and not read_gguf_header(made).is_alike
+    command = ["models", "quantize", str(source), "--to", kind, "--allow-requantize", "-o", str(made)]
+    variables = {**os.environ, "LEAP_HOME": str(leap_home)}
+    subprocess.run([sys.executable, "-m", "leap_cli", *command], check=True, env=variables)
+    assert not read_gguf_header(made).is_alike
     cache = CacheOptions.on_disk(tmp_path / "prompts")
     plain = ModelLoadingOptions(cpu_threads=2, context_size=1024, deterministic=True)
     with InProcessRunner(made, "made", replace(plain, slots=1, cpu_threads=1)) as fresh:
