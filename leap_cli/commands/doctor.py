@@ -17,7 +17,6 @@ from ..framework.output import Format, Output
     type=Duration(),
     default="2m",
     show_default=True,
-    metavar="TIME",
     help="Timeout for the built-in model and a cluster to answer.",
 )
 @click.option("--on", metavar="CLUSTER", help="Also check this Ray cluster: ray or ray://HOST:10001.")

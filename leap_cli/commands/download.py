@@ -54,7 +54,6 @@ TRANSFER = OptionGroup(
             "--stall-timeout",
             "timeout",
             type=Duration(),
-            metavar="TIME",
             help="Drop a connection without data for this time; 20s by default.",
         ),
     ),

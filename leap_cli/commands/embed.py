@@ -66,9 +66,7 @@ class EmbedArguments:
 
 @leap_command("embed", into=EmbedArguments)
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
-@click.option(
-    "-f", "--file", "files", multiple=True, type=FileName(), metavar="FILE", help="Embed the text of this file."
-)
+@click.option("-f", "--file", "files", multiple=True, type=FileName(), help="Embed the text of this file.")
 @click.option("--lines", is_flag=True, help="Treat each line of FILE and standard input as one text.")
 @EMBEDDER
 @click.option(
@@ -83,10 +81,8 @@ class EmbedArguments:
     type=click.Choice(["mean", "cls", "last"]),
     help="Pooling of the token embeddings; the model's own by default.",
 )
-@click.option(
-    "--dimensions", type=click.IntRange(1), metavar="N", help="Truncate each embedding to its first N dimensions."
-)
-@click.option("--prefix", metavar="TEXT", help="Prefix for each text, instead of the model's own.")
+@click.option("--dimensions", type=click.IntRange(1), help="Truncate each embedding to its first N dimensions.")
+@click.option("--prefix", help="Prefix for each text, instead of the model's own.")
 @click.option(
     "--too-long",
     type=click.Choice(["refuse", "cut"]),
@@ -100,7 +96,6 @@ class EmbedArguments:
     "--output",
     "target",
     type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Write to this file: a NumPy array if it ends in .npy, else JSON Lines.",
 )
 @format_choice(

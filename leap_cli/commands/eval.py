@@ -158,7 +158,7 @@ def show(
 )
 @click.argument("names", nargs=-1)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write the cases to this file.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Make at most this many cases.")
+@click.option("--limit", type=click.IntRange(1), help="Make at most this many cases.")
 @click.option("--undecided", is_flag=True, help="Include reviewed documents with undecided fields.")
 @click.pass_obj
 def make(

@@ -29,7 +29,7 @@ OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
     default=OPENAI,
     help="Output format: openai (one JSON array of messages, default), jsonl (one conversation per line), or markdown.",
 )
-@click.option("-o", "--output", type=FileName(), metavar="FILE", help="Write to this file instead of standard output.")
+@click.option("-o", "--output", type=FileName(), help="Write to this file instead of standard output.")
 @click.option(
     "--media-dir",
     type=FileName(),

@@ -63,12 +63,7 @@ class ExtractArguments:
     "with --apply, --calibrate, and when --review-serve resumes.",
 )
 @click.option(
-    "--image",
-    "images",
-    type=FileName(),
-    multiple=True,
-    metavar="FILE",
-    help="Extract from this image; - reads standard input.",
+    "--image", "images", type=FileName(), multiple=True, help="Extract from this image; - reads standard input."
 )
 @format_choice(
     "Output format: JSONL, JSON (a list for several texts), or CSV.", ["jsonl", "json", "csv"], show_default=True

@@ -47,11 +47,7 @@ class WorkerArguments:
 @click.option("--foreground", is_flag=True, help="Run the worker in the foreground until Ctrl-C.")
 @click.option("--until-empty", is_flag=True, help="Run the worker in the foreground until the queue is empty.")
 @click.option(
-    "--for",
-    "seconds",
-    type=Duration(1.0),
-    metavar="TIME",
-    help="Run in the foreground; stop taking jobs after this time (55m).",
+    "--for", "seconds", type=Duration(1.0), help="Run in the foreground; stop taking jobs after this time (55m)."
 )
 @option("--shutdown", "stop", is_flag=True, help="Stop the worker now; its running jobs return to the queue.")
 @click.option("--drain", is_flag=True, help="Graceful shutdown: finish running jobs, then stop.")

@@ -90,11 +90,7 @@ def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) ->
 
 @leap_command("prune", short_help="Delete all jobs that have ended, or old ones.")
 @click.option(
-    "--older-than",
-    type=Duration(),
-    default="0s",
-    metavar="TIME",
-    help="Delete only jobs that ended longer ago than this, such as 7d.",
+    "--older-than", type=Duration(), default="0s", help="Delete only jobs that ended longer ago than this, such as 7d."
 )
 @click.option(
     "--state", "states", type=click.Choice(FINAL), multiple=True, help="Delete only jobs that ended in this state."
@@ -177,7 +173,7 @@ PROGRESS_SECONDS = 0.5
 
 @leap_command("wait", short_help="Wait until jobs have ended.")
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId("queued", "running"))
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Wait at most this long, such as 30s or 5m.")
+@click.option("--timeout", type=Duration(), help="Wait at most this long, such as 30s or 5m.")
 @format_flag
 @click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
@@ -227,7 +223,6 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     "--output",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Write results to this file instead of standard output.",
 )
 @format_flag
@@ -300,11 +295,10 @@ NEWEST = 50
 @command.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only jobs in this state.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="List only jobs of this kind.")
-@click.option("--schedule", type=JobId("queued"), metavar="JOB", help="List only the runs of this schedule.")
+@click.option("--schedule", type=JobId("queued"), help="List only the runs of this schedule.")
 @option(
     "--limit",
     type=click.IntRange(1, LARGEST),
-    metavar="N",
     help="List at most this many jobs; by default all, and in text the newest 50.",
 )
 @format_flag
@@ -368,10 +362,7 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
 @click.argument("id", metavar="JOB", type=JobId())
 @option("--follow", is_flag=True, help="Follow the output until the job has ended.")
 @click.option(
-    "--attempt",
-    type=click.IntRange(1, LARGEST),
-    metavar="N",
-    help="Print the output of this attempt instead of the newest.",
+    "--attempt", type=click.IntRange(1, LARGEST), help="Print the output of this attempt instead of the newest."
 )
 @format_flag
 @click.pass_obj

@@ -59,12 +59,9 @@ class LaunchArguments:
 @leap_command("launch", into=LaunchArguments)
 @click.argument("agent", required=False, type=AgentName([*AGENTS]))
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("-m", "--model", type=ModelName(), metavar="MODEL", help="Model for the agent.")
+@click.option("-m", "--model", type=ModelName(), help="Model for the agent.")
 @click.option(
-    "--context-size",
-    type=click.IntRange(512),
-    metavar="N",
-    help="Context window in tokens, instead of what the agent needs.",
+    "--context-size", type=click.IntRange(512), help="Context window in tokens, instead of what the agent needs."
 )
 @FOLD_TOOLS
 @click.option("--print-env", is_flag=True, help="Print the agent's environment variables for a shell; do not start it.")

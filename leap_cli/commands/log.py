@@ -25,18 +25,12 @@ SHOWN = 20
 """Entries that are listed where nothing else is said."""
 
 limit_flag = click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help=f"List at most this many entries, {SHOWN} by default."
+    "--limit", type=click.IntRange(1), help=f"List at most this many entries, {SHOWN} by default."
 )
 model_flag = click.option(
-    "-m",
-    "--model",
-    type=ModelName(),
-    metavar="MODEL",
-    help="List only answers of this model, or of names with this prefix.",
+    "-m", "--model", type=ModelName(), help="List only answers of this model, or of names with this prefix."
 )
-since_flag = click.option(
-    "--since", type=Since(), metavar="TIME", help="List entries of the last 2h or 7d, or since a date."
-)
+since_flag = click.option("--since", type=Since(), help="List entries of the last 2h or 7d, or since a date.")
 
 
 @leap_group("log", short_help="List, find and rate logged prompts and answers.")
@@ -229,7 +223,7 @@ def off(env: Environment, /) -> ExitCode:
 
 
 @log.command(short_help="Delete the log.")
-@click.option("--older-than", type=Duration(), metavar="TIME", help="Delete only entries older than this, such as 30d.")
+@click.option("--older-than", type=Duration(), help="Delete only entries older than this, such as 30d.")
 @removal_flags
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:

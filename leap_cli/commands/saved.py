@@ -192,7 +192,7 @@ NEW_TEMPLATE = OptionGroup(
         click.argument("prompt", default=INPUT),
         SYSTEM_OPTION,
         option("-p", "--param", multiple=True, metavar="NAME=VALUE", saved=None, help="Default value of a variable."),
-        option("--about", metavar="TEXT", saved=None, help="One-line description for the list of templates."),
+        option("--about", saved=None, help="One-line description for the list of templates."),
         option("--replace", is_flag=True, saved=None, help="Replace a template of the same name."),
         MODEL_OPTION,
     ),

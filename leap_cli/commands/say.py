@@ -55,7 +55,6 @@ class SayArguments:
     "--output",
     "file",
     type=FileName(),
-    metavar="FILE",
     help="Write this WAV file; - is standard output, FILE.pcm gets raw samples.",
 )
 @click.option("--play", is_flag=True, help="Play the audio while it is generated. Needs leap-edge[play].")

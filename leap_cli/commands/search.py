@@ -230,9 +230,7 @@ VERBS = {
 FORMAT = format_option("names")
 
 
-READER = click.option(
-    "--ocr-model", "reader", type=ModelName(), metavar="MODEL", help="OCR: read scanned pages with this vision model."
-)
+READER = click.option("--ocr-model", "reader", type=ModelName(), help="OCR: read scanned pages with this vision model.")
 
 
 class _IndexGroup(LeapGroup):

@@ -91,44 +91,25 @@ SERVED_MODELS = OptionGroup(
     "Models on demand",
     (
         click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName()),
-        option(
-            "-m",
-            "--model",
-            "named",
-            type=ModelName(),
-            multiple=True,
-            metavar="MODEL",
-            help="Model to serve; the same as MODEL.",
-        ),
+        option("-m", "--model", "named", type=ModelName(), multiple=True, help="Model to serve; the same as MODEL."),
         option(
             "--models",
             "offered",
             metavar="NAMES",
             help="Also offer these models and load them on first use: 'NAME,PATTERN', such as 'LFM2.5*'.",
         ),
-        option(
-            "--pin",
-            type=ModelName(),
-            multiple=True,
-            metavar="MODEL",
-            help="Load this model at startup and never unload it.",
-        ),
+        option("--pin", type=ModelName(), multiple=True, help="Load this model at startup and never unload it."),
         option(
             "--max-models",
             type=click.IntRange(1),
-            metavar="N",
             help="Load at most N models at once; by default 2 besides the pinned ones.",
         ),
         option(
-            "--max-memory",
-            type=Size(),
-            metavar="SIZE",
-            help="Limit the memory of loaded models, GPU memory included, such as 8GB.",
+            "--max-memory", type=Size(), help="Limit the memory of loaded models, GPU memory included, such as 8GB."
         ),
         option(
             "--keep-alive",
             type=Duration(),
-            metavar="TIME",
             help="Unload a model loaded on demand after this idle time (10m); 0 is never.",
         ),
     ),
@@ -289,7 +270,6 @@ SERVER = OptionGroup(
         option(
             "--max-connections",
             type=click.IntRange(1),
-            metavar="N",
             help="Keep at most this many connections open; 1000 by default.",
         ),
         option(

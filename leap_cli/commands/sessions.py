@@ -28,7 +28,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="List sessions, most recent first.")
-@option("--limit", type=click.IntRange(1), metavar="N", help="List at most this many sessions.")
+@option("--limit", type=click.IntRange(1), help="List at most this many sessions.")
 @format_flag
 @click.pass_obj
 def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
@@ -130,11 +130,7 @@ def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: st
 
 @command.command(short_help="Delete old sessions.")
 @click.option(
-    "--older-than",
-    type=Duration(),
-    required=True,
-    metavar="TIME",
-    help="Delete sessions unchanged for this time, such as 30d.",
+    "--older-than", type=Duration(), required=True, help="Delete sessions unchanged for this time, such as 30d."
 )
 @click.option("--named", is_flag=True, help="Also delete sessions with a name.")
 @removal_flags

@@ -28,7 +28,6 @@ tools_file = click.option(
     "tools_file",
     multiple=True,
     type=click.Path(dir_okay=False),
-    metavar="FILE",
     help="Load tools from this Python file or JSON declarations.",
 )
 
@@ -88,7 +87,7 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
     metavar="SCHEMA",
     help="Schema of the arguments (a file, JSON, or the shorthand), or a tool declaration.",
 )
-@click.option("--description", default="", metavar="TEXT", help="Description of the tool for the model.")
+@click.option("--description", default="", help="Description of the tool for the model.")
 @click.option(
     "--env",
     "passes",

@@ -53,21 +53,13 @@ class TranscribeArguments:
     metavar="PATH",
     help="Write the text to this file; for several FILEs, to this directory.",
 )
-@option(
-    "-s",
-    "--system",
-    default="Perform ASR.",
-    show_default=True,
-    metavar="TEXT",
-    help="System prompt; @FILE reads it from a file.",
-)
+@option("-s", "--system", default="Perform ASR.", show_default=True, help="System prompt; @FILE reads it from a file.")
 @click.option(
     "--chunk-length",
     "piece_length",
     type=Duration(1.0, 60.0),
     default="30s",
     show_default=True,
-    metavar="TIME",
     help="Split long audio at silences into chunks of at most this length, 1s to 60s.",
 )
 @click.option(
@@ -75,7 +67,6 @@ class TranscribeArguments:
     type=click.IntRange(1),
     default=512,
     show_default=True,
-    metavar="N",
     help="Stop the text of a chunk after this many tokens.",
 )
 @MODEL

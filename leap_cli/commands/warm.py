@@ -16,9 +16,7 @@ from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming
 
 @leap_command("load")
 @click.argument("model", required=False, type=ModelName())
-@click.option(
-    "--keep-alive", type=Duration(), metavar="TIME", help="Unload the model after this idle time; 0 is never."
-)
+@click.option("--keep-alive", type=Duration(), help="Unload the model after this idle time; 0 is never.")
 @HOST_LOADING
 @format_choice("Output format of leap ps: text, one JSON document, JSON Lines, or quiet: the name only.")
 @click.pass_obj

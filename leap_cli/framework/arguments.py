@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .command_lines import WRITTEN
 from .environment import Environment
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 
 class FileName(click.ParamType[str]):
     """The name of a file or directory, whose bytes need not be UTF-8. click.Path checks more."""
 
     name = "file"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
 
 
 def check_texts(context: click.Context) -> None:

@@ -27,8 +27,11 @@ WORD_OF_KIND = {
     "path": "FILE",
     "filename": "FILE",
     "directory": "DIR",
+    "moment": "TIME",
+    "since": "TIME",
 }
-"""What represents a value in help, by the name of click's type."""
+"""What represents a value in help, by the name of its type; others are called as their type. An option whose value has
+another name says so by ``metavar``."""
 
 
 class HelpFormatter(click.HelpFormatter):

@@ -104,21 +104,12 @@ EVENT_FORMAT_OPTION = format_choice(
 )
 STATS_OPTION = option("--stats", is_flag=True, help="Show token counts and speed on stderr.")
 _OPTIONS = (
-    option(
-        "-o",
-        "--output",
-        "target",
-        type=FileName(),
-        metavar="FILE",
-        saved=None,
-        help="Write the complete answer to this file.",
-    ),
+    option("-o", "--output", "target", type=FileName(), saved=None, help="Write the complete answer to this file."),
     option(
         "-n",
         "--count",
         type=click.IntRange(1, 256),
         default=1,
-        metavar="N",
         help="Generate N answers in parallel; with --seed S their seeds are S, S+1, ...",
     ),
     option("-x", "--extract", is_flag=True, help="Print only the first fenced code block."),

@@ -109,10 +109,9 @@ _OPTIONS = (
         saved=None,
         type=click.IntRange(-1000, 1000),
         default=0,
-        metavar="N",
         help="Job priority; higher numbers run first.",
     ),
-    _option("--at", type=Moment(), metavar="TIME", help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00."),
+    _option("--at", type=Moment(), help="Start the job at this time: +90m, 22:00 or 2026-12-01T06:00."),
     _option("--every", metavar="TIME", help='Repeat the job: every 6h, or cron: "0 9 * * 1-5 [ZONE]".'),
     option(
         "--missed",
@@ -129,14 +128,8 @@ _OPTIONS = (
         default="skip",
         help="If the previous run is still running, skip a run (default) or queue it.",
     ),
-    _option("--after", multiple=True, type=JobId(), metavar="JOB", help="Start after this job has succeeded."),
-    _option(
-        "--after-any",
-        multiple=True,
-        type=JobId(),
-        metavar="JOB",
-        help="Start after this job has ended, successful or not.",
-    ),
+    _option("--after", multiple=True, type=JobId(), help="Start after this job has succeeded."),
+    _option("--after-any", multiple=True, type=JobId(), help="Start after this job has ended, successful or not."),
     _option(
         "--then", metavar="COMMAND", help="Run this command when the job has ended; LEAP_JOB_STATE holds its state."
     ),
@@ -151,7 +144,6 @@ _RETRIES = option(
     saved=None,
     type=click.IntRange(0, 1000),
     default=2,
-    metavar="N",
     help="Retry a failed job up to this many times.",
 )
 

@@ -42,7 +42,6 @@ def concurrency_option(what: str) -> Callable[[Any], Any]:
         type=click.IntRange(1, 256),
         default=16,
         show_default=True,
-        metavar="N",
         help=f"Process this many {what} in parallel.",
     )
 
@@ -51,39 +50,26 @@ _OPTIONS = (
     click.argument("source", type=FileName(), metavar="INPUT"),
     *TEMPLATE_OPTIONS,
     option(
-        "-s",
-        "--system",
-        metavar="TEXT",
-        heading="Prompt",
-        help="System prompt for lines that have none; @FILE reads it from a file.",
+        "-s", "--system", heading="Prompt", help="System prompt for lines that have none; @FILE reads it from a file."
     ),
-    option(
-        "--pattern",
-        metavar="TEXT",
-        heading="Prompt",
-        help="Prompt template over each line's fields: 'Translate: {text}'.",
-    ),
+    option("--pattern", heading="Prompt", help="Prompt template over each line's fields: 'Translate: {text}'."),
     option(
         "-o",
         "--output",
         "target",
         type=FileName(),
-        metavar="FILE",
         default="-",
         heading="Answer",
         help="Write results to this file; - (default) is standard output.",
     ),
     concurrency_option("lines"),
-    option(
-        "--requests-per-minute", type=click.IntRange(1), metavar="N", help="Send at most this many requests per minute."
-    ),
+    option("--requests-per-minute", type=click.IntRange(1), help="Send at most this many requests per minute."),
     option(
         "--tokens-per-minute",
         type=click.IntRange(1),
-        metavar="N",
         help="Send at most this many tokens per minute, prompts and answers together.",
     ),
-    option("--escalate-to", type=ModelName(), metavar="MODEL", help="Send bad answers of the first model to this one."),
+    option("--escalate-to", type=ModelName(), help="Send bad answers of the first model to this one."),
     option(
         "--escalate-when",
         "when",
@@ -121,25 +107,14 @@ _OPTIONS = (
     option("--ordered/--unordered", default=True, help="Write results in input order (default), or as they finish."),
     option("--skip-invalid", is_flag=True, help="Skip invalid lines instead of refusing the file."),
     option("--replace", "overwrite", is_flag=True, help="Start over and replace the output."),
-    option(
-        "--journal",
-        type=FileName(),
-        metavar="FILE",
-        help="Record progress in this file; by default next to the output.",
-    ),
+    option("--journal", type=FileName(), help="Record progress in this file; by default next to the output."),
     option("-q", "--quiet", is_flag=True, wish=True, help="Print no summary at the end."),
-    option(
-        "--max-workers",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Use at most this many workers at once; needs jobs_url.",
-    ),
+    option("--max-workers", type=click.IntRange(1), help="Use at most this many workers at once; needs jobs_url."),
     option(
         "--tools-file",
         "--tools",
         "tools",
         type=FileName(),
-        metavar="FILE",
         heading="Tools",
         help="Tools for lines that declare none: OpenAI's JSON list.",
     ),
@@ -243,9 +218,7 @@ _MACHINE_OPTIONS = (
         metavar="I/N",
         help="Process only the I-th of N parts of the input; each part has its own output and journal.",
     ),
-    option(
-        "--merge", type=click.IntRange(1, 100_000), metavar="N", help="Merge the outputs of N parts in input order."
-    ),
+    option("--merge", type=click.IntRange(1, 100_000), help="Merge the outputs of N parts in input order."),
 )
 
 

@@ -81,7 +81,6 @@ REPAIR = option(
     "--repair",
     "repairs",
     type=click.IntRange(0, 10),
-    metavar="N",
     help="Retry up to N times if an answer does not match its schema; 1 by default for remote models, 2 for local "
     "ones.",
 )

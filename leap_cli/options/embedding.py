@@ -37,11 +37,7 @@ class PassageOptions:
 
 
 _MODEL_OPTION = option(
-    "-m",
-    "--model",
-    type=ModelName(),
-    metavar="MODEL",
-    help="Use this embedding model; the small built-in one by default.",
+    "-m", "--model", type=ModelName(), help="Use this embedding model; the small built-in one by default."
 )
 
 

@@ -173,7 +173,6 @@ COLUMNS = OptionGroup(
             "models",
             type=ModelName(),
             multiple=True,
-            metavar="MODEL",
             help="Evaluate this model; repeat the option to compare several, such as A and A:Q8_0.",
         ),
         option(
@@ -182,22 +181,19 @@ COLUMNS = OptionGroup(
             metavar="NAME=A,B",
             help="Compare values of lora, temperature, top-p, ...; one value per option for system and pattern.",
         ),
-        option("-s", "--system", metavar="TEXT", help="System prompt to use; @FILE reads it from a file."),
-        option(
-            "--pattern", metavar="TEXT", help="Prompt template over the variables of each case: 'Translate: {text}'."
-        ),
+        option("-s", "--system", help="System prompt to use; @FILE reads it from a file."),
+        option("--pattern", help="Prompt template over the variables of each case: 'Translate: {text}'."),
         option(
             "--repeat",
             "repeats",
             type=click.IntRange(1, 1000),
             default=1,
             show_default=True,
-            metavar="N",
             help="Run each case N times with consecutive seeds; the model's own temperature then applies.",
         ),
-        option("--temperature", type=float, metavar="N", help="Randomness of sampling; 0 by default without --repeat."),
-        option("--seed", "rng_seed", type=int, metavar="N", help="Random seed, the first of --repeat; 1 by default."),
-        option("--max-tokens", type=int, metavar="N", help="Stop each answer after this many tokens."),
+        option("--temperature", type=float, help="Randomness of sampling; 0 by default without --repeat."),
+        option("--seed", "rng_seed", type=int, help="Random seed, the first of --repeat; 1 by default."),
+        option("--max-tokens", type=int, help="Stop each answer after this many tokens."),
     ),
     _columns,
 )
@@ -213,12 +209,11 @@ ASKING = OptionGroup(
             help="Write answers and results to this directory; CASES.eval by default.",
         ),
         concurrency_option("cases"),
-        option("--judge", type=ModelName(), metavar="MODEL", help="Judge model for `judge` expectations."),
+        option("--judge", type=ModelName(), help="Judge model for `judge` expectations."),
         option(
             "--embedding-model",
             "embedder",
             type=ModelName(),
-            metavar="MODEL",
             default="builtin-embed",
             show_default=True,
             help="Embedding model for `similar` expectations.",
@@ -237,10 +232,8 @@ JUDGEMENT = OptionGroup(
             "Output format: a table, JSON, one JSON line per answer, or Markdown.",
             ["text", "json", "jsonl", "markdown"],
         ),
-        option(
-            "--html", type=FileName(), metavar="FILE", help="Write an HTML report with the table and all failed cases."
-        ),
-        option("--junit", type=FileName(), metavar="FILE", help="Write a JUnit XML report for CI."),
+        option("--html", type=FileName(), help="Write an HTML report with the table and all failed cases."),
+        option("--junit", type=FileName(), help="Write a JUnit XML report for CI."),
         option(
             "--baseline",
             "against",

@@ -66,14 +66,7 @@ IMPROVEMENT = OptionGroup(
     "wanted",
     "Improvement",
     (
-        option(
-            "-m",
-            "--model",
-            "name",
-            type=ModelName(),
-            metavar="MODEL",
-            help="Model whose prompt and settings are optimized.",
-        ),
+        option("-m", "--model", "name", type=ModelName(), help="Model whose prompt and settings are optimized."),
         option(
             "-o",
             "--output",
@@ -81,7 +74,7 @@ IMPROVEMENT = OptionGroup(
             metavar="DIR",
             help="Write answers and the report to this directory; CASES.improve by default.",
         ),
-        option("-s", "--system", metavar="TEXT", help="Initial system prompt of the baseline."),
+        option("-s", "--system", help="Initial system prompt of the baseline."),
         option(
             "--to",
             "goal",
@@ -98,18 +91,15 @@ IMPROVEMENT = OptionGroup(
             help="Stop after N requests, or after this time (2h).",
         ),
         option("--seed", type=int, default=1, show_default=True, help="Random seed of the split and of sampling."),
-        option("--max-tokens", type=int, metavar="N", help="Stop each answer after this many tokens."),
+        option("--max-tokens", type=int, help="Stop each answer after this many tokens."),
         option(
             "--reflection-model",
             "reflect_with",
             type=ModelName(),
-            metavar="MODEL",
             help="Model that rewrites prompts; by default the same model.",
         ),
-        option("--escalate-to", type=ModelName(), metavar="MODEL", help="Larger model for cases that still fail."),
-        option(
-            "--checkpoint", type=CHECKPOINT, metavar="DIR", help="Checkpoint of the model to train a LoRA adapter on."
-        ),
+        option("--escalate-to", type=ModelName(), help="Larger model for cases that still fail."),
+        option("--checkpoint", type=CHECKPOINT, help="Checkpoint of the model to train a LoRA adapter on."),
         option("--save-template", "saved", metavar="NAME", help="Save the result as a template for leap -t."),
     ),
     _build,

@@ -75,14 +75,9 @@ def _absolute_adapter(text: str, env: Environment) -> str:
 
 
 MODEL_OPTION = option(
-    "-m",
-    "--model",
-    type=ModelName(),
-    metavar="MODEL",
-    saved=absolute_if_file,
-    help="Use this model: a GGUF file, a name, or 'builtin'.",
+    "-m", "--model", type=ModelName(), saved=absolute_if_file, help="Use this model: a GGUF file, a name, or 'builtin'."
 )
-THREADS_OPTION = option("--threads", "cpu_threads", type=int, metavar="N", help="Number of CPU threads to use.")
+THREADS_OPTION = option("--threads", "cpu_threads", type=int, help="Number of CPU threads to use.")
 HOST_OPTION = option(
     "--host/--no-host",
     default=None,
@@ -91,7 +86,7 @@ HOST_OPTION = option(
     "used.",
 )
 _SIZES = (
-    option("--context-size", type=int, metavar="N", help="Context window in tokens, prompt and answer together."),
+    option("--context-size", type=int, help="Context window in tokens, prompt and answer together."),
     THREADS_OPTION,
     option(
         "--gpu-layers",
@@ -118,12 +113,7 @@ _PLACEMENT = (
         help="Split the model across GPUs in these proportions, such as 3,1.",
     ),
     option("--cpu-moe", is_flag=True, default=None, help="Keep the MoE experts of all layers on the CPU."),
-    option(
-        "--n-cpu-moe",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Keep the MoE experts of the first N layers on the CPU.",
-    ),
+    option("--n-cpu-moe", type=click.IntRange(0), help="Keep the MoE experts of the first N layers on the CPU."),
 )
 _DETAILS = (
     *_PLACEMENT,
@@ -144,9 +134,7 @@ _DETAILS = (
     option("--kv-type-v", type=KV_TYPES, help="KV cache type of the values; f16 by default."),
     option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default) or not."),
     option("--mmap/--no-mmap", "use_mmap", default=None, help="Memory-map the model file (default), or read it."),
-    option(
-        "--batch-size", type=int, metavar="N", help="Process at most this many prompt tokens per step; 512 by default."
-    ),
+    option("--batch-size", type=int, help="Process at most this many prompt tokens per step; 512 by default."),
     option(
         "--prompt-lookup/--no-prompt-lookup",
         default=None,
@@ -162,7 +150,6 @@ _DETAILS = (
         "--mmproj",
         type=FileName(),
         saved=absolute,
-        metavar="FILE",
         help="Multimodal projector for images or audio; by default the file next to the model.",
     ),
     option(
@@ -174,14 +161,13 @@ _DETAILS = (
     option(
         "--prompt-cache-size",
         type=Size(bare="MiB"),
-        metavar="SIZE",
         help="Limit the prompt cache on disk, such as 500MB; 8GiB by default.",
     ),
 )
 _OF_SERVERS = ("slots", "queue", "tool_search")
 _SHARES = (
-    option("--slots", type=click.IntRange(1, 256), metavar="N", help="Number of parallel requests; 8 by default."),
-    option("--queue", type=click.IntRange(0), metavar="N", help="Queue at most this many requests; 256 by default."),
+    option("--slots", type=click.IntRange(1, 256), help="Number of parallel requests; 8 by default."),
+    option("--queue", type=click.IntRange(0), help="Queue at most this many requests; 256 by default."),
     FOLD_TOOLS,
 )
 

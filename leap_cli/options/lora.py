@@ -63,7 +63,6 @@ LORA_TRAINING = OptionGroup(
             "checkpoint",
             required=True,
             type=ModelName(),
-            metavar="MODEL",
             help="Base model: the directory of its checkpoint.",
         ),
         option("-o", "--output", "target", required=True, metavar="FILE", help="Write the adapter to this GGUF file."),

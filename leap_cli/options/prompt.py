@@ -269,7 +269,7 @@ class ChatBeginning:
     on_overflow: Overflow | None
 
 
-SYSTEM_OPTION = option("-s", "--system", metavar="TEXT", saved=None, help="System prompt; @FILE reads it from a file.")
+SYSTEM_OPTION = option("-s", "--system", saved=None, help="System prompt; @FILE reads it from a file.")
 _OPTIONS = (
     click.argument("prompt", nargs=-1),
     *TEMPLATE_OPTIONS,
@@ -280,7 +280,6 @@ _OPTIONS = (
         "files",
         multiple=True,
         type=FileName(),
-        metavar="FILE",
         saved=absolute,
         help="Add this file's or URL's text before the prompt; documents, images and audio work, too.",
     ),
@@ -302,13 +301,10 @@ _CHAT_OPTIONS = (
         "files",
         multiple=True,
         type=FileName(),
-        metavar="FILE",
         help="Add this file's or URL's text before the first message; documents and images work, too.",
     ),
     SYSTEM_OPTION,
-    option(
-        "--load", "file", type=FileName(), metavar="FILE", help="Continue the conversation in a file of leap export."
-    ),
+    option("--load", "file", type=FileName(), help="Continue the conversation in a file of leap export."),
     option("--jsonl", is_flag=True, help="Read and write one JSON message per line (OpenAI's format)."),
     option(
         "--on-overflow",
@@ -325,7 +321,6 @@ _MEDIA_OPTIONS = (
         multiple=True,
         type=FileName(),
         saved=absolute,
-        metavar="FILE",
         help="Add this image (JPEG, PNG, WebP, ...); - reads standard input.",
     ),
     option(
@@ -334,7 +329,6 @@ _MEDIA_OPTIONS = (
         multiple=True,
         type=FileName(),
         saved=absolute,
-        metavar="FILE",
         help="Add this audio (WAV, FLAC, OGG, MP3, ...); - reads standard input.",
     ),
 )

@@ -54,7 +54,6 @@ EVIDENCE = OptionGroup(
             type=click.IntRange(1, 10),
             default=1,
             show_default=True,
-            metavar="N",
             help="Extraction passes over each text; later passes add what the first missed.",
         ),
         option(
@@ -173,14 +172,12 @@ REVIEWED = OptionGroup(
         option(
             "--apply",
             type=FileName(),
-            metavar="FILE",
             help="Print the reviewed documents of this file with their decisions; no model runs.",
         ),
         option(
             "--calibrate",
             "fit",
             type=FileName(),
-            metavar="FILE",
             help="Fit --confidence-threshold to this file of reviewed documents and print the gain; -o saves it.",
         ),
     ),

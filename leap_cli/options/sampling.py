@@ -106,7 +106,7 @@ def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
             help="Split large images into up to ten tiles of 256 tokens, for small text; otherwise they are "
             "scaled down.",
         ),
-        option("--stop", multiple=True, metavar="TEXT", help="Stop before this text occurs."),
+        option("--stop", multiple=True, help="Stop before this text occurs."),
         option(
             "--repetition-detection/--no-repetition-detection",
             default=None,
@@ -116,12 +116,7 @@ def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
 
 
 _DETAILS = (
-    option(
-        "--think-budget-message",
-        metavar="TEXT",
-        heading="Reasoning",
-        help="Insert this text when reasoning reaches its budget.",
-    ),
+    option("--think-budget-message", heading="Reasoning", help="Insert this text when reasoning reaches its budget."),
     option(
         "--logit-bias",
         multiple=True,

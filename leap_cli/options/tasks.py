@@ -93,27 +93,16 @@ TASK = OptionGroup(
     (
         click.argument("files", type=FileName(), metavar="[FILE|TEXT]...", nargs=-1),
         option("--lines", is_flag=True, help="Treat each line as one text."),
-        option("-o", "--output", "target", type=FileName(), metavar="FILE", help="Write the answers to this file."),
+        option("-o", "--output", "target", type=FileName(), help="Write the answers to this file."),
         option("--errors", metavar="FILE", help="Write failed texts and their errors to this file as JSONL."),
         option("--dry-run", is_flag=True, help="Print the rendered prompts and generate nothing."),
         option(
-            "--temperature",
-            type=float,
-            metavar="N",
-            heading="Sampling",
-            help="Randomness of sampling, instead of the recipe's.",
+            "--temperature", type=float, heading="Sampling", help="Randomness of sampling, instead of the recipe's."
         ),
         option(
-            "--seed",
-            "rng_seed",
-            type=int,
-            metavar="N",
-            heading="Sampling",
-            help="Random seed; the same seed repeats the answer.",
+            "--seed", "rng_seed", type=int, heading="Sampling", help="Random seed; the same seed repeats the answer."
         ),
-        option(
-            "--max-tokens", type=int, metavar="N", heading="Sampling", help="Stop each answer after this many tokens."
-        ),
+        option("--max-tokens", type=int, heading="Sampling", help="Stop each answer after this many tokens."),
         FINISH_SHAPE,
         MODEL,
         BACKGROUND,
@@ -276,7 +265,6 @@ ASKING = OptionGroup(
             "--orders",
             type=click.IntRange(1, 24),
             default=1,
-            metavar="N",
             help="Ask with the answers in N orders and report how many agree.",
         ),
     ),
@@ -289,12 +277,7 @@ QUESTIONS = OptionGroup(
     (
         option("--questions", "questions_file", metavar="FILE", help="Ask the questions of this JSON or YAML file."),
         option(
-            "--image",
-            "images",
-            type=FileName(),
-            multiple=True,
-            metavar="FILE",
-            help="Ask about this image; - reads standard input.",
+            "--image", "images", type=FileName(), multiple=True, help="Ask about this image; - reads standard input."
         ),
         option("--rows", is_flag=True, help="Treat each row of CSV tables as one text."),
         option("--columns", metavar="A,B", help="Use these columns of each row, in this order (with --rows)."),
@@ -302,7 +285,6 @@ QUESTIONS = OptionGroup(
             "--calibrate",
             "fit",
             type=FileName(),
-            metavar="FILE",
             help="Calibrate probabilities on the labeled cases of this file and save the result.",
         ),
     ),
@@ -330,9 +312,7 @@ def _form(name: str) -> str:
     return "YAML" if name.lower().endswith(YAML) else "JSON"
 
 
-EXAMPLES = option(
-    "--examples", type=FileName(), metavar="FILE", help="Few-shot examples: JSONL with a text and its document."
-)
+EXAMPLES = option("--examples", type=FileName(), help="Few-shot examples: JSONL with a text and its document.")
 
 
 def read_examples_argument(name: str, schema: dict[str, object], env: Environment) -> list[dict[str, object]]:

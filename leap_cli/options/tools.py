@@ -44,7 +44,6 @@ _OPTIONS = (
         multiple=True,
         type=click.Path(dir_okay=False),
         saved=absolute,
-        metavar="FILE",
         help="Load tools from this Python file or JSON declarations; all of them are offered unless --tool "
         "selects some.",
     ),
@@ -58,7 +57,6 @@ _OPTIONS = (
     option(
         "--max-tool-iterations",
         type=click.IntRange(1, MOST_ROUNDS),
-        metavar="N",
         help="Limit the rounds of tool calls in one answer; 8 by default. Exit code 7 at the limit.",
     ),
     FOLD_TOOLS,

@@ -70,11 +70,7 @@ TRAINING = OptionGroup(
     (
         option("--for-training", is_flag=True, help="Write training data: JSONL with one conversation per line."),
         option(
-            "-m",
-            "--model",
-            type=ModelName(),
-            metavar="MODEL",
-            help="Format messages and tool calls for this model's chat template.",
+            "-m", "--model", type=ModelName(), help="Format messages and tool calls for this model's chat template."
         ),
         option("--rendered", is_flag=True, help="Write prompt and completion as rendered text with loss spans."),
         option(
@@ -103,7 +99,6 @@ TRAINING = OptionGroup(
             "tools_file",
             type=click.Path(dir_okay=False),
             multiple=True,
-            metavar="FILE",
             help="Declarations of the tools called: a Python file or JSON.",
         ),
         option(

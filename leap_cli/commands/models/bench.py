@@ -33,18 +33,13 @@ SMALL = ("first_token", "memory")
 @click.option(
     "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Number of runs; the median is reported."
 )
-@click.option(
-    "--threads", type=click.IntRange(1, 512), metavar="N", help="Number of CPU threads, instead of all cores."
-)
+@click.option("--threads", type=click.IntRange(1, 512), help="Number of CPU threads, instead of all cores.")
 @click.option("--engine", metavar="ENGINE", help="Use this engine (llama.cpp build) of `leap engine list`.")
-@click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the results to FILE."
-)
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the results to FILE.")
 @click.option(
     "--baseline",
     "against",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help="Compare with earlier results in FILE (of --format json).",
 )
 @format_option("the names")

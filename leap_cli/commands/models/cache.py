@@ -76,9 +76,7 @@ def info(env: Environment, /, format: str) -> ExitCode:
 
 
 @cache.command("clear")
-@click.option(
-    "--older-than", type=Duration(), metavar="TIME", help="Remove only prompts not used for this time, such as 30d."
-)
+@click.option("--older-than", type=Duration(), help="Remove only prompts not used for this time, such as 30d.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:

@@ -54,10 +54,7 @@ class FittingModel:
 @leap_command("fit", short_help="Show which models fit this machine.")
 @click.argument("names", nargs=-1, metavar="[MODEL]...", type=ModelName())
 @click.option(
-    "--context-size",
-    type=click.IntRange(8),
-    metavar="N",
-    help="Context window in tokens; by default the model's, up to 8192.",
+    "--context-size", type=click.IntRange(8), help="Context window in tokens; by default the model's, up to 8192."
 )
 @click.option(
     "--slots",
@@ -66,7 +63,7 @@ class FittingModel:
     show_default=True,
     help="Number of parallel requests to plan for.",
 )
-@click.option("--memory", type=Size(), metavar="SIZE", help="Memory to assume, such as 8GB, instead of the machine's.")
+@click.option("--memory", type=Size(), help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the names of those that fit")
 @click.pass_obj
 def fit(
@@ -215,14 +212,9 @@ def _needs_of_entry(
 @leap_command("search", short_help="Search the hub for models that run here.")
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @click.option(
-    "--limit",
-    type=click.IntRange(1, 50),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Show at most this many models.",
+    "--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Show at most this many models."
 )
-@click.option("--memory", type=Size(), metavar="SIZE", help="Memory to assume, such as 8GB, instead of the machine's.")
+@click.option("--memory", type=Size(), help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the repositories' names")
 @click.pass_obj
 def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int | None, format: str) -> None:

@@ -75,12 +75,7 @@ def check(env: Environment, /, file: Path, format: str) -> ExitCode:
 @click.option("--min-p", type=float, help="Recommended min-p in the manifest.")
 @click.option("--top-k", type=int, help="Recommended top-k in the manifest.")
 @click.option("--repetition-penalty", type=float, help="Recommended repetition penalty in the manifest.")
-@click.option(
-    "--chat-template",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Jinja file to record as the chat template.",
-)
+@click.option("--chat-template", type=click.Path(path_type=Path), help="Jinja file to record as the chat template.")
 @click.option("--threads", type=click.IntRange(1), help="Recommended number of CPU threads.")
 @click.pass_obj
 def create(

@@ -335,11 +335,9 @@ class EndpointArguments:
 @leap_command("add-endpoint", short_help="Register a remote model.", into=EndpointArguments)
 @click.argument("name")
 @click.argument("url")
-@click.option(
-    "--model", type=ModelName(), metavar="MODEL", help="Model name at the endpoint; by default the only one it has."
-)
+@click.option("--model", type=ModelName(), help="Model name at the endpoint; by default the only one it has.")
 @click.option("--key-variable", metavar="VARIABLE", help="Environment variable that holds the API key.")
-@click.option("--key-file", type=FileName(), metavar="FILE", help="File that holds the API key.")
+@click.option("--key-file", type=FileName(), help="File that holds the API key.")
 @click.option("--path", metavar="PATH", help="Path of chat requests after URL, instead of /chat/completions.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
 @click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request.")

@@ -76,12 +76,7 @@ QUANTIZING = OptionGroup(
         option(
             "--allow-requantize", "requantize", is_flag=True, help="Allow a quantized source, which loses more quality."
         ),
-        option(
-            "--threads",
-            type=click.IntRange(1, 512),
-            metavar="N",
-            help="Number of CPU threads; all processors by default.",
-        ),
+        option("--threads", type=click.IntRange(1, 512), help="Number of CPU threads; all processors by default."),
     ),
     _quantizing,
 )
