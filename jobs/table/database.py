@@ -14,12 +14,7 @@ from leap_core.system.sqlite import Schema, Store
 
 from .store_protocol import NO_VALUES, Changes, Database, Row, Values
 
-SCHEMA = Schema(
-    "the table of jobs",
-    3,
-    """
-    CREATE TABLE jobs (
-        id TEXT PRIMARY KEY,
+JOB_COLUMNS = """
         kind TEXT NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
         parameters TEXT NOT NULL,
@@ -41,25 +36,14 @@ SCHEMA = Schema(
         model TEXT,
         origin TEXT,
         machine TEXT,
-        parent TEXT REFERENCES jobs (id) ON DELETE CASCADE,
         max_workers INTEGER,
         output TEXT,
         version INTEGER NOT NULL DEFAULT 1,
         created REAL NOT NULL,
         started REAL,
-        finished REAL
-    );
-    CREATE INDEX jobs_by_state ON jobs (state, kind, priority DESC, created);
-    CREATE INDEX jobs_by_age ON jobs (created);
-    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
-    CREATE TABLE events (
-        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-        attempt INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        value TEXT NOT NULL,
-        PRIMARY KEY (job, attempt, number)
-    ) WITHOUT ROWID;
-    CREATE TABLE workers (
+        finished REAL"""
+"""Columns of the table of jobs in both stores. A REAL of SQLite has eight bytes."""
+WORKER_COLUMNS = """
         id TEXT PRIMARY KEY,
         machine TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -71,25 +55,27 @@ SCHEMA = Schema(
         models TEXT NOT NULL,
         origins TEXT NOT NULL DEFAULT '{}',
         fetches INTEGER NOT NULL DEFAULT 0,
-        draining INTEGER NOT NULL DEFAULT 0
+        draining INTEGER NOT NULL DEFAULT 0"""
+SCHEMA = Schema(
+    "the table of jobs",
+    3,
+    f"""
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        parent TEXT REFERENCES jobs (id) ON DELETE CASCADE,{JOB_COLUMNS}
     );
-    CREATE TABLE batch_lines (
+    CREATE INDEX jobs_by_state ON jobs (state, kind, priority DESC, created);
+    CREATE INDEX jobs_by_age ON jobs (created);
+    CREATE INDEX jobs_by_parent ON jobs (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE events (
         job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        attempt INTEGER NOT NULL,
         number INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        raw BLOB NOT NULL,
-        PRIMARY KEY (job, number)
-    ) WITHOUT ROWID;
-    CREATE TABLE batch_results (
-        job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-        number INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        succeeded INTEGER NOT NULL,
-        tokens INTEGER NOT NULL,
         value TEXT NOT NULL,
-        PRIMARY KEY (job, number)
+        PRIMARY KEY (job, attempt, number)
     ) WITHOUT ROWID;
+    CREATE TABLE workers ({WORKER_COLUMNS}
+    );
     CREATE TABLE table_id (id TEXT NOT NULL);
     INSERT INTO table_id VALUES (lower(hex(randomblob(8))));
     """,

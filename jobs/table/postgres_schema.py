@@ -1,9 +1,12 @@
 """The tables of the database of jobs on a PostgreSQL server.
 
-The same columns as in ``schema``. ``sequence`` numbers the jobs; ids compare by their bytes.
+The same columns as in a file, and those of batches, whose lines are rows here. ``sequence`` numbers the jobs; ids
+compare by their bytes.
 """
 
 from __future__ import annotations
+
+from .database import JOB_COLUMNS, WORKER_COLUMNS
 
 PREPARE = """
 CREATE SCHEMA IF NOT EXISTS leap;
@@ -15,46 +18,19 @@ CREATE OR REPLACE FUNCTION leap_now() RETURNS double precision LANGUAGE SQL VOLA
 """
 
 VERSION = 4
-SCRIPT = """
+SCRIPT = f"""
 CREATE TABLE jobs (
     id TEXT COLLATE "C" PRIMARY KEY,
     sequence BIGINT GENERATED ALWAYS AS IDENTITY,
-    kind TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
-    parameters TEXT NOT NULL,
-    attempt INTEGER NOT NULL DEFAULT 1,
-    failures INTEGER NOT NULL DEFAULT 0,
-    interruptions INTEGER NOT NULL DEFAULT 0,
-    deaths INTEGER NOT NULL DEFAULT 0,
-    retries INTEGER NOT NULL DEFAULT 0,
-    priority INTEGER NOT NULL DEFAULT 0,
-    run_after DOUBLE PRECISION NOT NULL DEFAULT 0,
-    owner TEXT,
-    worker TEXT,
-    heartbeat DOUBLE PRECISION,
-    lease_until DOUBLE PRECISION,
-    cancel_requested INTEGER NOT NULL DEFAULT 0,
-    progress TEXT,
-    error TEXT,
-    result TEXT,
-    model TEXT,
-    origin TEXT,
-    machine TEXT,
     needs TEXT COLLATE "C" NOT NULL
         GENERATED ALWAYS AS (COALESCE(model, '') || '@' || COALESCE(machine, '')) STORED,
     parent TEXT COLLATE "C" REFERENCES jobs (id) ON DELETE CASCADE,
-    max_workers INTEGER,
-    output TEXT,
     held INTEGER NOT NULL DEFAULT 0,
     open_shards INTEGER NOT NULL DEFAULT 0,
     done INTEGER NOT NULL DEFAULT 0,
     succeeded INTEGER NOT NULL DEFAULT 0,
     tokens BIGINT NOT NULL DEFAULT 0,
-    forgotten INTEGER NOT NULL DEFAULT 0,
-    version INTEGER NOT NULL DEFAULT 1,
-    created DOUBLE PRECISION NOT NULL,
-    started DOUBLE PRECISION,
-    finished DOUBLE PRECISION
+    forgotten INTEGER NOT NULL DEFAULT 0,{JOB_COLUMNS.replace("REAL", "DOUBLE PRECISION")}
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
     autovacuum_analyze_scale_factor = 0.02);
 CREATE INDEX jobs_to_claim ON jobs (kind, needs, priority DESC, created, sequence)
@@ -79,19 +55,7 @@ CREATE TABLE events (
     PRIMARY KEY (job, attempt, number)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE TABLE workers (
-    id TEXT PRIMARY KEY,
-    machine TEXT NOT NULL,
-    name TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    started DOUBLE PRECISION NOT NULL,
-    seen DOUBLE PRECISION NOT NULL,
-    capacity TEXT NOT NULL,
-    models TEXT NOT NULL,
-    origins TEXT NOT NULL DEFAULT '{}',
-    fetches INTEGER NOT NULL DEFAULT 0,
-    woken DOUBLE PRECISION NOT NULL DEFAULT 0,
-    draining INTEGER NOT NULL DEFAULT 0
+    woken DOUBLE PRECISION NOT NULL DEFAULT 0,{WORKER_COLUMNS.replace("REAL", "DOUBLE PRECISION")}
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE TABLE batch_lines (
     job TEXT COLLATE "C" NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,

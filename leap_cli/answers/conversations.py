@@ -16,6 +16,7 @@ from leap_core.errors import LeapJobError, LeapSessionError
 from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.prompt import read_text
+from ..options.background import open_jobs
 from ..options.tools import configured_tools
 from ..options.training import Training
 from .file import STANDARD, writing_to
@@ -86,9 +87,7 @@ def _jobs(reference: str, env: Environment) -> Sequence[Job]:
     """Those whose ids begin so."""
     if not env.directories.jobs_file.exists() or not reference:
         return []
-    from jobs.client import JobsClient
-
-    with JobsClient(env.variables, autostart=False) as jobs:
+    with open_jobs(env, autostart=False) as jobs:
         return [job for job in jobs.list() if job.id.startswith(reference)]
 
 

@@ -19,7 +19,7 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..options.background import print_id
+from ..options.background import open_jobs, print_id
 from ..options.loading import default_model, load_model, model_to_pin, naming_the_default, note_builtin
 from ..options.tasks import TaskInput, TaskSettings, own_recipes
 from .file import writing_to
@@ -47,9 +47,11 @@ def do_task(
     write: Write = write_line,
     streams: bool = False,
 ) -> ExitCode:
-    """Do the task to each input; ``write`` prints the answer to one and what else is known. ``streams``: answers are
-    printed as they come instead. An input that fails is named and kept with ``--errors``, and the exit code is JOB
-    then."""
+    """Do the task to each input, or have a job do it. ``write`` prints the answer to one and what else is known.
+    ``streams``: answers are printed as they come instead. An input that fails is named and kept with ``--errors``, and
+    the exit code is JOB then."""
+    if settings.background:
+        return submit_task(task, inputs, settings, env)
     if all(each.problem and each.scan is None for each in inputs):
         with _errors_file(settings.errors, env) as errors:
             leave_out(inputs, env, errors)
@@ -272,7 +274,6 @@ def submit_task(
     """Queue the task and print the job's id. The answers go to ``--output``, or are kept with the job for ``leap jobs
     output``. ``form``: the format of the batch's results. Files that cannot be read are named and left out, and the
     exit code is JOB then."""
-    from jobs.client import JobsClient
     from leap_core.batch.settings import KEPT, BatchSettings
 
     output = Output(env)
@@ -295,7 +296,7 @@ def submit_task(
         recipes=own_recipes(env, task.recipe.name),
         header=task.task.header,
     )
-    with naming_the_default(env, wish.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+    with naming_the_default(env, wish.model.name), open_jobs(env) as jobs:
         id = jobs.batch(
             settings,
             rows=(_line(task, each, env) for each in inputs),

@@ -21,6 +21,7 @@ from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.conversation.streams import Stream, last_of
 from leap_core.errors import LeapError, LeapSerializationError
 
+from ..framework.arguments import reading
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
@@ -133,10 +134,8 @@ def read_conversation(name: str, env: Environment) -> list[ChatMessage]:
     from leap_core.conversation.transcripts import read_conversations
 
     path = env.cwd / name
-    try:
+    with reading(name):
         data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     conversations = read_conversations(decode_text(data, name), name, path.parent)
     if len(conversations) != 1:
         raise click.UsageError(f"{name} holds {len(conversations)} conversations; give a file of one")

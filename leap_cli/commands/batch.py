@@ -16,7 +16,7 @@ from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..options.background import BACKGROUND, Background, print_id
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
 from ..options.batch import BATCH, MACHINES, BatchOptions, Machines
 from ..options.constraints import SHAPE, Constraint
 from ..options.embedding import open_embedder
@@ -85,7 +85,7 @@ def command(
         settings = settings.of_part(machines.part)
     with naming_the_default(env, model.name):
         if background:
-            print_id(output, _submit(env, output, settings, model, background, batch.workers))
+            print_id(output, _submit(env, settings, model, background, batch.workers))
             return ExitCode.DONE
         with check_batch(
             settings, env.stdin, default_model=default_model(env, model.name), variables=env.variables, cwd=env.cwd
@@ -96,20 +96,14 @@ def command(
 
 
 def _submit(
-    env: Environment,
-    output: Output,
-    settings: BatchSettings,
-    model: ModelChoice,
-    background: Background,
-    max_workers: int | None,
+    env: Environment, settings: BatchSettings, model: ModelChoice, background: Background, max_workers: int | None
 ) -> str:
     """The id of the job that answers the lines."""
-    from jobs.client import JobsClient
     from leap_core.batch.settings import STANDARD
 
     if settings.output == STANDARD:
         raise click.UsageError("--background needs -o FILE for the results")
-    with JobsClient(env.variables, on_warning=output.note) as jobs:
+    with open_jobs(env) as jobs:
         if max_workers is not None and not jobs.configuration.is_shared:
             raise click.UsageError("--max-workers needs jobs_url: here one worker does all jobs")
         return jobs.batch(

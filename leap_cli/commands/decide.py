@@ -15,7 +15,7 @@ from ..exit_codes import ExitCode
 from ..framework.click_classes import format_choice, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
-from ..input.files import STDIN, read_image
+from ..input.files import STDIN
 from ..options.constraints import read_choices
 from ..options.tasks import (
     ASKING,
@@ -27,6 +27,7 @@ from ..options.tasks import (
     TaskSettings,
     named_apart,
     read_inputs,
+    read_picture,
     read_questions_file,
     read_sources,
     read_task_of,
@@ -65,7 +66,7 @@ def command(
     With --score the expected value is printed, too. Probabilities are calibrated only after --calibrate was run for the
     model.
     """
-    from ..answers.task_answers import do_task, submit_task, write_line
+    from ..answers.task_answers import do_task, write_line
 
     if questions.file is not None and question is not None:
         settings, question = replace(settings, files=(question, *settings.files)), None
@@ -82,10 +83,8 @@ def command(
     form = "text" if format == "table" else "json" if format == "jsonl" else format
     task = read_task_of({**fields, "format": form}, env)
     inputs = _inputs(questions, settings, env)
-    if settings.background:
-        if format == "table" or STDIN in questions.images:
-            raise click.UsageError("--background takes pictures that are files, and the formats text, json and csv")
-        return submit_task(task, inputs, settings, env)
+    if settings.background and (format == "table" or STDIN in questions.images):
+        raise click.UsageError("--background takes pictures that are files, and the formats text, json and csv")
 
     def write(output: Output, each: TaskInput, text: str, details: dict[str, Any]) -> None:
         if not shows_bars:
@@ -123,10 +122,7 @@ def _inputs(questions: Questions, settings: TaskSettings, env: Environment) -> l
     """Texts, rows of tables, and pictures."""
     from leap_core.conversation.messages import ChatMessage
 
-    pictures = [
-        TaskInput(name, ChatMessage("user", read_image(name, env, Output(env))), picture=name)
-        for name in questions.images
-    ]
+    pictures = [read_picture(name, env) for name in questions.images]
     if pictures and not settings.files:
         return named_apart(pictures)
     if not questions.rows:

@@ -18,7 +18,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Duration, option
 from ..framework.output import Output
-from ..options.background import DOWNLOAD_BACKGROUND, Background
+from ..options.background import DOWNLOAD_BACKGROUND, Background, open_jobs
 
 if TYPE_CHECKING:
     from leap_core.models.download.downloading import DownloadOptions
@@ -96,9 +96,7 @@ def command(
     output = Output(env, format)
     report = DownloadReport(output, models)
     if background and not dry_run:
-        from jobs.client import JobsClient
-
-        with JobsClient(env.variables, on_warning=output.note) as jobs:
+        with open_jobs(env) as jobs:
             for model in models:
                 submit = partial(
                     jobs.download,

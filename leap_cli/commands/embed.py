@@ -20,7 +20,7 @@ from ..framework.interrupts import cancelling_on_interrupt
 from ..framework.output import Format, Output
 from ..input.files import read_text_file
 from ..input.prompt import STDIN, numbered_lines, read_text
-from ..options.background import BACKGROUND, Background, print_id
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
 from ..options.embedding import BUILTIN_EMBED, EMBEDDER, naming_texts, open_embedder
 from ..options.loading import ModelChoice
 
@@ -117,7 +117,7 @@ def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     if args.background.repeats_command(env):
         return args.background.submit(env, output)
     if args.background:
-        print_id(output, _submit(env, output, items, args))
+        print_id(output, _submit(env, items, args))
         return ExitCode.DONE
     with (
         open_embedder(env, args.embedder.name or BUILTIN_EMBED, args.embedder) as runner,
@@ -163,9 +163,8 @@ def _items(env: Environment, output: Output, args: EmbedArguments) -> list[Item]
     return items
 
 
-def _submit(env: Environment, output: Output, items: Sequence[Item], args: EmbedArguments) -> str:
+def _submit(env: Environment, items: Sequence[Item], args: EmbedArguments) -> str:
     """The id of a job that makes the vectors."""
-    from jobs.client import JobsClient
     from leap_core.batch.settings import KEPT, BatchSettings
 
     embedder, target, background = args.embedder, args.target, args.background
@@ -185,7 +184,7 @@ def _submit(env: Environment, output: Output, items: Sequence[Item], args: Embed
     )
     label = "1 text" if len(items) == 1 else f"{len(items)} texts"
     rows = (_line({**item.record(number), "input": item.text, **asked}).encode() for number, item in enumerate(items))
-    with JobsClient(env.variables, on_warning=output.note) as jobs:
+    with open_jobs(env) as jobs:
         return jobs.batch(
             settings, rows=rows, host=embedder.job_may_use_host, policy=background.policy, cwd=env.cwd, label=label
         )

@@ -18,7 +18,7 @@ from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import option
 from ..framework.output import Output
-from ..options.background import BACKGROUND, Background, check_apart, print_id
+from ..options.background import BACKGROUND, Background, check_apart, open_jobs, print_id
 from ..options.batch import MACHINES, Machines
 from ..options.embedding import open_embedder
 from ..options.evaluation import ASKING, COLUMNS, JUDGEMENT, Asking, ColumnOptions, Judgement
@@ -260,20 +260,10 @@ def _submit(
     env: Environment, output: Output, evaluation: Evaluation, model: ModelChoice, background: Background
 ) -> ExitCode:
     """A job for each column; the same command without --background reads what they did."""
-    from jobs.client import JobsClient
-
-    with JobsClient(env.variables, on_warning=output.note) as jobs:
+    with open_jobs(env) as jobs:
         for column in evaluation.columns:
-            id = jobs.batch(
-                evaluation.settings(column),
-                rows=None,
-                default_model=None,
-                host=model.job_may_use_host,
-                policy=background.policy,
-                cwd=env.cwd,
-                max_workers=None,
-            )
-            print_id(output, id)
+            settings, host = evaluation.settings(column), model.job_may_use_host
+            print_id(output, jobs.batch(settings, host=host, policy=background.policy, cwd=env.cwd))
     output.note("one job for each column; the same command without --background shows the table when they are done")
     return ExitCode.DONE
 

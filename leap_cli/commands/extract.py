@@ -18,7 +18,7 @@ from ..framework.click_classes import format_choice, leap_command
 from ..framework.environment import Environment
 from ..framework.options import option
 from ..framework.output import Output
-from ..input.files import STDIN, read_image
+from ..input.files import STDIN
 from ..options.background import check_apart
 from ..options.constraints import OPEN_OBJECTS, read_schema_argument
 from ..options.review import EVIDENCE, REVIEW_PAGE, REVIEWED, Evidence, Reviewed, ReviewPage
@@ -30,6 +30,7 @@ from ..options.tasks import (
     named_apart,
     read_examples_argument,
     read_inputs,
+    read_picture,
     read_task_of,
 )
 
@@ -160,7 +161,7 @@ class _Extraction:
         fields["evidence"] = evidence.shown or evidence.doubtful is not None or self.reviewing is not None
         fields |= {"strict": evidence.strict, "passes": evidence.passes}
         task = read_task_of(fields, self.env)
-        inputs = named_apart([_picture(name, self.env) for name in images])
+        inputs = named_apart([read_picture(name, self.env) for name in images])
         if settings.files or not images:
             inputs += read_inputs(settings, self.env)
         if examples is not None:
@@ -213,9 +214,3 @@ def _write_lines(name: str, values: list[dict[str, Any]], env: Environment) -> N
     from leap_core.system.files import replace_text
 
     replace_text(env.cwd / name, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in values))
-
-
-def _picture(name: str, env: Environment) -> TaskInput:
-    from leap_core.conversation.messages import ChatMessage
-
-    return TaskInput(name, ChatMessage("user", read_image(name, env, Output(env))), picture=name)

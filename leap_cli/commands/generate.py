@@ -19,7 +19,7 @@ from ..framework.output import Output
 from ..input.files import naming_pages
 from ..input.prompt import INPUT
 from ..options.answer import ANSWER, AnswerOutput
-from ..options.background import BACKGROUND, Background, print_id
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
 from ..options.constraints import SHAPE, Constraint
 from ..options.conversation import SessionChoice, session_group, session_model
 from ..options.loading import (
@@ -129,9 +129,7 @@ def _submit(
         or background.repeats_command(env)
     ):
         return background.submit(env, output, model_to_pin(env, model, background, output))
-    from jobs.client import JobsClient
-
-    with naming_the_default(env, model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+    with naming_the_default(env, model.name), open_jobs(env) as jobs:
         id = jobs.generate(
             message if isinstance(message, str) else [message],
             system=CONVERSATION_PROMPT if speech and args.prompt.system is None else args.prompt.system,

@@ -21,6 +21,7 @@ from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
 from ..framework.options import Duration, age, option
 from ..framework.output import Format, Output, table_lines
+from ..options.background import open_jobs
 
 if TYPE_CHECKING:
     from jobs.client import JobsClient
@@ -87,9 +88,7 @@ def worker(env: Environment, /, args: WorkerArguments) -> None:
         run_in_foreground(configuration, until_empty=args.until_empty, seconds=seconds)
         return
     if args.drain:
-        from jobs.client import JobsClient
-
-        with JobsClient(env.variables, autostart=False) as jobs:
+        with open_jobs(env, autostart=False) as jobs:
             if not jobs.drain([configuration.worker_id]):
                 output.note("no worker runs")
         return
@@ -127,10 +126,8 @@ def workers(env: Environment, /, format: str) -> None:
 
     A worker that was killed is listed as not alive for a day, or until it returns.
     """
-    from jobs.client import JobsClient
-
     output = Output(env, format)
-    with JobsClient(env.variables, autostart=False) as jobs:
+    with open_jobs(env, autostart=False) as jobs:
         rows = list(jobs.workers())
     records = [row.to_json() for row in rows]
     if output.format is Format.TEXT:
@@ -143,9 +140,8 @@ def workers(env: Environment, /, format: str) -> None:
             }
             for record, row in zip(records, rows, strict=True)
         ]
-        if not records:
-            output.note("no worker runs")
-    output.records(records, ["machine", "name", "pid", "state", "running", "seen", "models"], name="id")
+    columns = ["machine", "name", "pid", "state", "running", "seen", "models"]
+    output.records(records, columns, name="id", none="no worker runs")
 
 
 def _state(record: dict[str, object]) -> str:
@@ -180,10 +176,8 @@ def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
     A terminal shows a live table until you press q or Ctrl-C, or until the named JOBs have ended. A pipe gets a line
     for every change until all of them have ended; with --format jsonl the line is the job as JSON.
     """
-    from jobs.client import JobsClient
-
     output = Output(env, format)
-    with JobsClient(env.variables, on_warning=output.note) as jobs:
+    with open_jobs(env) as jobs:
         whole = [jobs.get(id).id for id in ids]
 
         every = _EveryJob(jobs)

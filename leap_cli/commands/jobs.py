@@ -323,10 +323,8 @@ def list_jobs(
     records = [job.to_json() for job in rows]
     if output.format is Format.TEXT:
         records = [{**table_row(job), "age": age(time.time() - job.created)} for job in rows]
-        if not records:
-            wished = states or kinds or schedule
-            output.note(f"there are no {'such ' if wished else ''}jobs{'' if wished else MAKES_ONE}")
-    output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id")
+    none = "there are no such jobs" if states or kinds or schedule else f"there are no jobs{MAKES_ONE}"
+    output.records(records, ["id", "kind", "state", "done", "age", "what"], name="id", none=none)
     if left > 0:
         output.note(f"{left} more; --limit {left + len(rows)} lists all")
 
@@ -438,9 +436,8 @@ def schedules(env: Environment, /, paused: str | None, resumed: str | None, now:
         jobs.ensure_worker_for_unfinished()
         found = jobs.list(states=[state_named("queued")], kinds=["schedule"])
         records = [schedule_row(job, jobs) for job in found]
-    if not records and output.format is Format.TEXT:
-        output.note("there are no schedules; --every makes one of what --background makes a job of")
-    output.records(records, ["id", "next", "last", "runs", "what"], name="id")
+    none = "there are no schedules; --every makes one of what --background makes a job of"
+    output.records(records, ["id", "next", "last", "runs", "what"], name="id", none=none)
 
 
 @command.command(short_help="Count jobs by kind and state.")

@@ -22,9 +22,14 @@ from ..completion.value_types import ModelName
 from ..framework.click_classes import format_option, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
-from ..options.loading import configured_model, installed_models, model_reference, naming_the_default
+from ..options.loading import (
+    configured_keep_alive,
+    configured_model,
+    installed_models,
+    model_reference,
+    naming_the_default,
+)
 from ..options.tools import FOLD_TOOLS
-from .warm import configured_keep_alive
 
 if TYPE_CHECKING:
     from leap_core.models.resolving import LocalModel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,23 +72,17 @@ def list_entries(
         from ..options.constraints import read_schema_argument
 
         schemas = None if json_schema is None else forms_of(read_schema_argument(json_schema, env))
-        if (log := _log(env)) is not None:
-            with log:
-                for document in documents(log, schemas, limit=limit, model=model, since=since):
-                    output.text(json.dumps(document, ensure_ascii=False) + "\n")
+        with _log(env) as log:
+            for document in () if log is None else documents(log, schemas, limit=limit, model=model, since=since):
+                output.text(json.dumps(document, ensure_ascii=False) + "\n")
         return ExitCode.DONE
-    log = _log(env)
-    entries, whole = [], 0
-    if log is not None:
-        with log:
-            entries = log.entries(limit=limit or SHOWN, model=model, since=since)
-            whole = log.count()
-    output.records(listed(entries, output.format), ["id", "age", "command", "model", "prompt", "answer"], name="id")
-    if output.format is Format.TEXT:
-        if not entries:
-            output.note(_nothing(env, whole))
-        elif len(entries) == (limit or SHOWN) < whole:
-            output.note(f"{whole} entries in all; --limit lists more")
+    with _log(env) as log:
+        entries = [] if log is None else log.entries(limit=limit or SHOWN, model=model, since=since)
+        whole = 0 if log is None else log.count()
+    columns = ["id", "age", "command", "model", "prompt", "answer"]
+    output.records(listed(entries, output.format), columns, name="id", none=_nothing(env, whole))
+    if output.format is Format.TEXT and len(entries) == (limit or SHOWN) < whole:
+        output.note(f"{whole} entries in all; --limit lists more")
     return ExitCode.DONE
 
 
@@ -150,9 +145,8 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
     leap export --for-training omits bad answers, and with --rating good exports only good ones.
     """
     _entry(env, id)
-    log = _log(env)
-    assert log is not None
-    with log:
+    with _log(env) as log:
+        assert log is not None
         log.rate(id, None if rating == "none" else rating)
     Output(env, format).record({"id": id, "rating": rating}, name="id")
     return ExitCode.DONE
@@ -173,16 +167,11 @@ def search(
     If no entry matches, entries that contain TEXT as a substring are listed.
     """
     output = Output(env, format)
-    log = _log(env)
-    matches = []
-    if log is not None:
-        with log:
-            matches = log.search(" ".join(text), limit=limit or SHOWN, model=model, since=since)
+    with _log(env) as log:
+        matches = [] if log is None else log.search(" ".join(text), limit=limit or SHOWN, model=model, since=since)
     rows = listed([match.entry for match in matches], output.format)
     rows = [row | {"snippet": match.snippet} for row, match in zip(rows, matches, strict=True)]
-    output.records(rows, ["id", "age", "model", "snippet"], name="id")
-    if not matches and output.format is Format.TEXT:
-        output.note("no entry has these words")
+    output.records(rows, ["id", "age", "model", "snippet"], name="id", none="no entry has these words")
     return ExitCode.DONE
 
 
@@ -195,11 +184,8 @@ def status(env: Environment, /, format: str) -> ExitCode:
 
     output = Output(env, format)
     file = log_file(env.directories)
-    log = _log(env)
-    count = 0
-    if log is not None:
-        with log:
-            count = log.count()
+    with _log(env) as log:
+        count = 0 if log is None else log.count()
     size = sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*")) if file.is_file() else 0
     text = output.format is Format.TEXT
     is_on = log_is_on(env.directories, env.variables)
@@ -228,12 +214,11 @@ def off(env: Environment, /) -> ExitCode:
 @click.pass_obj
 def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:
     """Delete the log for good: the text is wiped from the file."""
-    log = _log(env)
     before = None if older_than is None else time.time() - older_than
-    if log is None:
-        Output(env).note("the log is empty")
-        return ExitCode.DONE
-    with log:
+    with _log(env) as log:
+        if log is None:
+            Output(env).note("the log is empty")
+            return ExitCode.DONE
         count = log.count(before)
         entries = "1 entry" if count == 1 else f"{count} entries"
         if count and confirm_removal(env, f"{entries} of the log", yes=yes, dry_run=dry_run):
@@ -244,22 +229,19 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
     return ExitCode.DONE
 
 
-def _log(env: Environment) -> PromptLog | None:
+def _log(env: Environment) -> AbstractContextManager[PromptLog | None]:
     """The log; None where nothing was ever logged."""
     from leap_core.conversation.prompt_log import PromptLog
     from leap_core.system.configuration import log_file
 
     file = log_file(env.directories)
-    return PromptLog(file) if file.is_file() else None
+    return PromptLog(file) if file.is_file() else nullcontext()
 
 
 def _entry(env: Environment, id: int | None) -> Entry:
     """The entry with this number, or the newest. Raises UsageError where there is none."""
-    log = _log(env)
-    entry = None
-    if log is not None:
-        with log:
-            entry = log.get(id)
+    with _log(env) as log:
+        entry = None if log is None else log.get(id)
     if entry is None:
         which = "the log is empty" if id is None else f"there is no entry {id} in the log"
         raise click.UsageError(f"{which}; leap sessions log list shows those there are")

@@ -52,15 +52,13 @@ def command() -> None:
 @click.pass_obj
 def list_saved(env: Environment, /, format: str) -> ExitCode:
     """List all saved templates, schemas and recipes."""
-    output = Output(env, format)
     records = [
         {"name": name, "kind": files.kind, "file": str(files.path(env, name))}
         for files in KINDS
         for name in files.names(env)
     ]
-    output.records(records, ["name", "kind", "file"], name="name")
-    if not records and output.format is Format.TEXT:
-        output.note("nothing is saved; leap saved templates add saves a prompt, leap saved schemas add a schema")
+    none = "nothing is saved; leap saved templates add saves a prompt, leap saved schemas add a schema"
+    Output(env, format).records(records, ["name", "kind", "file"], name="name", none=none)
     return ExitCode.DONE
 
 
@@ -95,9 +93,8 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
         output = Output(env, format)
         paths = {**verbs.shipped(), **{name: files.path(env, name) for name in files.names(env)}}
         records = (outcome_or_warning(output, partial(verbs.describe, env, *each)) for each in sorted(paths.items()))
-        output.records([each for each in records if each is not None], verbs.columns, name="name")
-        if not paths and output.format is Format.TEXT:
-            output.note(f"no {kind} is saved; {files.command} add saves one")
+        none = "" if paths else f"no {kind} is saved; {files.command} add saves one"
+        output.records([each for each in records if each is not None], verbs.columns, name="name", none=none)
         return ExitCode.DONE
 
     taken = f"What you write is taken only when it is a {kind}."

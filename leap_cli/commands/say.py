@@ -14,7 +14,7 @@ from ..framework.environment import Environment
 from ..framework.output import Output
 from ..input.prompt import read_prompt
 from ..options.answer import STATS_OPTION, SpeechTarget, check_target
-from ..options.background import BACKGROUND, Background, print_id
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
 from ..options.loading import (
     MODEL,
     ModelChoice,
@@ -82,9 +82,7 @@ def command(env: Environment, /, args: SayArguments) -> ExitCode:
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
         if args.stats or args.background.repeats_command(env):
             return args.background.submit(env, output, model_to_pin(env, args.model, args.background, output))
-        from jobs.client import JobsClient
-
-        with naming_the_default(env, args.model.name), JobsClient(env.variables, on_warning=output.note) as jobs:
+        with naming_the_default(env, args.model.name), open_jobs(env) as jobs:
             request = job_request(env, args.model, args.background)
             id = jobs.generate(words, system=system, options=options, speech=env.cwd / args.file, **request)
         print_id(output, id)

@@ -356,11 +356,10 @@ def _update_named(env: Environment, indexes: Indexes, name: str, embedder: Model
 def list_indexes(env: Environment, /, format: str) -> None:
     """List the indexes with their sizes."""
     indexes = _indexes(env)
-    output = Output(env, format)
     records = [_index_record(indexes, name) for name in indexes.names()]
-    output.records(records, ["name", "files", "chunks", "without_vector", "model", "paths"], name="name")
-    if not records and output.format is Format.TEXT:
-        output.note("there is no index; `leap index NAME PATH` makes one")
+    columns = ["name", "files", "chunks", "without_vector", "model", "paths"]
+    none = "there is no index; `leap index NAME PATH` makes one"
+    Output(env, format).records(records, columns, name="name", none=none)
 
 
 @index_command.command("info", short_help="Show what an index holds and how it was made.")

@@ -11,12 +11,13 @@ import click
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
+from ..framework.arguments import reading
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import Duration, Size, option, seconds_of
+from ..framework.options import Duration, Size, option
 from ..framework.output import Output, page_opener
-from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming_the_default
+from ..options.loading import HOST_LOADING, HostLoading, configured_keep_alive, model_reference, naming_the_default
 from ..options.tools import known_tools, read_policy
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ class ServedModels:
 
 def _served_models(arguments: Arguments) -> ServedModels:
     from leap_core.server.models.loaded_models import Bounds
-    from leap_core.system.configuration import read_configuration
 
     env, listed = arguments.env, arguments["offered"]
     named = (*arguments["models"], *arguments["named"])
@@ -70,11 +70,8 @@ def _served_models(arguments: Arguments) -> ServedModels:
         default = model_reference(env, None)
         patterns = ("*", default)
     keep_alive = arguments["keep_alive"]
-    if keep_alive is None and (text := read_configuration(env.directories.config_file).keep_alive) is not None:
-        try:
-            keep_alive = seconds_of(text)
-        except ValueError as error:
-            raise click.UsageError(f"{env.directories.config_file}: keep_alive: {error}") from None
+    if keep_alive is None:
+        keep_alive = configured_keep_alive(env)
     staying = tuple(dict.fromkeys((*named, *arguments["pin"])))
     if arguments["max_models"] is not None and arguments["max_models"] < len(staying) + bool(patterns):
         more = " and room for one more" if patterns else ""
@@ -337,11 +334,8 @@ def _read_key(env: Environment, given: str | None, file: str | None) -> str | No
         raise click.UsageError("--api-key and --api-key-file cannot be combined")
     key = given if given is not None else env.variables.get("LEAP_API_KEY") or None
     if file is not None:
-        try:
-            with open(env.cwd / file, encoding="ascii", errors="replace") as stream:
-                key = stream.readline()
-        except OSError as error:
-            raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
+        with reading(file), open(env.cwd / file, encoding="ascii", errors="replace") as stream:
+            key = stream.readline()
     if key is None:
         return None
     key = key.strip()

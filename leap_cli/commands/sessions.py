@@ -40,11 +40,9 @@ def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
     records = [each.to_json() for each in sessions]
     if output.format is Format.TEXT:
         records = [{**each.to_json(), "age": age(time.time() - each.updated)} for each in sessions]
-    output.records(records, COLUMNS, name="id")
+    output.records(records, COLUMNS, name="id", none="there are no sessions; leap chat keeps what is said")
     for id in damaged:
         output.warning(f"the session {id} is damaged and passed over; leap sessions remove {id} forgets it")
-    if not sessions and output.format is Format.TEXT:
-        output.note("there are no sessions; leap chat keeps what is said")
 
 
 @command.command(short_help="Print the messages of a session.")
@@ -87,9 +85,7 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
         output.records([{"id": id} for id in dict.fromkeys(each.session.id for each in matches)], ["id"], name="id")
         return
     records = [{**each.session.to_json(), "role": each.role, "snippet": each.snippet} for each in matches]
-    output.records(records, ["id", "name", "role", "snippet"], name="id")
-    if not matches and output.format is Format.TEXT:
-        output.note("no message has these words")
+    output.records(records, ["id", "name", "role", "snippet"], name="id", none="no message has these words")
 
 
 @command.command(short_help="Give a session a name.")

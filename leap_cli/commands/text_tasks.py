@@ -44,14 +44,11 @@ def classify_command(
 ) -> ExitCode:
     """Zero-shot classification: assign each text the most probable of several labels. The probabilities (--format json)
     are relative to each other and not calibrated."""
-    from ..answers.task_answers import do_task, submit_task
+    from ..answers.task_answers import do_task
 
     fields = {"task": "classify", "labels": read_choices([labels], "--labels"), **asking.fields}
     task = read_task_of({**fields, "format": "json" if format == "jsonl" else format}, env)
-    inputs = read_inputs(settings, env)
-    if settings.background:
-        return submit_task(task, inputs, settings, env)
-    return do_task(task, inputs, settings, env)
+    return do_task(task, read_inputs(settings, env), settings, env)
 
 
 KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topics")
@@ -64,13 +61,10 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
     """Summarize FILEs, a text, or standard input. A long text is split, and the summaries of its chunks are summarized
     until one is left; --verbose shows how."""
-    from ..answers.task_answers import do_task, submit_task
+    from ..answers.task_answers import do_task
 
     task = read_task_of({"task": "summarize", "kind": kind}, env)
-    inputs = read_inputs(settings, env)
-    if settings.background:
-        return submit_task(task, inputs, settings, env)
-    return do_task(task, inputs, settings, env, streams=True)
+    return do_task(task, read_inputs(settings, env), settings, env, streams=True)
 
 
 @leap_command("translate")
@@ -86,13 +80,10 @@ def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) ->
 @click.pass_obj
 def translate_command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
     """Translate FILEs, a text, or standard input; long texts are split into chunks."""
-    from ..answers.task_answers import do_task, submit_task
+    from ..answers.task_answers import do_task
 
     task = read_task_of({"task": "translate", "to": language, "from": source}, env)
-    inputs = read_inputs(settings, env)
-    if settings.background:
-        return submit_task(task, inputs, settings, env)
-    return do_task(task, inputs, settings, env, streams=True)
+    return do_task(task, read_inputs(settings, env), settings, env, streams=True)
 
 
 CATEGORIES = "address, company_name, email_address, human_name, phone_number, iban, card_number and url"

@@ -18,7 +18,7 @@ from ..framework.options import Duration, option
 from ..framework.output import Output
 from ..input.files import STDIN, read_bytes, source_name
 from ..input.prompt import read_system
-from ..options.background import BACKGROUND, Background, print_id
+from ..options.background import BACKGROUND, Background, open_jobs, print_id
 from ..options.loading import MODEL, ModelChoice, job_request, load_model, model_to_pin, naming_the_default
 
 if TYPE_CHECKING:
@@ -182,9 +182,7 @@ def _submit(
     request: dict[str, Any],
 ) -> None:
     """A job for each file; its sound is kept with it."""
-    from jobs.client import JobsClient
-
-    with naming_the_default(env, model.name), JobsClient(env.variables) as jobs:
+    with naming_the_default(env, model.name), open_jobs(env) as jobs:
         for name, place in zip(files, places, strict=True):
             id = jobs.transcribe(
                 read_bytes(name, env),

@@ -9,9 +9,9 @@ import click
 from ..completion.value_types import ModelName, WarmModel
 from ..framework.click_classes import format_choice, format_option, leap_command
 from ..framework.environment import Environment
-from ..framework.options import Duration, in_words, seconds_of
+from ..framework.options import Duration, in_words
 from ..framework.output import Format, Output
-from ..options.loading import HOST_LOADING, HostLoading, model_reference, naming_the_default
+from ..options.loading import HOST_LOADING, HostLoading, configured_keep_alive, model_reference, naming_the_default
 
 
 @leap_command("load")
@@ -51,17 +51,6 @@ def load_command(
     output.note(f"{held['model']} stays loaded {until}")
 
 
-def configured_keep_alive(env: Environment) -> float | None:
-    """Seconds without use after which config.toml has models go, 0 never; None where it does not say."""
-    from leap_core.system.configuration import read_configuration
-
-    text = read_configuration(env.directories.config_file).keep_alive
-    try:
-        return None if text is None else seconds_of(text)
-    except ValueError as error:
-        raise click.UsageError(f"{env.directories.config_file}: keep_alive: {error}") from None
-
-
 COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_second", "expires"]
 
 
@@ -89,11 +78,10 @@ def ps_command(env: Environment, /, format: str) -> None:
     columns[3:3] = ["gpu"] if any(model.get("gpu_layers") for model in models) else []
     columns += ["reading"] if any(model.get("reading") for model in models) else []
     columns += ["engine"] if any("engine" in model for model in models) else []
-    output.records([_shown(model) for model in models], columns, name="model")
+    none = "no model is loaded; `leap load MODEL` loads one"
+    output.records([_shown(model) for model in models], columns, name="model", none=none)
     if len(models) > len(warm):
         output.note("models with a port are those of leap serve, for other programs; leap's commands do not use them")
-    if not models:
-        output.note("no model is loaded; `leap load MODEL` loads one")
 
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:

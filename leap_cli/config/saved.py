@@ -31,6 +31,7 @@ from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
 from leap_core.system.files import replace_text
 
+from ..framework.arguments import reading
 from ..framework.environment import Environment
 from ..input.prompt import INPUT, Pattern, names_in
 from ..input.prompt import NAME as VARIABLE
@@ -192,10 +193,8 @@ class FilledTemplate:
 def read_template(env: Environment, name: str) -> PromptTemplate:
     """Read one. Raises UsageError, with the name that was probably meant, or with what is wrong in the file."""
     path = TEMPLATES.existing(env, name)
-    try:
+    with reading(str(path)):
         data = path.read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"cannot read {path}: {error.strerror}") from None
     return parse_template(name, data, str(path))
 
 

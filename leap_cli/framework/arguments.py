@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,17 @@ class FileName(click.ParamType[str]):
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")]
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Within the block a file is read. Raises UsageError that names it where that cannot be done."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not UTF-8 text") from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def check_texts(context: click.Context) -> None:

@@ -87,8 +87,11 @@ class Output:
             lines = (f"{key:<{width}}  {_cell(value)}" for key, value in record.items())
             self.text("".join(f"{self._fitted(line, ' ' * (width + 2))}\n" for line in lines))
 
-    def records(self, records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str) -> None:
-        """Many things with fields. Text shows ``columns`` in a table with a heading, json all fields in an array."""
+    def records(
+        self, records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str, none: str = ""
+    ) -> None:
+        """Many things with fields. Text shows ``columns`` in a table with a heading, json all fields in an array.
+        ``none``: the note in the place of a table without rows."""
         if self.format is Format.JSON:
             self.document(list(records))
         elif self.format is Format.JSONL:
@@ -98,7 +101,10 @@ class Output:
             for record in records:
                 self.text(f"{record[name]}\n")
         else:
-            self._table(list(records), columns, whole=columns[0] == name)
+            rows = list(records)
+            self._table(rows, columns, whole=columns[0] == name)
+            if none and not rows:
+                self.note(none)
 
     def note(self, message: str) -> None:
         """One line for the person at the keyboard."""

@@ -22,6 +22,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
+from ..framework.arguments import reading
 from ..framework.environment import Environment
 from ..framework.output import Output, one_line
 
@@ -102,11 +103,8 @@ def read_text_file(name: str, env: Environment) -> str:
     from leap_core.documents.text import decode
 
     _check_is_file(name)
-    try:
-        with (env.cwd / name).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    with reading(name), (env.cwd / name).open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
     check_size(data, name)
     if is_document(data):
         raise click.UsageError(f"{name} is a document, and only plain text is read here; leap -f FILE reads documents")
@@ -168,14 +166,12 @@ def read_audio(name: str, env: Environment, output: Output) -> Audio:
 def read_bytes(name: str, env: Environment) -> bytes:
     """All of a file, or with ``-`` of standard input. Raises UsageError naming it."""
     source = source_name(name)
-    try:
+    with reading(source):
         if name == STDIN:
             data = env.read_stdin(MOST_MEDIA_BYTES + 1)
         else:
             with (env.cwd / name).open("rb") as file:
                 data = file.read(MOST_MEDIA_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise click.UsageError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > MOST_MEDIA_BYTES:
         raise click.UsageError(f"{source} is larger than {MOST_MEDIA_BYTES // 1024**2} MiB")
     return data

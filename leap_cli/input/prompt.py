@@ -14,6 +14,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
+from ..framework.arguments import reading
 from ..framework.environment import Environment
 from ..framework.output import Output
 from .files import MOST_BYTES, check_size, decode_text, read_text_file, say_notes
@@ -135,10 +136,8 @@ def numbered_lines(name: str, env: Environment, output: Output) -> list[tuple[in
     """The lines of a file that are not blank, without their ends, each after its number in the file, from 1; ``-`` is
     standard input. There may be any number of them. Raises UsageError naming the file, and what is wrong with it."""
     source = STDIN if name == "-" else name
-    try:
+    with reading(name):
         data = _read_stdin(env, output) if name == "-" else (env.cwd / name).read_bytes()
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     if b"\0" in data:
         raise click.UsageError(f"{source} is binary, and no lines of text")
     lines = enumerate(decode_text(data, source).split("\n"), 1)

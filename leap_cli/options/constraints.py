@@ -15,6 +15,7 @@ from leap_core.errors import LeapSchemaError
 from leap_core.system.dataclass import dataclass
 
 from ..config.saved import SCHEMAS
+from ..framework.arguments import reading
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
@@ -199,12 +200,8 @@ def _may_be_path(value: str) -> bool:
 
 
 def _read(path: Path, name: str) -> str:
-    try:
+    with reading(name):
         return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise click.UsageError(f"cannot read {name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not UTF-8 text") from None
 
 
 def read_choices(values: Sequence[str], flag: str = "--choices") -> list[str]:

@@ -21,7 +21,7 @@ from ..completion.value_types import CommaList, GpuLayers, ModelName
 from ..framework.arguments import FileName, absolute, absolute_if_file
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
-from ..framework.options import Size, in_bytes, option
+from ..framework.options import Size, in_bytes, option, seconds_of
 from ..framework.output import Output
 from .background import Background
 from .tools import FOLD_TOOLS
@@ -544,6 +544,17 @@ def configured_model(env: Environment) -> str | None:
 
     named = env.variables.get("LEAP_MODEL")
     return named or read_configuration(env.directories.config_file).default_model
+
+
+def configured_keep_alive(env: Environment) -> float | None:
+    """Seconds without use after which config.toml has models go, 0 never; None where it does not say."""
+    from leap_core.system.configuration import read_configuration
+
+    text = read_configuration(env.directories.config_file).keep_alive
+    try:
+        return None if text is None else seconds_of(text)
+    except ValueError as error:
+        raise click.UsageError(f"{env.directories.config_file}: keep_alive: {error}") from None
 
 
 def _reporting(env: Environment, runner: ModelRunner) -> ModelRunner:

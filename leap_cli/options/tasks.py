@@ -17,7 +17,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
-from ..input.files import FileText, read_file_text, read_text_file, say_notes
+from ..input.files import FileText, read_file_text, read_image, read_text_file, say_notes
 from ..input.prompt import read_standard_input
 from .background import BACKGROUND, Background
 from .constraints import FINISH_SHAPE
@@ -122,6 +122,13 @@ def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
     if not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
     return named_apart(inputs)
+
+
+def read_picture(name: str, env: Environment) -> TaskInput:
+    """The picture in a file as what a task is done to. Raises UsageError."""
+    from leap_core.conversation.messages import ChatMessage
+
+    return TaskInput(name, ChatMessage("user", read_image(name, env, Output(env))), picture=name)
 
 
 def named_apart(inputs: Sequence[TaskInput]) -> list[TaskInput]:

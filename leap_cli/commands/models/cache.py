@@ -45,9 +45,8 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
             }
             for each in files
         ]
-        output.records(rows, ["tokens", "size", "used", "model"], name="model")
-        if not files:
-            output.note("nothing is kept; `leap generate --prompt-cache` keeps long prompts")
+        none = "nothing is kept; `leap generate --prompt-cache` keeps long prompts"
+        output.records(rows, ["tokens", "size", "used", "model"], name="model", none=none)
     else:
         output.records([_record(each) for each in files], ["path", "tokens", "bytes"], name="path")
     return ExitCode.DONE

@@ -237,13 +237,11 @@ def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int 
     if output.format is Format.TEXT:
         records = [_readable(each) for each in records]
     columns = ["name", "architecture", "quantization", "size", "memory", "fits", "downloads"]
-    output.records(records, columns, name="name")
-    if output.format is Format.TEXT:
-        if not records:
-            output.note(f"the hub has no GGUF model named {' '.join(words)!r} that runs here")
-        if found.others:
-            why = "of architectures that do not run here, or that the hub does not name"
-            output.note(f"passed over: {found.others} {why}")
+    none = f"the hub has no GGUF model named {' '.join(words)!r} that runs here"
+    output.records(records, columns, name="name", none=none)
+    if output.format is Format.TEXT and found.others:
+        why = "of architectures that do not run here, or that the hub does not name"
+        output.note(f"passed over: {found.others} {why}")
 
 
 def _record(model: FoundModel, machine: Machine) -> dict[str, Any]:

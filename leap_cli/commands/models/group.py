@@ -12,6 +12,7 @@ import click
 
 from ...completion.value_types import ModelName
 from ...exit_codes import ExitCode
+from ...framework.arguments import reading
 from ...framework.click_classes import format_option, leap_group
 from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of, outcome_or_warning
@@ -104,10 +105,8 @@ def create(
 
 
 def _read(env: Environment, file: Path) -> bytes:
-    try:
+    with reading(str(file)):
         return (env.cwd / os.path.expanduser(file)).read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
 
 
 @leap_group("models")
@@ -139,9 +138,8 @@ def list_models(env: Environment, /, sort: str, format: str) -> None:
         records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
         records = [each | {"called": each["called"] and ", ".join(each["called"])} for each in records]
     columns = ["name", "called", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
-    output.records(records, columns, name="name")
-    if not models and output.format is Format.TEXT:
-        output.note("no model is installed; `leap models catalogue` lists those that leap knows by name")
+    none = "no model is installed; `leap models catalogue` lists those that leap knows by name"
+    output.records(records, columns, name="name", none=none)
 
 
 @command.command("default", short_help="Show or set the default model.")
@@ -195,9 +193,8 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
                 "about": "; ".join(remark for remark in (entry.about, *entry.remarks) if remark),
             }
         records.append(record)
-    Output(env, format).records(records, ["name", "kind", "size", "installed", "about"], name="name")
-    if not records and format == Format.TEXT.value:
-        Output(env).note("no model of the catalogue is like that")
+    columns = ["name", "kind", "size", "installed", "about"]
+    Output(env, format).records(records, columns, name="name", none="no model of the catalogue is like that")
 
 
 @command.command("info", short_help="Show details of a model.")

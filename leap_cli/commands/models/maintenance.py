@@ -53,9 +53,8 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
         if remove:
             raise click.UsageError("--remove needs the NAME that is to go")
         rows = [{"name": each, "model": target} for each, target in sorted(names.items())]
-        output.records(rows, ["name", "model"], name="name")
-        if not rows and output.format is Format.TEXT:
-            output.note("there are no aliases; leap models alias NAME MODEL makes one")
+        none = "there are no aliases; leap models alias NAME MODEL makes one"
+        output.records(rows, ["name", "model"], name="name", none=none)
         return ExitCode.DONE
     written = next((each for each in names if each.lower() == name.lower()), None)
     if remove or model is None:
@@ -183,12 +182,11 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
         output.progress(f"trying {local.model_id}")
         verdict = new_verdict_on(Subject(local.path), variables=env.variables)
         records.append(_tried(local.model_id, local.path, verdict))
-    output.records(records, ["name", "verdict", "stage", "problem", "seconds", "memory"], name="name")
+    columns = ["name", "verdict", "stage", "problem", "seconds", "memory"]
+    output.records(records, columns, name="name", none="no model is installed")
     bad = [record for record in records if record["verdict"] != "sound"]
     if bad:
         output.error(f"{len(bad)} of {len(records)} models cannot be loaded", bad[0]["problem"])
-    elif not records and output.format is Format.TEXT:
-        output.note("no model is installed")
     return ExitCode.MODEL if bad else ExitCode.DONE
 
 
@@ -425,9 +423,8 @@ def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) 
         for own_name, each in sorted(known.items())
         if name in (None, own_name)
     ]
-    output.records(rows, ["name", "url", "model", "key"], name="name")
-    if not rows and output.format is Format.TEXT:
-        output.note("there are no endpoints; leap models add-endpoint NAME URL adds one")
+    none = "there are no endpoints; leap models add-endpoint NAME URL adds one"
+    output.records(rows, ["name", "url", "model", "key"], name="name", none=none)
     return ExitCode.DONE
 
 
