@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,14 +136,10 @@ class JobsClient(JobWatcher):
         TranscriptRequest. Raises LeapSerializationError for what is no sound."""
         asked = TranscriptRequest(data, **request)
         place = self._shared_model(asked.model, asked.cwd)
-        job = transcription_job(asked, self._submitter)
-        try:
+        with self._keeping(transcription_job(asked, self._submitter)) as job:
             if place is not None:  # the sound is kept in a file here
                 job = replace(shared_job(job, place), machine=self.configuration.machine)
             return self.submit([self._with(job, policy)])[0]
-        except BaseException:
-            discard_input(job.parameters, self.configuration)
-            raise
 
     def download(self, model: str, *, policy: Policy | None = None, **request: Any) -> str:
         """Download a model in the background, to this machine; the job's id. ``request``: fields of
@@ -183,12 +179,8 @@ class JobsClient(JobWatcher):
     ) -> str:
         """Run leap with these arguments in the background; the job's id. What it prints is the job's output.
         ``request``: ``outputs`` and ``standard_input`` of ``command_job``. Raises LeapJobError on a server."""
-        job = command_job(arguments, label, cwd or Path.cwd(), self._submitter, **request)
-        try:
+        with self._keeping(command_job(arguments, label, cwd or Path.cwd(), self._submitter, **request)) as job:
             return self.submit([self._with(job, policy)])[0]
-        except BaseException:
-            discard_input(job.parameters, self.configuration)
-            raise
 
     def batch(self, settings: BatchSettings, *, policy: Policy | None = None, **request: Any) -> str:
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
@@ -197,9 +189,14 @@ class JobsClient(JobWatcher):
         asked = BatchRequest(settings, **request)
         if self.configuration.is_shared:
             return self._shared_batch(asked, policy)
-        job = batch_job(asked, self._submitter)
-        try:
+        with self._keeping(batch_job(asked, self._submitter)) as job:
             return self.submit([self._with(job, policy)])[0]
+
+    @contextmanager
+    def _keeping(self, job: NewJob) -> Iterator[NewJob]:
+        """The job while it is submitted; where that fails, what was kept for it goes."""
+        try:
+            yield job
         except BaseException:
             discard_input(job.parameters, self.configuration)
             raise

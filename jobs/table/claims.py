@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 from leap_core.schemas.json_values import JsonObject
@@ -152,36 +152,6 @@ ALIVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class WorkerRow:
-    """``capacity``: jobs of each kind at once. ``models``: SHA-256 of the models at hand. ``idle_seconds``: since it
-    was last seen, by the store's clock. ``draining``: it takes no further job, and ends after those it has.
-    ``origins``: where its models came from, by SHA-256; ``fetches``: it fetches models that it lacks."""
-
-    id: str
-    machine: str
-    name: str
-    pid: int
-    version: str
-    started: float
-    seen: float
-    capacity: Mapping[str, int]
-    models: Mapping[str, str]
-    draining: bool
-    idle_seconds: float
-    running: int
-    origins: Mapping[str, str] = field(default_factory=dict)
-    fetches: bool = False
-
-    @property
-    def is_alive(self) -> bool:
-        return self.idle_seconds < ALIVE_SECONDS
-
-    def to_json(self) -> JsonObject:
-        value = {name: item for name, item in vars(self).items() if name not in ("models", "origins")}
-        return {**value, "alive": self.is_alive, "models": sorted(self.models.values())}
-
-
-@dataclass(frozen=True)
 class WorkerReport:
     """What a worker says of itself. ``capacity``: jobs of each kind at once. ``models`` and ``origins``: names, and
     where they came from, by SHA-256. ``fetches``: it fetches models that jobs need."""
@@ -194,6 +164,27 @@ class WorkerReport:
     models: Mapping[str, str]
     origins: Mapping[str, str] = field(default_factory=dict)
     fetches: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRow(WorkerReport):
+    """A worker as the table has it. ``idle_seconds``: since it was last seen, by the store's clock. ``draining``: it
+    takes no further job, and ends after those it has."""
+
+    id: str
+    started: float
+    seen: float
+    draining: bool
+    idle_seconds: float
+    running: int
+
+    @property
+    def is_alive(self) -> bool:
+        return self.idle_seconds < ALIVE_SECONDS
+
+    def to_json(self) -> JsonObject:
+        value = {name: item for name, item in vars(self).items() if name not in ("models", "origins")}
+        return {"id": self.id, **value, "alive": self.is_alive, "models": sorted(self.models.values())}
 
 
 class WorkerRows:
@@ -259,22 +250,11 @@ class WorkerRows:
             "(SELECT worker, COUNT(*) AS count FROM jobs WHERE state='running' GROUP BY worker) r ON r.worker=w.id "
             "ORDER BY machine, name"
         )
-        return [
-            WorkerRow(
-                id=row["id"],
-                machine=row["machine"],
-                name=row["name"],
-                pid=row["pid"],
-                version=row["version"],
-                started=row["started"],
-                seen=row["seen"],
-                capacity=json.loads(row["capacity"]),
-                models=json.loads(row["models"]),
-                draining=bool(row["draining"]),
-                idle_seconds=max(0.0, row["idle_seconds"]),
-                running=int(row["running"]),
-                origins=json.loads(row["origins"]),
-                fetches=bool(row["fetches"]),
-            )
-            for row in rows
-        ]
+        return list(map(_worker, rows))
+
+
+def _worker(row: Row) -> WorkerRow:
+    values = {each.name: row[each.name] for each in fields(WorkerRow)}
+    values |= {name: json.loads(row[name]) for name in ("capacity", "models", "origins")}
+    values |= {name: bool(row[name]) for name in ("draining", "fetches")}
+    return WorkerRow(**{**values, "idle_seconds": max(0.0, row["idle_seconds"]), "running": int(row["running"])})

@@ -27,7 +27,7 @@ from ..completion import candidates as completion_values
 from ..framework.environment import Environment
 from ..framework.help_text import WIDEST, HelpFormatter
 from ..framework.option_defaults import renamed
-from ..framework.output import one_line
+from ..framework.output import one_line, shortened
 from ..input.prompt import read_system
 from ..options.answer import Thinking
 from ..options.constraints import NO_SHAPE, SHAPES, shape_from_text
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
 MOST_FILES, MOST_SESSIONS = 500, 100
+SHOWN = 60
+"""Characters of a message that are shown again."""
 
 
 def suggest(line: str, commands: Sequence[SlashCommand], env: Environment) -> tuple[str, list[Suggestion]]:
@@ -288,7 +290,7 @@ def change_system(talk: TypedConversation, text: str) -> None:
     else:
         system = read_system(f"@{expand(text[1:])}" if text.startswith("@~") else text, talk.env)
         talk.dialogue.set_system(system)
-        talk.output.text(f"the system prompt is now: {_shortened(system)}\n")
+        talk.output.text(f"the system prompt is now: {shortened(system, SHOWN)}\n")
 
 
 def change_model(talk: TypedConversation, name: str) -> None:
@@ -341,7 +343,7 @@ def undo(talk: TypedConversation, _: str) -> None:
     place = _last_question(talk)
     history = talk.dialogue.history
     talk.dialogue.rewrite(history[:place])
-    talk.output.text(f"forgotten: {_shortened(split_attachments(history[place])[1])}\n")
+    talk.output.text(f"forgotten: {shortened(split_attachments(history[place])[1], SHOWN)}\n")
 
 
 def rate(rating: str, talk: TypedConversation, _: str) -> None:
@@ -376,7 +378,7 @@ def export(talk: TypedConversation, name: str) -> None:
         raise click.UsageError("give a file that ends in .json, .jsonl or .md: /export FILE")
     history = talk.dialogue.history
     first = next((message.text for message in history if message.role is ChatMessageRole.USER), "")
-    write_conversation(expand(name), history, _shortened(first), talk.env)
+    write_conversation(expand(name), history, shortened(first, SHOWN), talk.env)
     talk.output.text(f"{counted(len(history))} {'is' if len(history) == 1 else 'are'} in {name}\n")
 
 
@@ -423,11 +425,6 @@ def _last_question(talk: TypedConversation) -> int:
 
 def counted(messages: int) -> str:
     return "1 message" if messages == 1 else f"{messages} messages"
-
-
-def _shortened(text: str, most: int = 60) -> str:
-    line = one_line(text)
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 COMMANDS = (

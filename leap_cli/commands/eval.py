@@ -13,7 +13,7 @@ import click
 from ..display.batches import ProgressLine
 from ..display.evaluation import Shown, print_case, print_evaluation
 from ..exit_codes import ExitCode
-from ..framework.click_classes import LeapGroup, leap_group
+from ..framework.click_classes import leap_group
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.options import option
@@ -35,17 +35,7 @@ RUN = "run"
 ENDING = ".eval"
 
 
-class _EvalGroup(LeapGroup):
-    """``leap eval CASES`` is ``leap eval run CASES``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        helps = {"-h", "--help"} & set(args[:1])
-        if args and not helps and args[0] not in self.commands and not ctx.resilient_parsing:
-            args = [RUN, *args]
-        return super().parse_args(ctx, args)
-
-
-@leap_group("eval", cls=_EvalGroup)
+@leap_group("eval", verb=RUN)
 def command() -> None:
     """Find out which model, quantization, prompt or sampling is good enough, and whether it got worse: leap eval CASES
     -m A -m B"""

@@ -166,7 +166,7 @@ class _Extraction:
             inputs += read_inputs(settings, self.env)
         if examples is not None:
             fields["examples"] = read_examples_argument(examples, task.to_json()["schema"], self.env)
-        is_lost = settings.background.wanted or any(each.is_extracted for each in inputs)  # what offsets count in
+        is_lost = bool(settings.background) or any(each.is_extracted for each in inputs)  # what offsets count in
         task = read_task_of({**fields, "keep_text": self.shows_lines and is_lost}, self.env)
         if settings.background:
             return submit_task(task, inputs, settings, self.env, form="plain" if self.shows_lines else "text")

@@ -120,7 +120,7 @@ def _check_names(env: Environment, wanted: Improvement, background: Background) 
     if wanted.template is not None:
         TEMPLATES.path(env, wanted.template)
     for name in filter(None, (wanted.reflect_with, wanted.escalate_to)):
-        (registry.can_answer if background.after or background.after_any else registry.find)(name)
+        (registry.can_answer if background.comes_after_jobs else registry.find)(name)
 
 
 def _tell(env: Environment, output: Output, improved: Improved, wanted: Improvement, directory: Path) -> None:

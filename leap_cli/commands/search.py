@@ -13,7 +13,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import ModelName
 from ..exit_codes import ExitCode
-from ..framework.click_classes import LeapGroup, format_option, leap_command, leap_group
+from ..framework.click_classes import format_option, leap_command, leap_group
 from ..framework.environment import Environment
 from ..framework.error_boundary import exit_code_of, outcome_of
 from ..framework.interrupts import cancelling_on_interrupt
@@ -211,21 +211,9 @@ def _record(source: Source) -> dict[str, Any]:
 
 
 MAKE = "make"
-VERBS = {
-    "add",
-    "build",
-    "create",
-    "new",
-    "search",
-    "ask",
-    "query",
-    "find",
-    "help",
-    "open",
-    "refresh",
-    "rebuild",
-    "clear",
-}
+VERBS = frozenset(
+    ["add", "build", "create", "new", "search", "ask", "query", "find", "help", "open", "refresh", "rebuild", "clear"]
+)
 """Words that are meant as commands of other programs; `leap index make` takes them as names all the same."""
 FORMAT = format_option("names")
 
@@ -233,20 +221,7 @@ FORMAT = format_option("names")
 READER = click.option("--ocr-model", "reader", type=ModelName(), help="OCR: read scanned pages with this vision model.")
 
 
-class _IndexGroup(LeapGroup):
-    """``leap index NAME PATH`` is ``leap index make NAME PATH``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        first = next((arg for arg in args if not arg.startswith("-")), None)
-        helps = {"-h", "--help"} & set(args[:1])
-        if first is not None and not helps and not ctx.resilient_parsing and self.get_command(ctx, first) is None:
-            if first in VERBS:
-                raise click.UsageError(f"{first!r} is no command here: leap index NAME PATH... makes an index", ctx)
-            args = [MAKE, *args]
-        return super().parse_args(ctx, args)
-
-
-@leap_group("index", cls=_IndexGroup)
+@leap_group("index", verb=MAKE, no_names=VERBS, instead="leap index NAME PATH... makes an index")
 def index_command() -> None:
     """Index files for `leap search` and `leap ask`: leap index NAME PATH...
 

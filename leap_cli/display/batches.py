@@ -91,14 +91,8 @@ def text_bars(rows: Sequence[tuple[str, float]], columns: int) -> list[str]:
     largest = max((number for _, number in rows), default=0.0)
     width = max((len(label) for label, _ in rows), default=0)
     room = max(8, columns - width - 12)
-    return [
-        f"{label:<{width}}  {_bar(number / largest if largest else 0.0, room)} {number:.4g}" for label, number in rows
-    ]
-
-
-def _bar(part: float, room: int) -> str:
-    whole, eighth = divmod(round(part * room * 8), 8)
-    return "█" * whole + (EIGHTHS[eighth] if eighth else "")
+    parts = ((label, number, number / largest if largest else 0.0) for label, number in rows)
+    return [f"{label:<{width}}  {bar(part, room).rstrip()} {number:.4g}" for label, number, part in parts]
 
 
 def svg_bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
@@ -121,7 +115,6 @@ def svg_bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]
 
 BAR = 24
 LONGEST = 32
-FULL, PARTS = "█", " ▏▎▍▌▋▊▉"
 
 
 def bars(answers: Mapping[str, Any]) -> str:
@@ -145,8 +138,7 @@ def _lines(name: str, answer: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def bar(share: float) -> str:
-    """A share of 1 as a bar of BAR columns."""
-    eighths = round(share * BAR * 8)
-    drawn = FULL * (eighths // 8) + (PARTS[eighths % 8] if eighths % 8 else "")
-    return drawn.ljust(BAR)
+def bar(share: float, width: int = BAR) -> str:
+    """A share of 1 as a bar of ``width`` columns."""
+    whole, eighth = divmod(round(share * width * 8), 8)
+    return ("█" * whole + (EIGHTHS[eighth] if eighth else "")).ljust(width)

@@ -16,7 +16,7 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.error_boundary import EXIT_CODES
 from ..framework.options import in_bytes, in_words
-from ..framework.output import Format, Output
+from ..framework.output import Format, Output, shortened
 from ..framework.wrapping import fitted_cell
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def table_row(job: Job) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "id": job.id,
         "kind": job.kind,
-        "what": shortened(job.label),
+        "what": shortened(job.label, LABEL_CHARACTERS),
         "state": shown_state(job),
         "done": done(job),
         "left": time_left(job),
@@ -64,11 +64,7 @@ def table_row(job: Job) -> dict[str, Any]:
 
 
 LABEL_CHARACTERS = 48
-
-
-def shortened(label: str) -> str:
-    """What a job is about, in a table."""
-    return label if len(label) <= LABEL_CHARACTERS else label[: LABEL_CHARACTERS - 1] + "…"
+"""Of what a job is about, in a table."""
 
 
 def shown_state(job: Job) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..framework.options import age
-from ..framework.output import Format, one_line
+from ..framework.output import Format, shortened
 
 if TYPE_CHECKING:
     from leap_core.conversation.prompt_log import Entry
@@ -27,8 +27,8 @@ def listed(entries: Sequence[Entry], format: Format) -> list[dict[str, Any]]:
             "age": age(now - entry.asked),
             "command": entry.command,
             "model": entry.model,
-            "prompt": _beginning(entry.prompt),
-            "answer": _beginning(f"error: {entry.error}" if entry.error else entry.answer or _calls(entry)),
+            "prompt": shortened(entry.prompt[: 4 * WIDEST], WIDEST),
+            "answer": shortened(_outcome(entry)[: 4 * WIDEST], WIDEST),
         }
         for entry in entries
     ]
@@ -75,6 +75,5 @@ def _tokens(entry: Entry) -> str | None:
     return f"{entry.prompt_tokens} of the prompt, {entry.answer_tokens} of the answer"
 
 
-def _beginning(text: str) -> str:
-    line = one_line(text[: 4 * WIDEST])
-    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
+def _outcome(entry: Entry) -> str:
+    return f"error: {entry.error}" if entry.error else entry.answer or _calls(entry)

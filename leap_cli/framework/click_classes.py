@@ -6,7 +6,7 @@ Knows nothing of what the commands do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
@@ -262,10 +262,20 @@ class LeapCommand(click.Command):
 
 
 class LeapGroup(LeapCommand, click.Group):
-    """A group of commands in one file, such as ``leap models list``; its commands are LeapCommands too."""
+    """A group of commands in one file, such as ``leap models list``; its commands are LeapCommands too.
+
+    ``verb``: the command of a line whose first word is none. ``no_names``: first words that are refused, because other
+    programs have commands of these names; a UsageError says ``instead``.
+    """
 
     command_class = LeapCommand
     group_class = type
+
+    def __init__(
+        self, *args: Any, verb: str = "", no_names: Collection[str] = (), instead: str = "", **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.verb, self.no_names, self.instead = verb, no_names, instead
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A verb, or one of its other spellings."""
@@ -287,18 +297,25 @@ class LeapGroup(LeapCommand, click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Alone it lists what it is about; where there is nothing to list it shows its help."""
-        if not args and ctx.parent is not None and not ctx.resilient_parsing:
-            args = ["list"] if "list" in self.commands else ["--help"]
-        elif self._begins_with_option_of_list(ctx, args):
-            args = ["list", *args]
+        if ctx.parent is not None and not ctx.resilient_parsing:
+            args = self._with_verb(ctx, args)
         return super().parse_args(ctx, args)
 
-    def _begins_with_option_of_list(self, ctx: click.Context, args: list[str]) -> bool:
-        """``leap sessions log --limit 5`` is ``leap sessions log list --limit 5``."""
-        if ctx.parent is None or ctx.resilient_parsing or "list" not in self.commands or not args:
-            return False
-        own = [name for option in self.get_params(ctx) for name in option.opts]
-        return args[0].startswith("-") and args[0] not in own
+    def _with_verb(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """``leap sessions log --limit 5`` is ``leap sessions log list --limit 5``, ``leap eval CASES`` is ``leap eval
+        run CASES``."""
+        lists = "list" in self.commands
+        if not args:
+            return ["list"] if lists else ["--help"]
+        first, own = args[0], [name for option in self.get_params(ctx) for name in option.opts]
+        if first.startswith("-"):
+            verb = self.verb or ("list" if lists else "")
+            return [verb, *args] if verb and first not in own else args
+        if not self.verb or self.get_command(ctx, first) is not None:
+            return args
+        if first in self.no_names:
+            raise click.UsageError(f"{first!r} is no command here: {self.instead}", ctx)
+        return [self.verb, *args]
 
 
 class CommandTable(LeapGroup):

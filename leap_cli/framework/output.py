@@ -202,6 +202,12 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
+def shortened(text: str, most: int) -> str:
+    """The text on one line of at most so many characters."""
+    line = one_line(text)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def printable(text: str) -> str:
     """The text as it is, but for characters that a terminal would obey or hide, which are spelled out."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,44 +29,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Background:
-    """``wanted``: whether the work is a job's, of this ``priority``, which is tried again ``retries`` times, and begins
-    ``at`` a moment, in seconds since 1970, or as soon as it can; ``after`` jobs that ended well, ``after_any`` in any
-    way. ``then``: what is done when it has ended. ``every``, ``missed`` and ``overlap`` as ``Policy`` has them.
-    ``line``: what was typed, but for these options."""
+    """Whether the work is a job's, and of which kind. ``fields``: those of its Policy. ``at``: the moment when it
+    begins, in seconds since 1970; None as soon as it can. ``line``: what was typed, but for these options; None where
+    no job is wanted."""
 
-    wanted: bool
-    priority: int
-    retries: int
+    fields: Mapping[str, Any]
     at: float | None = None
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
-    then: Following | None = None
-    every: str | None = None
-    missed: str = "run"
-    overlap: str = "skip"
     line: CommandLine | None = None
 
     def __bool__(self) -> bool:
-        return self.wanted
+        return self.line is not None
+
+    @property
+    def comes_after_jobs(self) -> bool:
+        """Whether it waits for other jobs, which may bring what it needs."""
+        return bool(self.fields["after"] or self.fields["after_any"])
 
     @property
     def policy(self) -> Policy:
-        """Priority and retries as the jobs' client takes them."""
+        """Priority, retries and so on as the jobs' client takes them."""
         from jobs.client import Policy
 
+        assert self.line is not None
         delay = 0.0 if self.at is None else max(0.0, self.at - time.time())
-        return Policy(
-            self.priority,
-            self.retries,
-            delay,
-            self.after,
-            self.after_any,
-            self.then,
-            self.every,
-            self.missed,
-            self.overlap,
-            command=() if self.line is None else self.line.words,
-        )
+        return Policy(delay=delay, command=self.line.words, **self.fields)
 
     def has(self, *flags: str) -> bool:
         """Whether one of these options, by their long names, was typed beside it."""
@@ -77,7 +63,7 @@ class Background:
         asked for once, for they run on any machine."""
         from jobs.configuration import JobsConfiguration
 
-        return self.every is not None and not JobsConfiguration.from_environment(env.variables).is_shared
+        return self.fields["every"] is not None and not JobsConfiguration.from_environment(env.variables).is_shared
 
     def submit(self, env: Environment, output: Output, model: str | None = None) -> ExitCode:
         """Queue the command that was typed, where it was typed and with what came from standard input, and print the
@@ -157,20 +143,10 @@ def _build(arguments: Arguments) -> Background:
     for name, needed in needs.items():
         if arguments.is_typed(name) and not (wanted if needed == "background" else arguments[needed]):
             raise click.UsageError(f"{arguments.flag(name)} goes with {arguments.flag(needed)}")
-    wanted = wanted and not arguments.get("dry_run")
-    return Background(
-        wanted,
-        arguments["priority"],
-        arguments.get("job_retries") or 0,
-        arguments["at"],
-        arguments["after"],
-        arguments["after_any"],
-        _following(arguments),
-        arguments["every"],
-        arguments["missed"],
-        arguments["overlap"],
-        arguments.command_line(without=(*arguments.sharing_rules("background"), *OF_A_JOB)) if wanted else None,
-    )
+    fields = arguments.of("priority", "after", "after_any", "every", "missed", "overlap")
+    fields |= {"retries": arguments.get("job_retries") or 0, "then": _following(arguments)}
+    line = arguments.command_line(without=(*arguments.sharing_rules("background"), *OF_A_JOB)) if wanted else None
+    return Background(fields, arguments["at"], None if arguments.get("dry_run") else line)
 
 
 def _following(arguments: Arguments) -> Following | None:

@@ -407,7 +407,7 @@ def model_to_pin(env: Environment, model: ModelChoice, background: Background, o
 
     reference, registry = model_reference(env, model.name), Registry(env.variables, env.cwd)
     with naming_the_default(env, model.name):
-        (registry.can_answer if background.after or background.after_any else registry.find)(reference)
+        (registry.can_answer if background.comes_after_jobs else registry.find)(reference)
     note_builtin(env, model.name, output)
     return None if model.name else reference
 
