@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 @MODEL
 @BACKGROUND
 @MACHINES
-@click.pass_obj
 def command(
     env: Environment,
     /,

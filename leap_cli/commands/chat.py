@@ -12,7 +12,6 @@ from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 from leap_core.system.dataclass import dataclass
 
 from ..answers.show import ReasoningOnly
-from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.output import Output
@@ -57,8 +56,7 @@ class ChatArguments:
 @GUARD
 @session_group(saves=True)
 @MODEL
-@click.pass_obj
-def command(env: Environment, /, args: ChatArguments) -> ExitCode:
+def command(env: Environment, /, args: ChatArguments) -> None:
     """Chat with a model interactively. PROMPT is the first message, with the files of --image and --audio.
 
     In a terminal, Ctrl-C stops an answer and keeps it, Ctrl-D exits, and /help lists the commands. From a pipe, each
@@ -99,7 +97,7 @@ def command(env: Environment, /, args: ChatArguments) -> ExitCode:
                 dialogue.say(first, args.media.read(env, output))
                 first = ""
             if args.media.reads_stdin:
-                return ExitCode.DONE
+                return
             if beginning.jsonl:
                 answer_messages(dialogue, env, output)
             elif env.stdin_is_terminal:
@@ -108,7 +106,6 @@ def command(env: Environment, /, args: ChatArguments) -> ExitCode:
                 answer_lines(dialogue, env, first)
         finally:
             dialogue.conversation.model_runner.unload()
-    return ExitCode.DONE
 
 
 def _talk(dialogue: Dialogue, env: Environment, first: str, tools: Tools, model: ModelChoice) -> None:

@@ -13,7 +13,6 @@ from ..framework.output import Output
 @leap_command("completion", repairs=True)
 @click.argument("shell", type=click.Choice(SHELLS, case_sensitive=False))
 @click.option("--install", is_flag=True, help="Install the script for all future sessions of the shell.")
-@click.pass_obj
 def command(env: Environment, /, shell: str, install: bool) -> None:
     """Print the completion script of SHELL: commands, options, models, quantizations, tools and jobs.
 

@@ -38,7 +38,6 @@ def command() -> None:
 @command.command("list", short_help="Show what is configured, and where it comes from.")
 @click.option("--all", "everything", is_flag=True, help="Show every option of every command too, set or not.")
 @FORMAT
-@click.pass_obj
 def list_settings(env: Environment, /, everything: bool, format: str) -> None:
     """Show the settings with the origin of each value: a variable, the file, or leap's default."""
     output = Output(env, format)
@@ -67,7 +66,6 @@ def list_settings(env: Environment, /, everything: bool, format: str) -> None:
 @command.command("get", short_help="Print one value.")
 @click.argument("key")
 @FORMAT
-@click.pass_obj
 def get(env: Environment, /, key: str, format: str) -> None:
     """Print the value of KEY from any source; nothing if it has none. A list prints one value per line."""
     output = Output(env, format)
@@ -82,7 +80,6 @@ def get(env: Environment, /, key: str, format: str) -> None:
 @command.command("set", short_help="Set a value in config.toml.", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
-@click.pass_obj
 def set_(env: Environment, /, key: str, values: tuple[str, ...]) -> None:
     """Set KEY to VALUE in config.toml, such as: leap config set default_model LFM2.5-350M
 
@@ -112,7 +109,6 @@ def _warn_of_missing(env: Environment, model: str) -> None:
 
 @command.command("unset", short_help="Remove a value from config.toml.")
 @click.argument("key")
-@click.pass_obj
 def unset(env: Environment, /, key: str) -> None:
     """Remove KEY from config.toml, so that the default applies again. Unknown keys can be removed, too."""
     from ..config.settings import drop_broken_line, unset_value
@@ -128,14 +124,12 @@ def unset(env: Environment, /, key: str) -> None:
 
 
 @command.command("path", short_help="Print where config.toml is.")
-@click.pass_obj
 def path(env: Environment, /) -> None:
     """Print the path of config.toml, which may not exist yet."""
     Output(env).text(f"{env.directories.config_file}\n")
 
 
 @command.command("edit", short_help="Open config.toml in your editor.")
-@click.pass_obj
 def edit(env: Environment, /) -> None:
     """Open config.toml in $VISUAL, else $EDITOR. Your changes are saved only if the file is valid."""
     from leap_core.system.configuration import parse_toml

@@ -48,7 +48,6 @@ from ..options.tasks import (
     ["text", "json", "jsonl", "csv", "table"],
     show_default=True,
 )
-@click.pass_obj
 def command(
     env: Environment,
     /,

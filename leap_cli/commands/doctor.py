@@ -21,7 +21,6 @@ from ..framework.output import Format, Output
 )
 @click.option("--on", metavar="CLUSTER", help="Also check this Ray cluster: ray or ray://HOST:10001.")
 @format_choice("Output format: text, one JSON document, JSON Lines, or quiet: names of failed checks.")
-@click.pass_obj
 def command(env: Environment, /, timeout: float, on: str | None, format: str) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background
     processes, the Ray cluster of --on or RAY_ADDRESS, the hub, and an answer of the built-in model.

@@ -69,7 +69,6 @@ TRANSFER = OptionGroup(
 @click.option("--dry-run", is_flag=True, help="Show files, sizes and destination; download nothing.")
 @format_choice("Output format: the model's path (text and quiet), one JSON document, or one JSON event per line.")
 @DOWNLOAD_BACKGROUND
-@click.pass_obj
 def command(
     env: Environment,
     /,

@@ -103,7 +103,6 @@ class EmbedArguments:
     [Format.TEXT.value, Format.JSON.value, Format.JSONL.value],
 )
 @BACKGROUND
-@click.pass_obj
 def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     """Compute embeddings (vectors of unit length) of each TEXT, file, line, or all of standard input.
 

@@ -35,7 +35,6 @@ def command() -> None:
 
 @command.command("list", short_help="List the installed engines.")
 @FORMAT
-@click.pass_obj
 def list_(env: Environment, /, format: str) -> None:
     """List the installed engines: version, backends, devices, the selected one, and their paths."""
     from leap_core.inference.llama.engines import chosen_engine, default_engine, installed_engines
@@ -64,7 +63,6 @@ def _record(engine: Engine, chosen: object) -> dict[str, Any]:
 
 @command.command("use", short_help="Run models with an engine from now on.")
 @click.argument("name", metavar="ENGINE")
-@click.pass_obj
 def use(env: Environment, /, name: str) -> None:
     """Run models with ENGINE from now on, also in later jobs and servers. `default` is the included build."""
     from leap_core.inference.llama.engines import find_engine
@@ -86,7 +84,6 @@ def use(env: Environment, /, name: str) -> None:
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @NAME_OPTION
 @ADDED_FORMAT
-@click.pass_obj
 def add(env: Environment, /, source: Path, name: str | None, format: str) -> ExitCode:
     """Add the build of llama.cpp in FILE, a directory or an archive of llama.cpp's releases, and print its name.
 
@@ -109,7 +106,6 @@ def add(env: Environment, /, source: Path, name: str | None, format: str) -> Exi
 @click.option("--backend", type=BACKENDS, default="cpu", show_default=True, help="Backend of the build to install.")
 @NAME_OPTION
 @ADDED_FORMAT
-@click.pass_obj
 def install(env: Environment, /, tag: str | None, backend: str, name: str | None, format: str) -> ExitCode:
     """Download the llama.cpp build BUILD, such as b12359, or the latest, and print its name.
 
@@ -154,7 +150,6 @@ def _added(output: Output, engine: Engine | Exception) -> ExitCode:
 
 @command.command("remove", short_help="Remove an engine.")
 @click.argument("names", metavar="ENGINE...", nargs=-1, required=True)
-@click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...]) -> None:
     """Remove each added or installed ENGINE."""
     from leap_core.models.engines import remove_engine

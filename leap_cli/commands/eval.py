@@ -57,7 +57,6 @@ column."""
 @MACHINES
 @EACH_MODEL
 @BACKGROUND
-@click.pass_obj
 def run(
     env: Environment,
     /,
@@ -115,7 +114,6 @@ def run(
 @option("--failed", is_flag=True, help="Show the cases that failed.")
 @option("--differs", nargs=2, metavar="A B", help="Show the cases on which these two variants differ.")
 @JUDGEMENT
-@click.pass_obj
 def show(
     env: Environment,
     /,
@@ -150,10 +148,9 @@ def show(
 @click.option("-o", "--output", "target", metavar="FILE", help="Write the cases to this file.")
 @click.option("--limit", type=click.IntRange(1), help="Make at most this many cases.")
 @click.option("--undecided", is_flag=True, help="Include reviewed documents with undecided fields.")
-@click.pass_obj
 def make(
     env: Environment, /, source: str, names: tuple[str, ...], target: str | None, limit: int | None, undecided: bool
-) -> ExitCode:
+) -> None:
     """Create test cases from existing answers: each case expects the recorded answer, or its reviewed version.
 
     NAMES are sessions, batch files (RESULTS, or LINES and RESULTS), search words for logged prompts, or files of
@@ -174,7 +171,6 @@ def make(
         replace_text(env.cwd / target, text)
     good = "the reviewed document" if source == REVIEW else "the answer that was given"
     output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects {good}")
-    return ExitCode.DONE
 
 
 def _tell_unsupported(output: Output, file: CaseFile) -> None:

@@ -37,7 +37,6 @@ OPENAI, JSONL, MARKDOWN = "openai", "jsonl", "markdown"
     help="Save images and audio as files in this directory; otherwise they are embedded as data.",
 )
 @TRAINING
-@click.pass_obj
 def command(
     env: Environment,
     /,

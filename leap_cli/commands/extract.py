@@ -74,7 +74,6 @@ class ExtractArguments:
 @EXAMPLES
 @REVIEWED
 @REVIEW_PAGE
-@click.pass_obj
 def command(env: Environment, /, args: ExtractArguments) -> ExitCode:
     """Information extraction: turn each text, document, image or standard input into one JSON document that matches a
     schema.

@@ -65,7 +65,6 @@ class GenerateArguments:
 @session_group(saves=False)
 @MODEL
 @BACKGROUND
-@click.pass_obj
 def command(env: Environment, /, args: GenerateArguments) -> ExitCode:
     """Answer one PROMPT: the text of files, the arguments and standard input, joined by blank lines.
 

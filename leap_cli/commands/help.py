@@ -22,17 +22,15 @@ from ..help.topics import is_of_options, text_of, topics
 @click.option("--install-man", is_flag=True, help="Install all manual pages: man leap-generate.")
 @click.option("--skill", is_flag=True, help="Print a SKILL.md for coding agents on how to use leap.")
 @click.option("--install-skill", is_flag=True, help="Install SKILL.md for agents: ~/.agents/skills, ~/.claude/skills.")
-@click.pass_context
 def command(
-    ctx: click.Context, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
+    env: Environment, /, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
 ) -> None:
     """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument, list
     the pages.
 
     The package includes the manual pages in share/man, where man finds those of the active environment.
     """
-    env = ctx.ensure_object(Environment)
-    output = Output(env)
+    ctx, output = click.get_current_context(), Output(env)
     if install_man:
         if words:
             raise click.UsageError("--install-man installs all pages, and takes no COMMAND")

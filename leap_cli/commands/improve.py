@@ -58,7 +58,6 @@ SPELLED = {"template": "--save-template"}
 @format_choice("Output format: the report (text), JSON, JSON Lines, or quiet: nothing.")
 @EACH_MODEL
 @BACKGROUND
-@click.pass_obj
 def command(
     env: Environment, /, cases: str, wanted: Improvement, model: ModelChoice, background: Background, format: str
 ) -> ExitCode:

@@ -15,7 +15,6 @@ from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import JobId
 from ..display.jobs import done, table_row
-from ..exit_codes import ExitCode
 from ..framework.click_classes import format_flag, leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
@@ -62,7 +61,6 @@ class WorkerArguments:
     help="Print a service file for the worker: systemd (default) or launchd.",
 )
 @format_flag
-@click.pass_obj
 def worker(env: Environment, /, args: WorkerArguments) -> None:
     """Start the worker that runs the jobs, unless it is running already.
 
@@ -120,7 +118,6 @@ def _unit(env: Environment, manager: str, name: str | None) -> str:
 
 @leap_command("workers", short_help="List the workers that run the jobs.")
 @format_flag
-@click.pass_obj
 def workers(env: Environment, /, format: str) -> None:
     """List the workers that run the jobs: this machine's, or with jobs_url those of all machines.
 
@@ -169,8 +166,7 @@ NEWEST = 100
 @leap_command("watch", short_help="Watch the progress of jobs.")
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId())
 @format_flag
-@click.pass_obj
-def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
+def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Watch the progress of jobs; without a JOB all of them.
 
     A terminal shows a live table until you press q or Ctrl-C, or until the named JOBs have ended. A pipe gets a line
@@ -191,7 +187,6 @@ def watch(env: Environment, /, ids: tuple[str, ...], format: str) -> ExitCode:
             output.records(_rows(look()), COLUMNS, name="id")
         else:
             _tell_changes(output, look, named=bool(whole))
-    return ExitCode.DONE
 
 
 class _EveryJob:

@@ -46,7 +46,6 @@ T = TypeVar("T")
 @click.option("--all", "everything", is_flag=True, help="Stop all jobs that have not ended.")
 @click.option("--no-wait", is_flag=True, help="Request the stop and do not wait for it.")
 @format_flag
-@click.pass_obj
 def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait: bool, format: str) -> None:
     """Stop jobs, and return when they have stopped. Their output so far is kept."""
     if bool(ids) == everything:
@@ -67,7 +66,6 @@ def cancel(env: Environment, /, ids: tuple[str, ...], everything: bool, no_wait:
 @leap_command("retry", short_help="Run failed or cancelled jobs again.")
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId("failed", "cancelled"))
 @format_flag
-@click.pass_obj
 def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
     """Run failed or cancelled jobs again. A download and a batch resume where they stopped."""
     with open_jobs(env) as jobs:
@@ -78,7 +76,6 @@ def retry(env: Environment, /, ids: tuple[str, ...], format: str) -> None:
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId(*FINAL))
 @YES
 @format_flag
-@click.pass_obj
 def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) -> None:
     """Delete jobs that have ended, and their output. Files that they wrote stay."""
     output = Output(env, format)
@@ -97,7 +94,6 @@ def remove(env: Environment, /, ids: tuple[str, ...], yes: bool, format: str) ->
 )
 @removal_flags
 @format_flag
-@click.pass_obj
 def prune(
     env: Environment, /, older_than: float, states: tuple[str, ...], yes: bool, dry_run: bool, format: str
 ) -> None:
@@ -135,7 +131,6 @@ def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[li
     help="Port to listen on; 0 takes any free one.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the web browser.")
-@click.pass_obj
 def page(env: Environment, /, port: int, opens: bool) -> None:
     """Serve a web page of jobs and batches to this machine, with their progress and a button to cancel each.
 
@@ -175,7 +170,6 @@ PROGRESS_SECONDS = 0.5
 @click.argument("ids", metavar="[JOB]...", nargs=-1, type=JobId("queued", "running"))
 @click.option("--timeout", type=Duration(), help="Wait at most this long, such as 30s or 5m.")
 @format_flag
-@click.pass_obj
 def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, format: str) -> ExitCode:
     """Wait until jobs have ended, and print the answers of those that generated one; without a JOB wait for all.
 
@@ -226,7 +220,6 @@ def wait(env: Environment, /, ids: tuple[str, ...], timeout: float | None, forma
     help="Write results to this file instead of standard output.",
 )
 @format_flag
-@click.pass_obj
 def print_output(env: Environment, /, id: str, path: Path | None, format: str) -> None:
     """Print the results of a batch, the answer of a generation, or the output of a command, in order, as far as
     available.
@@ -302,7 +295,6 @@ NEWEST = 50
     help="List at most this many jobs; by default all, and in text the newest 50.",
 )
 @format_flag
-@click.pass_obj
 def list_jobs(
     env: Environment,
     /,
@@ -333,7 +325,6 @@ def list_jobs(
 @click.argument("ids", metavar="JOB...", nargs=-1, required=True, type=JobId())
 @option("--follow", "watch", is_flag=True, help="Print every change until the jobs have ended.")
 @format_flag
-@click.pass_obj
 def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) -> None:
     """Show the state of jobs."""
     output = Output(env, format)
@@ -363,7 +354,6 @@ def status(env: Environment, /, ids: tuple[str, ...], watch: bool, format: str) 
     "--attempt", type=click.IntRange(1, LARGEST), help="Print the output of this attempt instead of the newest."
 )
 @format_flag
-@click.pass_obj
 def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format: str) -> None:
     """Print the output of a job: the text of an answer as it is generated, or the messages of other work."""
     output = Output(env, format)
@@ -389,7 +379,6 @@ def logs(env: Environment, /, id: str, follow: bool, attempt: int | None, format
     help="Process only files whose path matches, such as '*.pdf'.",
 )
 @format_flag
-@click.pass_obj
 def folder(
     env: Environment, /, directory: str, arguments: tuple[str, ...], patterns: tuple[str, ...], format: str
 ) -> None:
@@ -416,7 +405,6 @@ def folder(
 @option("--resume", "resumed", type=JobId(), metavar="ID", help="Resume this schedule with its next run.")
 @option("--run", "now", type=JobId(), metavar="ID", help="Run this schedule now, too, and print the job's id.")
 @format_flag
-@click.pass_obj
 def schedules(env: Environment, /, paused: str | None, resumed: str | None, now: str | None, format: str) -> None:
     """List scheduled jobs (--every): when the next run is due, and how the last one ended.
 
@@ -442,7 +430,6 @@ def schedules(env: Environment, /, paused: str | None, resumed: str | None, now:
 
 @command.command(short_help="Count jobs by kind and state.")
 @format_flag
-@click.pass_obj
 def stats(env: Environment, /, format: str) -> None:
     """Count jobs by kind and state."""
     output = Output(env, format)

@@ -72,7 +72,6 @@ class LaunchArguments:
 @click.option("--print-env", is_flag=True, help="Print the agent's environment variables for a shell; do not start it.")
 @click.option("--dry-run", is_flag=True, help="Print what would be started; do nothing.")
 @format_option("names")
-@click.pass_obj
 def command(env: Environment, /, args: LaunchArguments) -> None:
     """Start a coding AGENT on a local model, which stays loaded for it; the exit code is the agent's.
 

@@ -51,7 +51,6 @@ def log() -> None:
     "--json-schema", "--schema", metavar="SCHEMA", help="Print only JSON that matches this schema; needs --data."
 )
 @format_flag
-@click.pass_obj
 def list_entries(
     env: Environment,
     /,
@@ -61,7 +60,7 @@ def list_entries(
     data: bool,
     json_schema: str | None,
     format: str,
-) -> ExitCode:
+) -> None:
     """List logged prompts, newest first. With --data, print the JSON answers, oldest first."""
     output = Output(env, format)
     if json_schema is not None and not data:
@@ -75,7 +74,7 @@ def list_entries(
         with _log(env) as log:
             for document in () if log is None else documents(log, schemas, limit=limit, model=model, since=since):
                 output.text(json.dumps(document, ensure_ascii=False) + "\n")
-        return ExitCode.DONE
+        return
     with _log(env) as log:
         entries = [] if log is None else log.entries(limit=limit or SHOWN, model=model, since=since)
         whole = 0 if log is None else log.count()
@@ -83,14 +82,12 @@ def list_entries(
     output.records(listed(entries, output.format), columns, name="id", none=_nothing(env, whole))
     if output.format is Format.TEXT and len(entries) == (limit or SHOWN) < whole:
         output.note(f"{whole} entries in all; --limit lists more")
-    return ExitCode.DONE
 
 
 @log.command(short_help="Print an entry in full.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @format_flag
-@click.pass_obj
-def show(env: Environment, /, id: int | None, format: str) -> ExitCode:
+def show(env: Environment, /, id: int | None, format: str) -> None:
     """Print one entry in full, by default the newest."""
     output = Output(env, format)
     entry = _entry(env, id)
@@ -99,14 +96,12 @@ def show(env: Environment, /, id: int | None, format: str) -> ExitCode:
         output.text(text_of_entry(entry))
     else:
         output.record(entry.to_json(), name="id")
-    return ExitCode.DONE
 
 
 @log.command(short_help="Run a logged prompt again and compare.")
 @click.argument("id", metavar="[ENTRY]", type=click.IntRange(1), required=False)
 @MODEL
 @format_flag
-@click.pass_obj
 def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str) -> ExitCode:
     """Run a logged prompt again, by default the newest, and report whether the answer is the same.
 
@@ -138,8 +133,7 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
 @click.argument("id", metavar="ENTRY", type=click.IntRange(1))
 @click.argument("rating", type=click.Choice(["good", "bad", "none"]))
 @format_flag
-@click.pass_obj
-def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
+def rate(env: Environment, /, id: int, rating: str, format: str) -> None:
     """Rate the answer of an entry good or bad; none removes its rating.
 
     leap export --for-training omits bad answers, and with --rating good exports only good ones.
@@ -149,7 +143,6 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
         assert log is not None
         log.rate(id, None if rating == "none" else rating)
     Output(env, format).record({"id": id, "rating": rating}, name="id")
-    return ExitCode.DONE
 
 
 @log.command(short_help="Search logged prompts and answers.")
@@ -158,10 +151,9 @@ def rate(env: Environment, /, id: int, rating: str, format: str) -> ExitCode:
 @model_flag
 @since_flag
 @format_flag
-@click.pass_obj
 def search(
     env: Environment, /, text: tuple[str, ...], limit: int | None, model: str | None, since: float | None, format: str
-) -> ExitCode:
+) -> None:
     """Find entries with all words of TEXT (or their prefixes) in prompt or answer, best first.
 
     If no entry matches, entries that contain TEXT as a substring are listed.
@@ -172,13 +164,11 @@ def search(
     rows = listed([match.entry for match in matches], output.format)
     rows = [row | {"snippet": match.snippet} for row, match in zip(rows, matches, strict=True)]
     output.records(rows, ["id", "age", "model", "snippet"], name="id", none="no entry has these words")
-    return ExitCode.DONE
 
 
 @log.command(short_help="Show whether prompts are logged, and where.")
 @format_flag
-@click.pass_obj
-def status(env: Environment, /, format: str) -> ExitCode:
+def status(env: Environment, /, format: str) -> None:
     """Show whether prompts are logged, in which file, and how many there are."""
     from leap_core.system.configuration import log_file, log_is_on
 
@@ -191,18 +181,15 @@ def status(env: Environment, /, format: str) -> ExitCode:
     is_on = log_is_on(env.directories, env.variables)
     record: dict[str, Any] = {"state": "on" if is_on else "off", "file": str(file), "entries": count}
     output.record(record | ({"size": in_bytes(size)} if text else {"bytes": size}), name="state")
-    return ExitCode.DONE
 
 
 @log.command(short_help="Log prompts and answers from now on.")
-@click.pass_obj
 def on(env: Environment, /) -> ExitCode:
     """Log prompts and answers from now on: the same as leap config set log true."""
     return _turn(env, on=True)
 
 
 @log.command(short_help="Stop logging.")
-@click.pass_obj
 def off(env: Environment, /) -> ExitCode:
     """Stop logging: the same as leap config set log false. leap sessions log clear deletes the log."""
     return _turn(env, on=False)
@@ -211,14 +198,13 @@ def off(env: Environment, /) -> ExitCode:
 @log.command(short_help="Delete the log.")
 @click.option("--older-than", type=Duration(), help="Delete only entries older than this, such as 30d.")
 @removal_flags
-@click.pass_obj
-def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> ExitCode:
+def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: bool) -> None:
     """Delete the log for good: the text is wiped from the file."""
     before = None if older_than is None else time.time() - older_than
     with _log(env) as log:
         if log is None:
             Output(env).note("the log is empty")
-            return ExitCode.DONE
+            return
         count = log.count(before)
         entries = "1 entry" if count == 1 else f"{count} entries"
         if count and confirm_removal(env, f"{entries} of the log", yes=yes, dry_run=dry_run):
@@ -226,7 +212,6 @@ def clear(env: Environment, /, older_than: float | None, yes: bool, dry_run: boo
             Output(env).note(f"{removed} {'entry' if removed == 1 else 'entries'} removed")
         elif not count:
             Output(env).note("there is nothing to remove")
-    return ExitCode.DONE
 
 
 def _log(env: Environment) -> AbstractContextManager[PromptLog | None]:

@@ -16,7 +16,6 @@ import click
 
 from leap_core.errors import LeapError, LeapJobNotFoundError, LeapUnavailableError
 
-from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
@@ -47,8 +46,7 @@ SLOTS = 4
 
 @leap_command("mcp")
 @MODEL_OPTION
-@click.pass_obj
-def command(env: Environment, /, model: str | None) -> ExitCode:
+def command(env: Environment, /, model: str | None) -> None:
     """Run an MCP server over standard input and output: text, extraction, audio, search, jobs.
 
     The first call that needs the model loads it, or uses the one of leap load. A name of no model is an error at the
@@ -79,7 +77,6 @@ def command(env: Environment, /, model: str | None) -> ExitCode:
             extensions=[_tasks(abilities)],
         )
         asyncio.run(_serve(server._lowlevel_server))
-    return ExitCode.DONE
 
 
 async def _serve(server: Any) -> None:

@@ -49,8 +49,7 @@ def command() -> None:
 
 @command.command("list")
 @format_option("names")
-@click.pass_obj
-def list_saved(env: Environment, /, format: str) -> ExitCode:
+def list_saved(env: Environment, /, format: str) -> None:
     """List all saved templates, schemas and recipes."""
     records = [
         {"name": name, "kind": files.kind, "file": str(files.path(env, name))}
@@ -59,7 +58,6 @@ def list_saved(env: Environment, /, format: str) -> ExitCode:
     ]
     none = "nothing is saved; leap saved templates add saves a prompt, leap saved schemas add a schema"
     Output(env, format).records(records, ["name", "kind", "file"], name="name", none=none)
-    return ExitCode.DONE
 
 
 @dataclass(frozen=True)
@@ -88,21 +86,18 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
 
     @group.command("list", help=f"List the saved {kind}s.")
     @format_option("names")
-    @click.pass_obj
-    def list_files(env: Environment, /, format: str) -> ExitCode:
+    def list_files(env: Environment, /, format: str) -> None:
         output = Output(env, format)
         paths = {**verbs.shipped(), **{name: files.path(env, name) for name in files.names(env)}}
         records = (outcome_or_warning(output, partial(verbs.describe, env, *each)) for each in sorted(paths.items()))
         none = "" if paths else f"no {kind} is saved; {files.command} add saves one"
         output.records([each for each in records if each is not None], verbs.columns, name="name", none=none)
-        return ExitCode.DONE
 
     taken = f"What you write is taken only when it is a {kind}."
 
     @group.command("edit", help=f"Open a {kind} in $VISUAL, else $EDITOR. {taken}")
     @click.argument("name")
-    @click.pass_obj
-    def edit(env: Environment, /, name: str) -> ExitCode:
+    def edit(env: Environment, /, name: str) -> None:
         before, target = verbs.find(env, name), files.path(env, name)
 
         def check(text: str, draft: str) -> None:
@@ -110,17 +105,14 @@ def add_file_verbs(group: click.Group, verbs: FileVerbs) -> None:
 
         changed = edit_file(env, target, check, beginning=before.read_text("utf-8", "replace"))
         Output(env).note(f"saved {target}" if changed else "nothing was changed")
-        return ExitCode.DONE
 
     @group.command("remove", help=f"Delete a {kind}.")
     @click.argument("name")
-    @click.pass_obj
-    def remove(env: Environment, /, name: str) -> ExitCode:
+    def remove(env: Environment, /, name: str) -> None:
         path = verbs.find(env, name)
         if path != files.path(env, name):
             raise click.UsageError(f"the {kind} {name} is leap's own; you have none to remove")
         path.unlink()
-        return ExitCode.DONE
 
 
 @command.group("templates")
@@ -149,8 +141,7 @@ add_file_verbs(
 @templates.command("show")
 @click.argument("name")
 @format_choice("Output format: the file (text), or one JSON document.", [Format.TEXT.value, Format.JSON.value])
-@click.pass_obj
-def show_template(env: Environment, /, name: str, format: str) -> ExitCode:
+def show_template(env: Environment, /, name: str, format: str) -> None:
     """Print a template."""
     output = Output(env, format)
     template = read_template(env, name)
@@ -158,7 +149,6 @@ def show_template(env: Environment, /, name: str, format: str) -> ExitCode:
         output.document(template.to_json())
     else:
         output.text(TEMPLATES.path(env, name).read_text("utf-8"))
-    return ExitCode.DONE
 
 
 @dataclass(frozen=True)
@@ -202,10 +192,7 @@ NEW_TEMPLATE = OptionGroup(
 @PLAIN_SAMPLING
 @SHAPE
 @TOOLS
-@click.pass_obj
-def add_template(
-    env: Environment, /, new: NewTemplate, sampling: Sampling, shape: Constraint, tools: Tools
-) -> ExitCode:
+def add_template(env: Environment, /, new: NewTemplate, sampling: Sampling, shape: Constraint, tools: Tools) -> None:
     """Save PROMPT, in which {input} is a placeholder for the later prompt, with options of leap generate, as NAME.
 
     Every other {name} in PROMPT or --system is a variable: -p name=value sets its value later, and its default here.
@@ -214,7 +201,6 @@ def add_template(
     """
     sampling.options(shape, tool_choice=tools.choice)  # says what is out of its range
     Output(env).note(save_template(env, new.template, new.defaults, replace=new.replace))
-    return ExitCode.DONE
 
 
 @command.group("schemas")
@@ -257,8 +243,7 @@ add_file_verbs(
 @click.argument("schema")
 @click.option("--multi", is_flag=True, help="Save the schema of a list of SCHEMA.")
 @click.option("--replace", is_flag=True, help="Replace a schema of the same name.")
-@click.pass_obj
-def add_schema(env: Environment, /, name: str, schema: str, multi: bool, replace: bool) -> ExitCode:
+def add_schema(env: Environment, /, name: str, schema: str, multi: bool, replace: bool) -> None:
     """Save SCHEMA as NAME, for every option that takes a schema.
 
     A file of the same name in the current directory overrides it, and it overrides a shorthand of one word.
@@ -269,24 +254,20 @@ def add_schema(env: Environment, /, name: str, schema: str, multi: bool, replace
     document = read_schema_argument(schema, env, many=multi)
     replace_text(path, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     Output(env).note(f"saved {path}")
-    return ExitCode.DONE
 
 
 @schemas.command("show")
 @click.argument("schema")
 @click.option("--multi", is_flag=True, help="Print the schema of a list of SCHEMA.")
-@click.pass_obj
-def show_schema(env: Environment, /, schema: str, multi: bool) -> ExitCode:
+def show_schema(env: Environment, /, schema: str, multi: bool) -> None:
     """Print the JSON schema of SCHEMA."""
     Output(env).document(read_schema_argument(schema, env, many=multi))
-    return ExitCode.DONE
 
 
 @schemas.command("check")
 @click.argument("schema")
 @format_choice("Output format: text, or one JSON document.", [Format.TEXT.value, Format.JSON.value])
 @click.option("--strict", is_flag=True, help="Exit with 6 unless the whole schema is enforced during generation.")
-@click.pass_obj
 def check_schema(env: Environment, /, schema: str, format: str, strict: bool) -> ExitCode:
     """Show which parts of SCHEMA are enforced during generation and which are only validated afterwards.
 
@@ -340,20 +321,17 @@ add_file_verbs(recipes, RECIPE_VERBS)
 
 @recipes.command("show")
 @click.argument("name")
-@click.pass_obj
-def show_recipe(env: Environment, /, name: str) -> ExitCode:
+def show_recipe(env: Environment, /, name: str) -> None:
     """Print a recipe, to edit and add."""
     from leap_core.tasks.recipe import text_of_recipe
 
     Output(env).text(text_of_recipe(RECIPE_VERBS.find(env, name)))
-    return ExitCode.DONE
 
 
 @recipes.command("add")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--replace", is_flag=True, help="Replace a recipe of the same name.")
-@click.pass_obj
-def add_recipe(env: Environment, /, file: str, replace: bool) -> ExitCode:
+def add_recipe(env: Environment, /, file: str, replace: bool) -> None:
     """Check a recipe FILE and save it under its name, which is a task's: extract.toml, translate.toml and so on."""
     from leap_core.system.files import replace_text
     from leap_core.tasks.recipe import recipe_of
@@ -364,4 +342,3 @@ def add_recipe(env: Environment, /, file: str, replace: bool) -> ExitCode:
     target = RECIPES.free(env, recipe.name, replace=replace)
     replace_text(target, recipe.source)
     Output(env).note(f"added {recipe.name} as {target}")
-    return ExitCode.DONE

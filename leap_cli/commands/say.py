@@ -62,7 +62,6 @@ class SayArguments:
 @STATS_OPTION
 @MODEL
 @BACKGROUND
-@click.pass_obj
 def command(env: Environment, /, args: SayArguments) -> ExitCode:
     """Text-to-speech: read TEXT aloud, from the arguments and standard input. Needs a model with speech output.
 

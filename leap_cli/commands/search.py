@@ -55,10 +55,9 @@ if TYPE_CHECKING:
 )
 @EMBEDDER_OF_INDEX
 @format_option("FILE:LINE")
-@click.pass_obj
 def search_command(
     env: Environment, /, passages: PassageOptions, mode: str, embedder: ModelChoice, format: str
-) -> ExitCode:
+) -> None:
     """Semantic search: find the passages of the index NAME that match the QUESTION best, with file, lines and text.
 
     NAME may be omitted if there is only one index. The score orders the passages of one answer; it is not a
@@ -84,13 +83,12 @@ def search_command(
     ]
     if output.format is not Format.TEXT:
         output.records(records, [], name="place")
-        return ExitCode.DONE
+        return
     for record in records:
         heading = f"  {record['heading']}" if record["heading"] else ""
         output.text(f"{_near(env, record['place'])}{heading}\n{_indented(record['text'], output.columns)}\n\n")
     if not records:
         output.note("nothing fits")
-    return ExitCode.DONE
 
 
 def _near(env: Environment, place: str) -> str:
@@ -120,7 +118,6 @@ NOTHING = "The documents do not say."
 @EVENT_FORMAT_OPTION
 @PLAIN_SAMPLING
 @MODEL
-@click.pass_obj
 def ask_command(
     env: Environment,
     /,
@@ -266,7 +263,6 @@ class IndexArguments:
     help="Overlap of neighboring chunks in tokens.",
 )
 @READER
-@click.pass_obj
 def make(env: Environment, /, args: IndexArguments) -> ExitCode:
     """Index the files PATH (and those in directories, and pages at https:// addresses) under NAME.
 
@@ -300,7 +296,6 @@ def make(env: Environment, /, args: IndexArguments) -> ExitCode:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @EMBEDDER_OF_INDEX
 @READER
-@click.pass_obj
 def update(env: Environment, /, names: tuple[str, ...], embedder: ModelChoice, reader: str | None) -> ExitCode:
     """Update indexes with files that have changed; all indexes without a NAME.
 
@@ -327,7 +322,6 @@ def _update_named(env: Environment, indexes: Indexes, name: str, embedder: Model
 
 @index_command.command("list", short_help="List the indexes.")
 @FORMAT
-@click.pass_obj
 def list_indexes(env: Environment, /, format: str) -> None:
     """List the indexes with their sizes."""
     indexes = _indexes(env)
@@ -340,7 +334,6 @@ def list_indexes(env: Environment, /, format: str) -> None:
 @index_command.command("info", short_help="Show what an index holds and how it was made.")
 @click.argument("name")
 @FORMAT
-@click.pass_obj
 def info(env: Environment, /, name: str, format: str) -> None:
     """Show the contents and settings of the index NAME."""
     Output(env, format).record(_index_record(_indexes(env), name), name="name")
@@ -348,7 +341,6 @@ def info(env: Environment, /, name: str, format: str) -> None:
 
 @index_command.command("remove", short_help="Remove indexes; the files themselves stay.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...]) -> None:
     """Remove indexes. The indexed files stay."""
     output = Output(env)

@@ -288,7 +288,6 @@ SERVER = OptionGroup(
 @SERVER
 @PAGE
 @HOST_LOADING
-@click.pass_obj
 def command(
     env: Environment, /, models: ServedModels, settings: ServerSettings, page: ServedPage, loading: HostLoading
 ) -> None:

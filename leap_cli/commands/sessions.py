@@ -30,7 +30,6 @@ def command() -> None:
 @command.command("list", short_help="List sessions, most recent first.")
 @option("--limit", type=click.IntRange(1), help="List at most this many sessions.")
 @format_flag
-@click.pass_obj
 def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
     """List sessions, most recently used first."""
     output = Output(env, format)
@@ -48,7 +47,6 @@ def list_sessions(env: Environment, /, limit: int | None, format: str) -> None:
 @command.command(short_help="Print the messages of a session.")
 @click.argument("session", metavar="SESSION")
 @format_flag
-@click.pass_obj
 def show(env: Environment, /, session: str, format: str) -> None:
     """Print a session: text without images and audio, json complete, jsonl one message per line."""
     from leap_core.conversation.transcripts import to_markdown
@@ -71,7 +69,6 @@ def show(env: Environment, /, session: str, format: str) -> None:
 @command.command(short_help="Search messages.")
 @click.argument("text", nargs=-1, required=True)
 @format_flag
-@click.pass_obj
 def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
     """Find messages with all words of TEXT (or their prefixes), best first; case and accents do not matter.
 
@@ -92,7 +89,6 @@ def search(env: Environment, /, text: tuple[str, ...], format: str) -> None:
 @click.argument("session", metavar="SESSION")
 @click.argument("name")
 @format_flag
-@click.pass_obj
 def rename(env: Environment, /, session: str, name: str, format: str) -> None:
     """Give a session a NAME, which --session then continues; an empty one removes its name."""
     with _store(env) as store:
@@ -106,7 +102,6 @@ def rename(env: Environment, /, session: str, name: str, format: str) -> None:
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
 @YES
 @format_flag
-@click.pass_obj
 def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: str) -> None:
     """Delete sessions and all their messages. If one is unknown, none is deleted."""
     with _store(env) as store:
@@ -131,7 +126,6 @@ def remove(env: Environment, /, sessions: tuple[str, ...], yes: bool, format: st
 @click.option("--named", is_flag=True, help="Also delete sessions with a name.")
 @removal_flags
 @format_flag
-@click.pass_obj
 def prune(env: Environment, /, older_than: float, named: bool, yes: bool, dry_run: bool, format: str) -> None:
     """Delete sessions unchanged for some time; named ones are kept unless --named is given."""
     with _store(env) as store:

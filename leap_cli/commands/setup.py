@@ -59,7 +59,6 @@ class TimeOrNone(click.ParamType[str]):
 @click.option("-y", "--yes", is_flag=True, help="Accept all suggestions without asking.")
 @click.option("--dry-run", is_flag=True, help="Show this machine, its settings and suggestions; change nothing.")
 @format_option("the model's name")
-@click.pass_obj
 def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given: str | None) -> ExitCode:
     """Set up leap: a default model that fits this machine, shell completion, and whether the model stays in memory.
 

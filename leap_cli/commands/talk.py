@@ -6,9 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import click
-
-from ..exit_codes import ExitCode
 from ..framework.click_classes import leap_command
 from ..framework.environment import Environment
 from ..framework.interrupts import leaving_on_termination
@@ -26,10 +23,9 @@ if TYPE_CHECKING:
 @SPOKEN_SAMPLING
 @session_group(saves=True)
 @MODEL_BESIDE_SOUND
-@click.pass_obj
 def command(
     env: Environment, /, talking: TalkOptions, sampling: Sampling, session: SessionChoice, model: ModelChoice
-) -> ExitCode:
+) -> None:
     """Voice chat through microphone and loudspeaker. Needs a model with audio input and output, and leap-edge[play].
 
     Speak, and the model answers when you pause; speak again to interrupt it. In a terminal you can also type messages
@@ -40,7 +36,7 @@ def command(
     output = Output(env)
     if talking.devices:
         list_devices(output)
-        return ExitCode.DONE
+        return
     options = sampling.options()
     with leaving_on_termination(), closing(TalkSession(env, talking)) as held, session.open(env) as recorder:
         model = session_model(recorder, env, model)
@@ -52,4 +48,3 @@ def command(
             check_model(runner)
             note_builtin(env, model.name, output)
             held.hold(recorder, runner, options, load)
-    return ExitCode.DONE

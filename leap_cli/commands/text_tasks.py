@@ -38,7 +38,6 @@ from ..options.tasks import (
     ["text", "json", "jsonl", "csv"],
     show_default=True,
 )
-@click.pass_obj
 def classify_command(
     env: Environment, /, labels: str, format: str, asking: TaskAsking, settings: TaskSettings
 ) -> ExitCode:
@@ -57,7 +56,6 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 @leap_command("summarize")
 @TASK
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of summary to write.")
-@click.pass_obj
 def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
     """Summarize FILEs, a text, or standard input. A long text is split, and the summaries of its chunks are summarized
     until one is left; --verbose shows how."""
@@ -77,7 +75,6 @@ def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) ->
     help="Translate into this language: a code such as ja, or a name.",
 )
 @click.option("--from", "source", metavar="LANGUAGE", help="Source language; detected by the model by default.")
-@click.pass_obj
 def translate_command(env: Environment, /, language: str, source: str | None, settings: TaskSettings) -> ExitCode:
     """Translate FILEs, a text, or standard input; long texts are split into chunks."""
     from ..answers.task_answers import do_task
@@ -102,7 +99,6 @@ CATEGORIES = "address, company_name, email_address, human_name, phone_number, ib
     "--map", "map_file", metavar="FILE", help="Save the original value of each placeholder to this JSON file."
 )
 @click.option("--restore", metavar="FILE", help="Restore the values saved in this file of --map; needs no model.")
-@click.pass_obj
 def redact_command(
     env: Environment,
     /,

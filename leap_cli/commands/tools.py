@@ -44,8 +44,7 @@ def command() -> None:
 @command.command("list")
 @tools_file
 @format_option("names")
-@click.pass_obj
-def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> ExitCode:
+def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) -> None:
     """List the available tools."""
     functions = _offered(env, tools_file)
     policy = read_policy(env, functions)
@@ -59,17 +58,14 @@ def list_tools(env: Environment, /, tools_file: tuple[str, ...], format: str) ->
         for function in functions
     ]
     Output(env, format).records(records, ["name", "source", "policy", "description"], name="name")
-    return ExitCode.DONE
 
 
 @command.command("show")
 @click.argument("name")
 @tools_file
-@click.pass_obj
-def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCode:
+def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> None:
     """Print the declaration of a tool as the model sees it."""
     Output(env).document(_find(env, name, tools_file).to_json_object())
-    return ExitCode.DONE
 
 
 @command.command("add")
@@ -96,7 +92,6 @@ def show(env: Environment, /, name: str, tools_file: tuple[str, ...]) -> ExitCod
     help="Pass this environment variable to the tool; its value is read when it runs.",
 )
 @click.option("--replace", is_flag=True, help="Replace a tool of the same name.")
-@click.pass_obj
 def add(
     env: Environment,
     /,
@@ -107,7 +102,7 @@ def add(
     description: str,
     passes: tuple[str, ...],
     replace: bool,
-) -> ExitCode:
+) -> None:
     """Register a command as a tool: arguments arrive as JSON on its standard input, the result is its standard output.
 
     With --mcp every tool of an MCP server is registered; remove NAME removes them all.
@@ -119,7 +114,7 @@ def add(
             raise click.UsageError("--mcp takes the schema and the description from the server")
         added = configured_tools(env).registry.add_server(name, mcp, replace=replace, passes=passes)
         Output(env).note(f"added {', '.join(added)}")
-        return ExitCode.DONE
+        return
     assert line is not None
     arguments: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     if schema is not None:
@@ -128,23 +123,19 @@ def add(
         arguments = declared["parameters"]
     configured_tools(env).registry.add(name, line, description, arguments, replace=replace, passes=passes)
     Output(env).note(f"added {name}; its policy is {read_policy(env, ()).of(name).decision}")
-    return ExitCode.DONE
 
 
 @command.command("remove")
 @click.argument("name")
-@click.pass_obj
-def remove(env: Environment, /, name: str) -> ExitCode:
+def remove(env: Environment, /, name: str) -> None:
     """Remove a registered command."""
     configured_tools(env).registry.remove(name)
-    return ExitCode.DONE
 
 
 @command.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @tools_file
 @format_option("names")
-@click.pass_obj
 def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ...], format: str) -> ExitCode:
     """Check tools (all, or those named): the command exists, and the declaration can be enforced."""
     from leap_core.tools.sources import choose
@@ -169,8 +160,7 @@ def check(env: Environment, /, names: tuple[str, ...], tools_file: tuple[str, ..
 @click.argument("arguments", default="{}")
 @tools_file
 @option("-y", "--yes", "allow", is_flag=True, help="Run the tool without confirmation.")
-@click.pass_obj
-def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> ExitCode:
+def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, ...], allow: bool) -> None:
     """Call a tool as a model would: ARGUMENTS is a JSON object. The result goes to stdout."""
     from leap_core.conversation.calls import LeapFunctionCall
     from leap_core.schemas.json_schema import parse_json
@@ -201,7 +191,6 @@ def call(env: Environment, /, name: str, arguments: str, tools_file: tuple[str, 
     if result.error is not None:
         raise LeapToolError(f"{name}: {result.error}")
     Output(env).text(result.text if result.text.endswith("\n") else result.text + "\n")
-    return ExitCode.DONE
 
 
 LONGEST_EXAMPLE = 60

@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from leap_core.errors import LeapError
 
 from ..exit_codes import ExitCode
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 @LORA_TRAINING
 @format_choice("Output format: the adapter's path (text and quiet), or a JSON record.")
 @BACKGROUND
-@click.pass_obj
 def command(env: Environment, /, training: LoraTraining, format: str, background: Background) -> ExitCode:
     """Fine-tuning: train a LoRA adapter on DATA for a checkpoint, and write it as GGUF for `--lora`.
 

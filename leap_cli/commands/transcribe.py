@@ -71,7 +71,6 @@ class TranscribeArguments:
 )
 @MODEL
 @BACKGROUND
-@click.pass_obj
 def command(env: Environment, /, args: TranscribeArguments) -> ExitCode:
     """Speech-to-text: transcribe audio FILEs (WAV, FLAC, OGG, MP3, ...), or standard input with -.
 

@@ -19,7 +19,6 @@ from ..options.loading import HOST_LOADING, HostLoading, configured_keep_alive, 
 @click.option("--keep-alive", type=Duration(), help="Unload the model after this idle time; 0 is never.")
 @HOST_LOADING
 @format_choice("Output format of leap ps: text, one JSON document, JSON Lines, or quiet: the name only.")
-@click.pass_obj
 def load_command(
     env: Environment, /, model: str | None, keep_alive: float | None, format: str, loading: HostLoading
 ) -> None:
@@ -56,7 +55,6 @@ COLUMNS = ["model", "size", "memory", "context_size", "slots", "tokens_per_secon
 
 @leap_command("ps")
 @format_option("names")
-@click.pass_obj
 def ps_command(env: Environment, /, format: str) -> None:
     """List loaded models: size on disk, memory, GPU layers and memory, slots in use, recent speed, and expiry.
 
@@ -113,7 +111,6 @@ def _shown(model: dict[str, Any]) -> dict[str, Any]:
 @leap_command("unload")
 @click.argument("model", required=False, type=WarmModel())
 @click.option("--all", "everything", is_flag=True, help="Unload all models and stop the background process.")
-@click.pass_obj
 def unload_command(env: Environment, /, model: str | None, everything: bool) -> None:
     """Unload MODEL and wait until its memory is free. The background process exits with its last model.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..exit_codes import ExitCode
 from ..framework.click_classes import format_flag, leap_command
 from ..framework.environment import Environment
 from ..framework.output import Format, Output
@@ -25,8 +24,7 @@ HEALTHY = "nothing unusual"
 @click.option("--replay", is_flag=True, help="Run the request again with the change, and print both times.")
 @MODEL
 @format_flag
-@click.pass_obj
-def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoice, format: str) -> ExitCode:
+def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoice, format: str) -> None:
     """Explain why a request took so long or ended as it did: the cause first, then the one change that would help.
 
     REQUEST is the number of a log entry (see leap sessions log), or the X-Request-Id of a request to leap serve, which
@@ -45,7 +43,7 @@ def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoic
     if output.format is not Format.TEXT:
         listed = [cause.to_json() for cause in causes]
         output.record({**record, "causes": listed, "facts": facts.to_json(), **runs}, name="id")
-        return ExitCode.DONE
+        return
     output.text(f"{causes[0].text if causes else HEALTHY}\n")
     if causes:
         output.text(f"change: {causes[0].change}\n")
@@ -55,7 +53,6 @@ def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoic
     for name, run in runs.items():
         course[name.replace("_", " ")] = f"{run['seconds']:.2f} s {run['ended']}".rstrip()
     output.record(course, name="id")
-    return ExitCode.DONE
 
 
 def _found(env: Environment, id: str | None) -> dict[str, Any]:

@@ -101,6 +101,8 @@ class LeapCommand(click.Command):
         super().__init__(*args, **attributes)
         self.repairs, self.into = repairs, into
         self.option_groups = list(getattr(self.callback, OPTION_GROUPS, ()))
+        if self.callback is not None and not isinstance(self, click.Group):
+            self.callback = click.pass_obj(self.callback)
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.option_groups:
@@ -530,8 +532,8 @@ def is_prompt(word: str) -> bool:
 leap_command: Callable[..., Callable[[Callable[..., Any]], LeapCommand]] = partial(
     click.command, cls=LeapCommand, context_settings=CONTEXT_SETTINGS
 )
-"""The decorator of a command: ``@leap_command()`` above a function whose first argument, by ``@click.pass_obj``, is the
-Environment. It returns an ExitCode, or None for DONE."""
+"""The decorator of a command: ``@leap_command()`` above a function whose first argument is the Environment; it returns
+an ExitCode, or None for DONE."""
 
 leap_group: Callable[..., Callable[[Callable[..., Any]], LeapGroup]] = partial(
     click.group, cls=LeapGroup, context_settings=CONTEXT_SETTINGS

@@ -46,7 +46,6 @@ def call(tmp_path, *words: str, group: OptionGroup = PAPER) -> dict[str, object]
     @leap_command("print")
     @group
     @option("--own")
-    @click.pass_obj
     def command(env: Environment, /, **values: object) -> None:
         got.update(values)
 
@@ -72,7 +71,6 @@ def test_a_command_of_many_parameters_gets_them_as_one_value(tmp_path) -> None:
     @leap_command("print", into=PrintArguments)
     @PAPER
     @option("--own")
-    @click.pass_obj
     def command(env: Environment, /, args: PrintArguments) -> None:
         got.append(args)
 

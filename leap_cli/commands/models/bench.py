@@ -43,7 +43,6 @@ SMALL = ("first_token", "memory")
     help="Compare with earlier results in FILE (of --format json).",
 )
 @format_option("the names")
-@click.pass_obj
 def bench(
     env: Environment,
     /,

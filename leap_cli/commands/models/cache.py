@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...exit_codes import ExitCode
 from ...framework.click_classes import format_choice, format_option, leap_group
 from ...framework.environment import Environment
 from ...framework.options import Duration, in_bytes, in_words
@@ -30,8 +29,7 @@ def cache() -> None:
 
 @cache.command("list")
 @format_option("paths")
-@click.pass_obj
-def list_cache(env: Environment, /, format: str) -> ExitCode:
+def list_cache(env: Environment, /, format: str) -> None:
     """List the cached prompts, most recently used first."""
     output = Output(env, format)
     files = _files(env)
@@ -49,13 +47,11 @@ def list_cache(env: Environment, /, format: str) -> ExitCode:
         output.records(rows, ["tokens", "size", "used", "model"], name="model", none=none)
     else:
         output.records([_record(each) for each in files], ["path", "tokens", "bytes"], name="path")
-    return ExitCode.DONE
 
 
 @cache.command("info")
 @format_choice("Output format: text, or one JSON document.", [Format.TEXT.value, Format.JSON.value])
-@click.pass_obj
-def info(env: Environment, /, format: str) -> ExitCode:
+def info(env: Environment, /, format: str) -> None:
     """Show the location, number and size of cached prompts."""
     output = Output(env, format)
     files = _files(env)
@@ -71,14 +67,12 @@ def info(env: Environment, /, format: str) -> ExitCode:
         },
         name="directory",
     )
-    return ExitCode.DONE
 
 
 @cache.command("clear")
 @click.option("--older-than", type=Duration(), help="Remove only prompts not used for this time, such as 30d.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
-@click.pass_obj
-def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitCode:
+def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> None:
     """Delete cached prompts. Only time is lost: they are processed again when needed."""
     from leap_core.inference.engine.snapshots import remove_snapshots
 
@@ -86,7 +80,6 @@ def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> ExitC
     files = [each for each in _files(env) if older_than is None or time.time() - each.used >= older_than]
     count = len(files) if dry_run else remove_snapshots(files, prompt_cache_directory(env))
     output.note(f"{'would remove' if dry_run else 'removed'} {count} kept prompts, {in_bytes(_size(files))}")
-    return ExitCode.DONE
 
 
 def _files(env: Environment) -> list[SnapshotFile]:

@@ -65,7 +65,6 @@ class FittingModel:
 )
 @click.option("--memory", type=Size(), help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the names of those that fit")
-@click.pass_obj
 def fit(
     env: Environment, /, names: tuple[str, ...], context_size: int | None, slots: int, memory: int | None, format: str
 ) -> None:
@@ -216,7 +215,6 @@ def _needs_of_entry(
 )
 @click.option("--memory", type=Size(), help="Memory to assume, such as 8GB, instead of the machine's.")
 @format_option("the repositories' names")
-@click.pass_obj
 def search(env: Environment, /, words: tuple[str, ...], limit: int, memory: int | None, format: str) -> None:
     """Search the Hugging Face hub for GGUF models by WORDs of their names, most downloaded first. Unsupported
     architectures are omitted.

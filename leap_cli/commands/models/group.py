@@ -41,7 +41,6 @@ def manifest() -> None:
 @manifest.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 @FORMAT
-@click.pass_obj
 def check(env: Environment, /, file: Path, format: str) -> ExitCode:
     """Report every error in the manifest FILE, with suggestions for misspelled keys."""
     from leap_core.models.manifest import problems_of
@@ -78,7 +77,6 @@ def check(env: Environment, /, file: Path, format: str) -> ExitCode:
 @click.option("--repetition-penalty", type=float, help="Recommended repetition penalty in the manifest.")
 @click.option("--chat-template", type=click.Path(path_type=Path), help="Jinja file to record as the chat template.")
 @click.option("--threads", type=click.IntRange(1), help="Recommended number of CPU threads.")
-@click.pass_obj
 def create(
     env: Environment,
     /,
@@ -123,7 +121,6 @@ def command() -> None:
     help="Sort by name, by size (largest first), or by last use.",
 )
 @FORMAT
-@click.pass_obj
 def list_models(env: Environment, /, sort: str, format: str) -> None:
     """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the
     default model; USED is when one was last loaded, or else installed."""
@@ -144,7 +141,6 @@ def list_models(env: Environment, /, sort: str, format: str) -> None:
 
 @command.command("default", short_help="Show or set the default model.")
 @click.argument("model", required=False, type=ModelName())
-@click.pass_obj
 def default(env: Environment, /, model: str | None) -> None:
     """Print the default model, which answers if a command names none; with MODEL, set it."""
     output = Output(env)
@@ -168,7 +164,6 @@ def default(env: Environment, /, model: str | None) -> None:
 @click.argument("words", metavar="[WORD]...", nargs=-1)
 @click.option("--installed", "only_installed", is_flag=True, help="List only models that are installed.")
 @FORMAT
-@click.pass_obj
 def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool, format: str) -> None:
     """List the models that leap knows by name, your own from catalogue.json included; with WORDs, those that contain
     all of them in name, kind or description.
@@ -201,7 +196,6 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
 @click.argument("model", type=ModelName())
 @click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
 @FORMAT
-@click.pass_obj
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
     """Show the details of MODEL from its file's header; any reference to an installed model works."""
     from leap_core.inference.gguf.header import GGUFHeader
@@ -258,7 +252,6 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
 @command.command("path", short_help="Print the path of a model's file.")
 @click.argument("model", type=ModelName())
 @click.option("--quant", metavar="QUANT", help="Quantization, such as Q4_K_M; the same as MODEL:QUANT.")
-@click.pass_obj
 def path(env: Environment, /, model: str, quant: str | None) -> None:
     """Print the path of MODEL's file; exit code 3 if it is not installed."""
     from leap_core.models.resolving import resolve_local

@@ -37,8 +37,7 @@ _HUB_NAME = re.compile(r"(hf:|https?:|(www\.)?huggingface\.co/|hf\.co/|[\w.-]+/[
 @click.argument("model", required=False, type=ModelName())
 @click.option("--remove", is_flag=True, help="Remove the alias NAME; the model stays.")
 @format_flag
-@click.pass_obj
-def alias(env: Environment, /, name: str | None, model: str | None, remove: bool, format: str) -> ExitCode:
+def alias(env: Environment, /, name: str | None, model: str | None, remove: bool, format: str) -> None:
     """Make NAME an alias of MODEL wherever a model is named. Without MODEL, print the model of NAME; without NAME, list
     all aliases.
 
@@ -55,7 +54,7 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
         rows = [{"name": each, "model": target} for each, target in sorted(names.items())]
         none = "there are no aliases; leap models alias NAME MODEL makes one"
         output.records(rows, ["name", "model"], name="name", none=none)
-        return ExitCode.DONE
+        return
     written = next((each for each in names if each.lower() == name.lower()), None)
     if remove or model is None:
         if remove and model is not None:
@@ -68,14 +67,13 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
             note_default_gone(env, [written], output)
         else:
             output.record({"model": names[written], "name": written}, name="model")
-        return ExitCode.DONE
+        return
     check_alias(name, model)
     if any(each.lower() == model.lower() for each in names):
         raise click.UsageError(f"{model!r} is itself an alias: name its model")
     target = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
     _tell(env, output, name, target, None if written is None else names[written])
     set_value(env.directories.config_file, f"{TABLE}.{written or name}", target)
-    return ExitCode.DONE
 
 
 def _written(env: Environment) -> dict[str, str]:
@@ -135,7 +133,6 @@ FORMAT = format_option("names")
 @leap_command("verify", short_help="Check files against their sizes and SHA-256.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=InstalledModelName())
 @FORMAT
-@click.pass_obj
 def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode:
     """Check the files of installed models against their published sizes and SHA-256 hashes.
 
@@ -163,7 +160,6 @@ def verify(env: Environment, /, names: tuple[str, ...], format: str) -> ExitCode
 @leap_command("check", short_help="Check whether llama.cpp runs a model.")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=ModelName())
 @FORMAT
-@click.pass_obj
 def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> ExitCode:
     """Check in a separate process whether llama.cpp runs MODEL: load it, tokenize text, compute two tokens and render
     its chat template, all within limits of time and memory.
@@ -193,7 +189,6 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 @leap_command("remove", short_help="Remove installed models.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
 @removal_flags
-@click.pass_obj
 def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Remove installed models with all their files. A model that a running job, server or session uses is kept.
 
@@ -220,7 +215,6 @@ def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool
 @leap_command("gc", short_help="Remove files of unfinished downloads.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @FORMAT
-@click.pass_obj
 def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     """Remove the files of unfinished downloads. Installed models and running downloads are not touched."""
     from leap_core.models.model_files import collect, rubbish_in
@@ -245,7 +239,6 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     help="Way to add the file to the store; auto uses the first of the others that the disk supports.",
 )
 @option("--replace", "force", is_flag=True, help="Replace an installed model of that name.")
-@click.pass_obj
 def import_file(env: Environment, /, file: Path, name: str | None, quant: str | None, mode: str, force: bool) -> None:
     """Add a model to the store: a GGUF FILE with the companion files next to it, a manifest, or a directory.
 
@@ -339,8 +332,7 @@ class EndpointArguments:
 @click.option("--path", metavar="PATH", help="Path of chat requests after URL, instead of /chat/completions.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
 @click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request.")
-@click.pass_obj
-def add_endpoint(env: Environment, /, args: EndpointArguments) -> ExitCode:
+def add_endpoint(env: Environment, /, args: EndpointArguments) -> None:
     """Register a remote model: NAME means the model at URL, the base of an OpenAI-compatible API such as
     https://host/v1. Nothing is sent now.
 
@@ -374,7 +366,6 @@ def add_endpoint(env: Environment, /, args: EndpointArguments) -> ExitCode:
     if base.startswith("http://") and (args.key_variable or args.key_file):
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
     output.note(f"{args.name} now means {fields['model'] or 'the model'} at {base}: -m {args.name}")
-    return ExitCode.DONE
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -398,8 +389,7 @@ def _object(text: str) -> dict[str, Any]:
 @click.argument("name", required=False)
 @click.option("--remove", is_flag=True, help="Remove NAME from the list.")
 @format_flag
-@click.pass_obj
-def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> ExitCode:
+def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) -> None:
     """List the remote models that leap models add-endpoint registered, or NAME alone, and where their keys are."""
     from leap_core.models.aliases_and_endpoints import TABLE, known_endpoints
 
@@ -412,7 +402,7 @@ def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) 
     if remove:
         unset_value(file, f"{TABLE}.{name}")
         output.note(f"{name} is removed")
-        return ExitCode.DONE
+        return
     rows = [
         {
             "name": own_name,
@@ -425,7 +415,6 @@ def endpoints(env: Environment, /, name: str | None, remove: bool, format: str) 
     ]
     none = "there are no endpoints; leap models add-endpoint NAME URL adds one"
     output.records(rows, ["name", "url", "model", "key"], name="name", none=none)
-    return ExitCode.DONE
 
 
 def _names(env: Environment) -> set[str]:

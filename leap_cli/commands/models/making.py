@@ -131,7 +131,6 @@ DESTINATION = OptionGroup(
 )
 @format_option("names")
 @BACKGROUND
-@click.pass_obj
 def quantize(
     env: Environment,
     /,
@@ -209,7 +208,6 @@ def _note(output: Output, made: Quantized) -> None:
 )
 @option("--base", metavar="MODEL", help="Convert an adapter for this installed model.")
 @DESTINATION
-@click.pass_obj
 def convert(env: Environment, /, directory: Path, to: str, base: str | None, destination: Destination) -> ExitCode:
     """Convert a Hugging Face DIRECTORY (config.json, *.safetensors, tokenizer.json) to GGUF, without torch.
 
@@ -284,7 +282,6 @@ def _convert_adapter(
 @click.argument("model", type=ModelName())
 @option("--lora", multiple=True, required=True, metavar="FILE[=SCALE]", help="LoRA adapter to merge, with its scale.")
 @DESTINATION
-@click.pass_obj
 def merge(env: Environment, /, model: str, lora: tuple[str, ...], destination: Destination) -> ExitCode:
     """Merge LoRA adapters into MODEL: the result, NAME:F16, needs no --lora."""
     from leap_core.models.conversion import adapters as merging
