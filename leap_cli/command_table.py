@@ -11,53 +11,59 @@ ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP = "Ask", "Tasks", "Search", "Mode
 GROUPS = (ASK, TASKS, SEARCH, MODELS, BUILD, WORK, SETUP)
 
 COMMANDS = {
-    "generate": TableEntry("leap_cli.commands.generate", "Answer one prompt.", ASK),
-    "chat": TableEntry("leap_cli.commands.chat", "Chat with a model.", ASK),
-    "say": TableEntry("leap_cli.commands.say", "Text-to-speech to a file or the loudspeaker.", ASK),
-    "talk": TableEntry("leap_cli.commands.talk", "Voice chat with a model.", ASK),
-    "batch": TableEntry("leap_cli.commands.batch", "Answer many prompts from a file.", ASK),
-    "transcribe": TableEntry("leap_cli.commands.transcribe", "Speech-to-text: transcribe audio files.", ASK),
-    "index": TableEntry("leap_cli.commands.search", "Index files for search and RAG.", SEARCH, "index_command"),
+    "generate": TableEntry("leap_cli.commands.ask.generate", "Answer one prompt.", ASK),
+    "chat": TableEntry("leap_cli.commands.ask.chat", "Chat with a model.", ASK),
+    "say": TableEntry("leap_cli.commands.ask.say", "Text-to-speech to a file or the loudspeaker.", ASK),
+    "talk": TableEntry("leap_cli.commands.ask.talk", "Voice chat with a model.", ASK),
+    "batch": TableEntry("leap_cli.commands.ask.batch", "Answer many prompts from a file.", ASK),
+    "transcribe": TableEntry("leap_cli.commands.ask.transcribe", "Speech-to-text: transcribe audio files.", ASK),
+    "index": TableEntry("leap_cli.commands.ask.search", "Index files for search and RAG.", SEARCH, "index_command"),
     "search": TableEntry(
-        "leap_cli.commands.search", "Semantic and keyword search in indexed files.", SEARCH, "search_command"
+        "leap_cli.commands.ask.search", "Semantic and keyword search in indexed files.", SEARCH, "search_command"
     ),
-    "ask": TableEntry("leap_cli.commands.search", "RAG: answer a question from indexed files.", SEARCH, "ask_command"),
-    "embed": TableEntry("leap_cli.commands.embed", "Compute embeddings of texts.", SEARCH),
-    "extract": TableEntry("leap_cli.commands.extract", "Extract data as JSON that matches a schema.", TASKS),
-    "translate": TableEntry("leap_cli.commands.text_tasks", "Translate texts.", TASKS, "translate_command"),
+    "ask": TableEntry(
+        "leap_cli.commands.ask.search", "RAG: answer a question from indexed files.", SEARCH, "ask_command"
+    ),
+    "embed": TableEntry("leap_cli.commands.ask.embed", "Compute embeddings of texts.", SEARCH),
+    "extract": TableEntry("leap_cli.commands.tasks.extract", "Extract data as JSON that matches a schema.", TASKS),
+    "translate": TableEntry("leap_cli.commands.tasks.text_tasks", "Translate texts.", TASKS, "translate_command"),
     "summarize": TableEntry(
-        "leap_cli.commands.text_tasks", "Summarize texts and meetings.", TASKS, "summarize_command"
+        "leap_cli.commands.tasks.text_tasks", "Summarize texts and meetings.", TASKS, "summarize_command"
     ),
     "redact": TableEntry(
-        "leap_cli.commands.text_tasks", "Redact personal data (PII), or restore it.", TASKS, "redact_command"
+        "leap_cli.commands.tasks.text_tasks", "Redact personal data (PII), or restore it.", TASKS, "redact_command"
     ),
     "classify": TableEntry(
-        "leap_cli.commands.text_tasks", "Zero-shot classification of texts.", TASKS, "classify_command"
+        "leap_cli.commands.tasks.text_tasks", "Zero-shot classification of texts.", TASKS, "classify_command"
     ),
-    "decide": TableEntry("leap_cli.commands.decide", "Answer questions by yes or no, a choice or a score.", TASKS),
-    "eval": TableEntry("leap_cli.commands.eval", "Evaluate models on your own test cases.", TASKS),
-    "improve": TableEntry("leap_cli.commands.improve", "Optimize prompt, settings and model.", TASKS),
-    "train": TableEntry("leap_cli.commands.train", "Fine-tune a LoRA adapter.", MODELS),
-    "download": TableEntry("leap_cli.commands.download", "Download a model, or resume one.", MODELS),
+    "decide": TableEntry(
+        "leap_cli.commands.tasks.decide", "Answer questions by yes or no, a choice or a score.", TASKS
+    ),
+    "eval": TableEntry("leap_cli.commands.tasks.eval", "Evaluate models on your own test cases.", TASKS),
+    "improve": TableEntry("leap_cli.commands.tasks.improve", "Optimize prompt, settings and model.", TASKS),
+    "train": TableEntry("leap_cli.commands.tasks.train", "Fine-tune a LoRA adapter.", MODELS),
+    "download": TableEntry("leap_cli.commands.models.download", "Download a model, or resume one.", MODELS),
     "models": TableEntry("leap_cli.commands.models.group", "List, check, measure, import and remove models.", MODELS),
-    "load": TableEntry("leap_cli.commands.warm", "Keep a model loaded in the background.", MODELS, "load_command"),
-    "ps": TableEntry("leap_cli.commands.warm", "List loaded models.", MODELS, "ps_command"),
-    "unload": TableEntry("leap_cli.commands.warm", "Unload a loaded model.", MODELS, "unload_command"),
-    "engine": TableEntry("leap_cli.commands.engine", "Choose, add and download builds of llama.cpp.", SETUP),
-    "serve": TableEntry("leap_cli.commands.serve", "Serve an OpenAI- and Anthropic-compatible API.", MODELS),
-    "launch": TableEntry("leap_cli.commands.launch", "Start a coding agent on a local model.", BUILD),
-    "mcp": TableEntry("leap_cli.commands.mcp", "Run an MCP server of leap's features.", BUILD),
-    "tools": TableEntry("leap_cli.commands.tools", "List, add, check and call tools for models.", BUILD),
-    "saved": TableEntry("leap_cli.commands.saved", "Save templates, schemas and recipes.", BUILD),
-    "sessions": TableEntry("leap_cli.commands.sessions", "List conversations and logged prompts.", WORK),
-    "why": TableEntry("leap_cli.commands.why", "Explain why a request was slow, or ended so.", WORK),
-    "export": TableEntry("leap_cli.commands.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
-    "jobs": TableEntry("leap_cli.commands.jobs", "Watch, cancel and retry background jobs.", WORK),
-    "setup": TableEntry("leap_cli.commands.setup", "First-time setup: model, completion, keep-alive.", SETUP),
-    "config": TableEntry("leap_cli.commands.config", "Show and change settings and their sources.", SETUP),
-    "doctor": TableEntry("leap_cli.commands.doctor", "Diagnose the installation.", SETUP),
-    "help": TableEntry("leap_cli.commands.help", "Print or search the documentation.", SETUP),
-    "completion": TableEntry("leap_cli.commands.completion", "Install TAB completion.", SETUP),
+    "load": TableEntry(
+        "leap_cli.commands.models.warm", "Keep a model loaded in the background.", MODELS, "load_command"
+    ),
+    "ps": TableEntry("leap_cli.commands.models.warm", "List loaded models.", MODELS, "ps_command"),
+    "unload": TableEntry("leap_cli.commands.models.warm", "Unload a loaded model.", MODELS, "unload_command"),
+    "engine": TableEntry("leap_cli.commands.models.engine", "Choose, add and download builds of llama.cpp.", SETUP),
+    "serve": TableEntry("leap_cli.commands.models.serve", "Serve an OpenAI- and Anthropic-compatible API.", MODELS),
+    "launch": TableEntry("leap_cli.commands.models.launch", "Start a coding agent on a local model.", BUILD),
+    "mcp": TableEntry("leap_cli.commands.models.mcp", "Run an MCP server of leap's features.", BUILD),
+    "tools": TableEntry("leap_cli.commands.ask.tools", "List, add, check and call tools for models.", BUILD),
+    "saved": TableEntry("leap_cli.commands.ask.saved", "Save templates, schemas and recipes.", BUILD),
+    "sessions": TableEntry("leap_cli.commands.work.sessions", "List conversations and logged prompts.", WORK),
+    "why": TableEntry("leap_cli.commands.work.why", "Explain why a request was slow, or ended so.", WORK),
+    "export": TableEntry("leap_cli.commands.work.export", "Export conversations as JSON, JSONL or Markdown.", WORK),
+    "jobs": TableEntry("leap_cli.commands.work.jobs", "Watch, cancel and retry background jobs.", WORK),
+    "setup": TableEntry("leap_cli.commands.setup.setup", "First-time setup: model, completion, keep-alive.", SETUP),
+    "config": TableEntry("leap_cli.commands.setup.config", "Show and change settings and their sources.", SETUP),
+    "doctor": TableEntry("leap_cli.commands.setup.doctor", "Diagnose the installation.", SETUP),
+    "help": TableEntry("leap_cli.commands.setup.help", "Print or search the documentation.", SETUP),
+    "completion": TableEntry("leap_cli.commands.setup.completion", "Install TAB completion.", SETUP),
 }
 
 _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'

@@ -180,7 +180,7 @@ def test_the_walk_sees_late_relative_and_type_only_imports():
     seen = {(each.importer, each.imported, each.late) for each in imports()}
     assert ("leap_core.conversation.responses", "leap_core.conversation.messages", False) in seen
     assert ("leap_cli.main", "leap_cli.framework.error_boundary", True) in seen
-    assert ("leap_cli.commands.generate", "leap_cli.framework.output", False) in seen
+    assert ("leap_cli.commands.ask.generate", "leap_cli.framework.output", False) in seen
     assert ("leap_core.inference.constraints.compiling", "leap_core.conversation.options", True) in seen
 
 

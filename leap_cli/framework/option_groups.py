@@ -12,7 +12,7 @@ from click.core import ParameterSource, augment_usage_errors
 
 from leap_core.system.dataclass import dataclass
 
-from .command_lines import CommandLine
+from .arguments import CommandLine
 from .environment import Environment
 from .option_defaults import OptionDefaults
 from .options import OPTION_GROUPS, LeapOption

@@ -16,7 +16,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import JobId
 from ..exit_codes import ExitCode
-from ..framework.command_lines import CommandLine
+from ..framework.arguments import CommandLine
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Moment, option

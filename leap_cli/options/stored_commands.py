@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from ..completion.value_types import ModelName
-from ..framework.command_lines import CommandLine
+from ..framework.arguments import CommandLine
 from ..framework.environment import Environment
 from .loading import MODEL, model_reference
 

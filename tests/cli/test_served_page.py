@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_cli.commands.serve import ServedPage
+from leap_cli.commands.models.serve import ServedPage
 
 
 @pytest.mark.parametrize(

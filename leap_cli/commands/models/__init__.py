@@ -1,1 +1,1 @@
-"""Commands about models: getting them, keeping them, having them warm."""
+"""Commands about models: getting them, keeping them, having them warm, serving them to other programs."""

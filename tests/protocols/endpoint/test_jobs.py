@@ -68,7 +68,7 @@ def test_jobs_of_several_machines_know_no_second_model(leap_home, tmp_path):
 @pytest.mark.slow
 def test_mcp_answers_over_an_endpoint(far, leap):
     pytest.importorskip("mcp")
-    from leap_cli.commands.mcp import _Abilities
+    from leap_cli.commands.models.mcp import _Abilities
     from leap_cli.options.loading import ModelChoice
 
     far.always = says("Paris.")

@@ -1,0 +1,149 @@
+"""``leap generate``: one prompt, one answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from leap_core.inference.speech.voices import CONVERSATION_PROMPT
+from leap_core.system.dataclass import dataclass
+
+from ...answers.file import writing_to
+from ...config.saved import PromptTemplate
+from ...exit_codes import ExitCode
+from ...framework.click_classes import leap_command
+from ...framework.environment import Environment
+from ...framework.output import Output
+from ...input.files import naming_pages
+from ...input.prompt import INPUT
+from ...options.answer import ANSWER, AnswerOutput
+from ...options.background import BACKGROUND, Background, open_jobs, print_id
+from ...options.constraints import SHAPE, Constraint
+from ...options.conversation import SessionChoice, session_group, session_model
+from ...options.loading import (
+    MODEL,
+    ModelChoice,
+    job_request,
+    load_model,
+    model_to_pin,
+    naming_the_default,
+    note_builtin,
+)
+from ...options.prompt import MEDIA, PROMPT, Media, Prompt, save_template, with_media
+from ...options.sampling import SAMPLING, Sampling
+from ...options.tools import TOOLS, Tools
+
+if TYPE_CHECKING:
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.options import GenerationOptions
+
+
+@dataclass(frozen=True)
+class GenerateArguments:
+    """What is typed after ``leap generate``."""
+
+    prompt: Prompt
+    model: ModelChoice
+    sampling: Sampling
+    shape: Constraint
+    media: Media
+    tools: Tools
+    session: SessionChoice
+    answer: AnswerOutput
+    background: Background
+
+
+@leap_command("generate", into=GenerateArguments)
+@PROMPT
+@MEDIA
+@ANSWER
+@SHAPE
+@SAMPLING
+@TOOLS
+@session_group(saves=False)
+@MODEL
+@BACKGROUND
+def command(env: Environment, /, args: GenerateArguments) -> ExitCode:
+    """Answer one PROMPT: the text of files, the arguments and standard input, joined by blank lines.
+
+    The answer goes to stdout and everything else to stderr. Ctrl-C stops the answer and keeps what was generated. You
+    may omit the command's name if the prompt contains a space: leap "What is the capital of Italy?"
+    """
+    from ...answers.one_shot import OneShot, hearing
+
+    prompt, answer, tools, output = args.prompt, args.answer, args.tools, Output(env, args.answer.format)
+    answer.check_tools(tools)
+    options = args.sampling.options(args.shape, tool_choice=tools.choice, enable_thinking=answer.thinking is not None)
+    if prompt.save_as is not None:
+        output.note(_save(env, prompt, prompt.save_as))
+        return ExitCode.DONE
+    text = prompt.read(env, output, args.media)
+    message = with_media(args.media.read(env, output, prompt.files), text)
+    if args.background:
+        return _submit(env, args, message, options)
+    session = args.session
+    if prompt.raw or prompt.dry_run or answer.count > 1:  # only one answer of a conversation can be a part of it
+        session = replace(session, save=False)
+    with (
+        writing_to(answer.target, env) as place,
+        session.open(env) as recorder,
+        load_model(env, model := session_model(recorder, env, args.model), slots=answer.slots) as runner,
+        hearing(answer.speech, env, output, runner) as spoken,
+    ):
+        system = prompt.system
+        if answer.speech and system is None and recorder.session is None:
+            system = CONVERSATION_PROMPT
+        question = OneShot(answer, prompt.raw, tools.folding(runner), recorder, tools, system, message)
+        if prompt.dry_run:
+            question.show_prompt(options, place)
+            return ExitCode.DONE
+        with naming_pages(prompt.files, env):
+            code = question.answer(
+                options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
+            )
+        if code is ExitCode.INTERRUPTED:
+            raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
+    return code
+
+
+def _submit(
+    env: Environment, args: GenerateArguments, message: ChatMessage | str, options: GenerationOptions
+) -> ExitCode:
+    """Hand the question to the background and print the job's id."""
+    model, tools, answer, background = args.model, args.tools, args.answer, args.background
+    output, speech = Output(env, answer.format), answer.speech
+    if speech.play or speech.is_stdout:
+        raise click.UsageError("--background speaks into a file only: give --speak a file's name")
+    if tools.fold is not None:
+        raise click.UsageError("--tool-search needs a command that waits for the answer: leave out --background")
+    if any(function.call is not None for function in tools.functions):
+        raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
+    if (
+        answer.is_of_a_command
+        or tools.rounds is not None
+        or tools.show_calls
+        or tools.allowed
+        or background.repeats_command(env)
+    ):
+        return background.submit(env, output, model_to_pin(env, model, background, output))
+    with naming_the_default(env, model.name), open_jobs(env) as jobs:
+        id = jobs.generate(
+            message if isinstance(message, str) else [message],
+            system=CONVERSATION_PROMPT if speech and args.prompt.system is None else args.prompt.system,
+            options=options,
+            functions=tools.functions,
+            speech=None if speech.file is None else env.cwd / speech.file,
+            **job_request(env, model, background),
+        )
+    note_builtin(env, model.name, output)
+    print_id(output, id)
+    return ExitCode.DONE
+
+
+def _save(env: Environment, prompt: Prompt, name: str) -> str:
+    """Save the question under this name; what there is to say of it."""
+    words = " ".join(prompt.words) or INPUT
+    template = PromptTemplate(name, system=prompt.system, prompt=words, options=dict(prompt.typed))
+    return save_template(env, template, {}, replace=False)

@@ -1,0 +1,1 @@
+"""Commands about this installation: settings, diagnosis, documentation."""

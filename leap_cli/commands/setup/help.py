@@ -1,0 +1,146 @@
+"""``leap help``: the guides, the help of commands, and the manual pages."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import click
+
+from ...framework.click_classes import CommandTable, HelpContext, leap_command
+from ...framework.environment import Environment
+from ...framework.output import Output
+from ...framework.wrapping import WordWrap
+from ...help.terms import FORMER
+from ...help.topics import is_of_options, text_of, topics
+
+
+@leap_command("help", repairs=True)
+@click.argument("words", metavar="[TOPIC|COMMAND|WORDS]...", nargs=-1)
+@click.option("--man", is_flag=True, help="Show the manual page of COMMAND, or of leap; a pipe gets its source.")
+@click.option("--install-man", is_flag=True, help="Install all manual pages: man leap-generate.")
+@click.option("--skill", is_flag=True, help="Print a SKILL.md for coding agents on how to use leap.")
+@click.option("--install-skill", is_flag=True, help="Install SKILL.md for agents: ~/.agents/skills, ~/.claude/skills.")
+def command(
+    env: Environment, /, words: tuple[str, ...], man: bool, install_man: bool, skill: bool, install_skill: bool
+) -> None:
+    """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument, list
+    the pages.
+
+    The package includes the manual pages in share/man, where man finds those of the active environment.
+    """
+    ctx, output = click.get_current_context(), Output(env)
+    if install_man:
+        if words:
+            raise click.UsageError("--install-man installs all pages, and takes no COMMAND")
+        _install_manual(ctx, output)
+        return
+    if skill or install_skill:
+        _give_skill(ctx, output, install=install_skill)
+        return
+    if man:
+        _show_manual_page(ctx, words, output)
+        return
+    if not words:
+        output.records(
+            [{"topic": topic, "about": about} for topic, about in topics().items()], ["topic", "about"], name="topic"
+        )
+        output.note("leap help TOPIC prints one; leap help COMMAND, or leap COMMAND --help, explains a command")
+        return
+    if len(words) == 1 and (words[0] in topics() or is_of_options(words[0])):
+        _print(words[0], output)
+        return
+    group = ctx.find_root().command
+    context = ctx.find_root()
+    for word in words:
+        subcommand = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if subcommand is None:
+            _search(words, output, ctx)
+            return
+        group, context = subcommand, HelpContext(subcommand, info_name=word, parent=context)
+    output.text(context.get_help() + "\n")
+
+
+def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
+    """Print the best sections of pages, options and commands for the words. Raises UsageError where nothing fits."""
+    from ...help.search import ERROR, nearest, search
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    if len(words) == 1 and words[0] in FORMER:
+        _print(FORMER[words[0]], output)
+        return
+    found = search(words)
+    if not found:
+        near = nearest(words, root.table)
+        meant = f"; nearest: {', '.join(near)}" if near else ""
+        raise click.UsageError(f"nothing in the documentation fits {' '.join(words)!r}{meant}")
+    for each in found:
+        output.text(f"error: {each.section}\n" if each.page == ERROR else f"leap help {each.page}: {each.section}\n")
+        if each.command:
+            output.text(f"    {each.command}\n")
+
+
+def _print(topic: str, output: Output) -> None:
+    from leap_core.errors import LeapError
+
+    from ...answers.markdown import MarkdownStream
+
+    try:
+        text = text_of(topic)
+    except FileNotFoundError as error:
+        raise LeapError(str(error), hint="leap COMMAND --help explains each command") from None
+    if output.columns is not None:
+        from ...help.guides import laid_out
+
+        text = laid_out(text, output.columns, tuple(topics()))
+    if output.shows_styles:
+        stream = MarkdownStream(output.columns)
+        output.styled(stream.feed(text) + stream.end())
+    elif output.columns is not None:
+        wrap = WordWrap(output.columns)
+        output.text(wrap.feed(text) + wrap.end())
+    else:
+        output.text(text)
+
+
+def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output) -> None:
+    from ...help.manual import shipped_pages
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    if words and words[0] not in root.table:
+        raise click.exceptions.NoSuchCommand(words[0], possibilities=root.table, ctx=ctx.parent)
+    text = shipped_pages()[f"leap-{words[0]}.1" if words else "leap.1"]
+    env = ctx.ensure_object(Environment)
+    if env.stdout is sys.stdout and env.stdout_is_terminal and shutil.which("man"):
+        subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
+    else:
+        output.text(text)
+
+
+def _give_skill(ctx: click.Context, output: Output, *, install: bool) -> None:
+    from ...help.skill import install_skill, skill
+
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
+    text = skill({name: entry.summary for name, entry in root.table.items()})
+    if not install:
+        output.text(text)
+        return
+    for path in install_skill(text, ctx.ensure_object(Environment).variables):
+        output.text(f"{path}\n")
+
+
+def _install_manual(ctx: click.Context, output: Output) -> None:
+    from ...help.manual import install, is_searched, man_directory, shipped_pages
+
+    env = ctx.ensure_object(Environment)
+    directory = man_directory(env.variables)
+    install(shipped_pages(), directory)
+    output.text(f"{directory}\n")
+    if is_searched(directory, env.variables):
+        output.note("man leap, man leap-generate and so on are there")
+    else:
+        output.note(f"man does not look there: man -M {directory.parent} leap, or put {directory.parent} on MANPATH")

@@ -1,0 +1,1 @@
+"""Commands about what was asked before: conversations, logged prompts, background jobs."""
