@@ -12,50 +12,8 @@ from leap_core.errors import LeapError
 from leap_core.system.directories import private_directory
 from leap_core.system.sqlite import Schema, Store
 
-from .store_protocol import NO_VALUES, Changes, Database, Row, Values
+from .store_protocol import JOB_COLUMNS, NO_VALUES, WORKER_COLUMNS, Changes, Database, Row, Values
 
-JOB_COLUMNS = """
-        kind TEXT NOT NULL,
-        state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
-        parameters TEXT NOT NULL,
-        attempt INTEGER NOT NULL DEFAULT 1,
-        failures INTEGER NOT NULL DEFAULT 0,
-        interruptions INTEGER NOT NULL DEFAULT 0,
-        deaths INTEGER NOT NULL DEFAULT 0,
-        retries INTEGER NOT NULL DEFAULT 0,
-        priority INTEGER NOT NULL DEFAULT 0,
-        run_after REAL NOT NULL DEFAULT 0,
-        owner TEXT,
-        worker TEXT,
-        heartbeat REAL,
-        lease_until REAL,
-        cancel_requested INTEGER NOT NULL DEFAULT 0,
-        progress TEXT,
-        error TEXT,
-        result TEXT,
-        model TEXT,
-        origin TEXT,
-        machine TEXT,
-        max_workers INTEGER,
-        output TEXT,
-        version INTEGER NOT NULL DEFAULT 1,
-        created REAL NOT NULL,
-        started REAL,
-        finished REAL"""
-"""Columns of the table of jobs in both stores. A REAL of SQLite has eight bytes."""
-WORKER_COLUMNS = """
-        id TEXT PRIMARY KEY,
-        machine TEXT NOT NULL,
-        name TEXT NOT NULL,
-        pid INTEGER NOT NULL,
-        version TEXT NOT NULL,
-        started REAL NOT NULL,
-        seen REAL NOT NULL,
-        capacity TEXT NOT NULL,
-        models TEXT NOT NULL,
-        origins TEXT NOT NULL DEFAULT '{}',
-        fetches INTEGER NOT NULL DEFAULT 0,
-        draining INTEGER NOT NULL DEFAULT 0"""
 SCHEMA = Schema(
     "the table of jobs",
     3,

@@ -6,7 +6,7 @@ compare by their bytes.
 
 from __future__ import annotations
 
-from .database import JOB_COLUMNS, WORKER_COLUMNS
+from .store_protocol import JOB_COLUMNS, WORKER_COLUMNS
 
 PREPARE = """
 CREATE SCHEMA IF NOT EXISTS leap;
