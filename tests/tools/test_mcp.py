@@ -222,7 +222,7 @@ def test_the_server_is_not_started_for_a_name_of_nothing(leap, name, says):
 
 
 def test_the_server_is_started_for_a_model_that_it_can_download(leap, monkeypatch):
-    monkeypatch.setattr("leap_cli.commands.mcp._serve", lambda server: asyncio.sleep(0))
+    monkeypatch.setattr("leap_cli.commands.models.mcp._serve", lambda server: asyncio.sleep(0))
     assert leap("mcp", "-m", "LFM2.5-350M").code == 0
 
 
