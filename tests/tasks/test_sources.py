@@ -44,6 +44,7 @@ def test_values_of_html_are_placed_in_its_text(leap, tmp_path):
     assert made["source_text"][name["start"] : name["end"]] == "Tim" and (name["line"], age["line"]) == (3, 4)
 
 
+@pytest.mark.slow
 def test_documents_that_cannot_be_read_are_named_and_the_rest_is_done(leap, tmp_path, pypdf):
     blank = pypdf.PdfWriter()
     blank.add_blank_page(100, 100)

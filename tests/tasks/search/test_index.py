@@ -118,12 +118,10 @@ def test_without_a_model_words_are_searched(folder, index_path) -> None:
         found(index_path, "x", mode="vectors")
 
 
-@pytest.mark.parametrize(
-    "question", ['"', "a OR", "*", "NEAR(", "", "  ", "the", "'; DROP TABLE words; --", "\ud800x", "🍌"]
-)
-def test_any_question_can_be_asked(update, index_path, runner, question) -> None:
+def test_any_question_can_be_asked(update, index_path, runner) -> None:
     update()
-    assert isinstance(found(index_path, question, runner), list)
+    for question in ('"', "a OR", "*", "NEAR(", "", "  ", "the", "'; DROP TABLE words; --", "\ud800x", "🍌"):
+        assert isinstance(found(index_path, question, runner), list), question
 
 
 def test_files_can_be_chosen_by_patterns(update, index_path, runner) -> None:
