@@ -130,7 +130,11 @@ _DETAILS = (
         saved=absolute_if_file,
         help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
     ),
-    option("--kv-type-k", type=KV_TYPES, help="KV cache type of the keys; bf16 by default, f16 with GPU layers."),
+    option(
+        "--kv-type-k",
+        type=KV_TYPES,
+        help="KV cache type of the keys (default: bf16, or f16 on a GPU and for K-quants).",
+    ),
     option("--kv-type-v", type=KV_TYPES, help="KV cache type of the values; f16 by default."),
     option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default) or not."),
     option("--mmap/--no-mmap", "use_mmap", default=None, help="Memory-map the model file (default), or read it."),

@@ -352,12 +352,13 @@ class ModelLoadingOptions:
         """Read what was stored; an unknown name raises LeapOptionsError."""
         return cls(**current_names(value))
 
-    def kv_types(self, gpu_layers: int) -> tuple[str, str]:
+    def kv_types(self, gpu_layers: int, *, is_coarse: bool = False) -> tuple[str, str]:
         """How the context keeps keys and values. On a CPU of two kinds, by default bf16 and f16, for which llama.cpp
         has one way to compute attention, however many positions and threads a step has. For two of the kind f16 it has
-        three that round differently. A GPU has no such mixture."""
+        three that round differently, and reads prompts faster: they are the default where the products of the weights
+        differ more than these ways (``is_coarse``), unless ``deterministic``. A GPU has no such mixture."""
         key, value = self.kv_type_k, self.kv_type_v
-        if not self.flash_attention or gpu_layers:
+        if not self.flash_attention or gpu_layers or (is_coarse and not self.deterministic):
             return key or "f16", value or "f16"
         key = key or ("f16" if value == "bf16" else "bf16")
         return key, value or ("bf16" if key != "bf16" else "f16")

@@ -15,7 +15,7 @@ from ..conversation.loading_options import LoraAdapter
 from ..conversation.options import ModelLoadingOptions
 from ..errors import LeapGenerationError, LeapModelLoadingError, LeapModelNotFoundError
 from .engine.request import Adapters
-from .gguf.header import read_gguf_header
+from .gguf.header import COARSE_FILE_TYPES, read_gguf_header
 from .gguf.memory import CELLS_PER_SLOT, shape_of
 from .gguf.offloading import ALL, AUTO, LARGEST_DEFAULT_CONTEXT, offload_of, offload_that_fits
 from .llama.library import set_variables, state_version
@@ -163,10 +163,15 @@ def open_context(model: LlamaModel, options: ModelLoadingOptions, context_size: 
         slots=options.slots,
         batch_size=max(options.batch_size, BATCH_ON_GPU) if model.on_gpu else options.batch_size,
         threads=options.cpu_threads or usable_cores(),
-        attention=AttentionSettings(options.flash_attention, *options.kv_types(model.n_gpu_layers)),
+        attention=AttentionSettings(options.flash_attention, *_kv_types(model, options)),
         rollback=LONG_DRAFT if options.prompt_lookup else 0,
         exact=options.deterministic,
     )
+
+
+def _kv_types(model: LlamaModel, options: ModelLoadingOptions) -> tuple[str, str]:
+    file_type = model.metadata("general.file_type")  # to read the types of all weights would delay the start
+    return options.kv_types(model.n_gpu_layers, is_coarse=file_type in COARSE_FILE_TYPES)
 
 
 def open_scheduler(context: LlamaContext, options: ModelLoadingOptions, context_size: int) -> Scheduler:
@@ -182,7 +187,7 @@ def open_scheduler(context: LlamaContext, options: ModelLoadingOptions, context_
 
 def _snapshot_scope(model: LlamaModel, options: ModelLoadingOptions) -> bytes:
     """What a saved state depends on besides the prompt: the model file, the memory's layout, llama.cpp's build."""
-    keys, values = options.kv_types(model.n_gpu_layers)
+    keys, values = _kv_types(model, options)
     layout = f"{keys} {values} {options.flash_attention} {model.n_gpu_layers} unified"
     layout += " rollback" if options.prompt_lookup else ""
     layout += " exact" if options.deterministic else ""

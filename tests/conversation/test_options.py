@@ -260,3 +260,9 @@ def test_keys_and_values_are_of_two_kinds_on_a_cpu():
     assert ModelLoadingOptions(kv_type_v="bf16").kv_types(0) == ("f16", "bf16")
     assert ModelLoadingOptions(kv_type_v="q8_0").kv_types(0) == ("bf16", "q8_0")
     assert ModelLoadingOptions(kv_type_k="f16", kv_type_v="f16").kv_types(0) == ("f16", "f16")
+
+
+def test_keys_and_values_are_f16_where_products_of_weights_differ_more():
+    assert ModelLoadingOptions().kv_types(0, is_coarse=True) == ("f16", "f16")
+    assert ModelLoadingOptions(kv_type_k="q8_0").kv_types(0, is_coarse=True) == ("q8_0", "f16")
+    assert ModelLoadingOptions(deterministic=True).kv_types(0, is_coarse=True) == ("bf16", "f16")

@@ -116,6 +116,9 @@ U32, U64 = Struct("<I"), Struct("<Q")
 ALIKE = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"})
 """Types whose products with one position and with several have the same bits on a processor: those with blocks of 32
 weights. ``scripts/same_rows.py`` prints the table."""
+FLOATS = frozenset({"F32", "F16", "BF16"})
+COARSE_FILE_TYPES = frozenset(str(number) for number, name in FILE_TYPES.items() if name not in ALIKE | FLOATS)
+"""The values of ``general.file_type`` that name other quantizations: their products differ more than attention does."""
 NO_PRODUCTS = ("conv", "ssm_a", "ssm_d.", "norm")
 """Parts of the names of tensors with two dimensions that multiply no position as a matrix."""
 POOLINGS = ("none", "mean", "cls", "last", "rank")
@@ -201,7 +204,8 @@ class GGUFHeader:
         products = (
             each for each in self.tensors if len(each.shape) > 1 and not any(n in each.name for n in NO_PRODUCTS)
         )
-        return all(each.type in ALIKE for each in products)
+        is_coarse = str(self._number("general.file_type")) in COARSE_FILE_TYPES  # then a context has other defaults
+        return not is_coarse and all(each.type in ALIKE for each in products)
 
     @property
     def tokenizer_pre(self) -> str | None:

@@ -6,6 +6,7 @@ import pytest
 
 from leap_core.conversation.priority import BATCH, INTERACTIVE
 from leap_core.inference.engine.batch_plan import (
+    ATTENTION_TILE,
     LEAST_CHUNK,
     LONG_STEP,
     PAUSED_STEPS,
@@ -37,6 +38,9 @@ def test_a_chunk_follows_from_the_speed_and_the_promise() -> None:
     assert timed(4000).most_positions(PROMISE, 512) == 512
     assert timed(10).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
     assert timed(60).most_positions(PROMISE, 512) == 15
+    assert timed(60).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
+    assert timed(70).most_positions(PROMISE_ALONE, 512) == ATTENTION_TILE
+    assert timed(70).most_positions(PROMISE_ALONE, 48) == 35
     assert timed(10).most_positions(PROMISE, 512) == LEAST_CHUNK
 
 
@@ -152,4 +156,4 @@ def test_steps_of_answers_say_nothing_and_a_slower_machine_is_noticed() -> None:
     assert pace.most_positions(PROMISE, 512) == int(400 * PROMISE)
     for _ in range(20):
         pace.observe(128, 1.28)
-    assert pace.most_positions(PROMISE_ALONE, 512) <= 55
+    assert pace.most_positions(PROMISE, 512) <= 55
