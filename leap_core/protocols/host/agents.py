@@ -73,7 +73,10 @@ class Agent:
 def _pi(at: AgentEndpoint) -> Settings:
     model = {"id": at.model, "contextWindow": at.context, "maxTokens": at.context // 4}
     provider = {"baseUrl": at.openai, "api": "openai-completions", "apiKey": at.key, "models": [model]}
-    settings = {"defaultProvider": "leap", "defaultModel": at.model, "httpIdleTimeoutMs": 0}
+    settings: dict[str, object] = {"defaultProvider": "leap", "defaultModel": at.model, "httpIdleTimeoutMs": 0}
+    quarter = at.context // 4  # pi's own numbers suit large contexts: with a small one it compacts after each turn
+    kept = {"reserveTokens": min(quarter, 16_384), "keepRecentTokens": min(quarter, 20_000)}
+    settings |= {"compaction": kept, "branchSummary": {"reserveTokens": kept["reserveTokens"]}}
     files: dict[str, object] = {"models.json": {"providers": {"leap": provider}}, "settings.json": settings}
     return {"PI_CODING_AGENT_DIR": str(at.directory), "PI_OFFLINE": "1"}, files
 

@@ -40,3 +40,14 @@ def test_an_agent_waits_for_a_long_first_prompt_and_keeps_its_key_to_itself(tmp_
     written = list(endpoint.directory.rglob("*"))
     assert any("the key" in text for text in (*variables.values(), *(each.read_text() for each in written)))
     assert all(each.stat().st_mode & 0o077 == 0 for each in (endpoint.directory, *written))
+
+
+@pytest.mark.parametrize(("context", "expected"), [(8192, (2048, 2048)), (131_072, (16_384, 20_000))])
+def test_pi_does_not_compact_after_each_turn_in_a_small_context(tmp_path, context, expected):
+    endpoint = AgentEndpoint("http://127.0.0.1:9", "the key", "small", context, tmp_path)
+    AGENTS["pi"].configure(endpoint)
+    settings = json.loads((tmp_path / "settings.json").read_text())
+    compaction = settings["compaction"]
+    assert (compaction["reserveTokens"], compaction["keepRecentTokens"]) == expected
+    assert settings["branchSummary"]["reserveTokens"] == expected[0]
+    assert compaction["reserveTokens"] < context - AGENTS["pi"].text - AGENTS["pi"].tools  # what a first turn takes
