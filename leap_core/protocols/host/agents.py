@@ -155,7 +155,7 @@ def _qwen(at: AgentEndpoint) -> Settings:
         "security": {"auth": {"selectedType": "openai"}},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"disableAutoUpdate": True},
-        "model": {"generationConfig": {"timeout": PATIENCE_MS}},
+        "model": {"generationConfig": {"timeout": PATIENCE_MS, "contextWindowSize": at.context}},
     }
     return {
         "OPENAI_BASE_URL": at.openai,

@@ -42,6 +42,13 @@ def test_an_agent_waits_for_a_long_first_prompt_and_keeps_its_key_to_itself(tmp_
     assert all(each.stat().st_mode & 0o077 == 0 for each in (endpoint.directory, *written))
 
 
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_knows_how_long_the_context_is(tmp_path, name):
+    variables = AGENTS[name].configure(AgentEndpoint("http://127.0.0.1:9", "key", "small", 12_345, tmp_path / name))
+    texts = [*variables.values(), *(each.read_text() for each in (tmp_path / name).rglob("*"))]
+    assert any("12345" in text for text in texts)
+
+
 @pytest.mark.parametrize(("context", "expected"), [(8192, (2048, 2048)), (131_072, (16_384, 20_000))])
 def test_pi_does_not_compact_after_each_turn_in_a_small_context(tmp_path, context, expected):
     endpoint = AgentEndpoint("http://127.0.0.1:9", "the key", "small", context, tmp_path)
