@@ -10,6 +10,7 @@ import time
 import pytest
 
 from leap_core.errors import LeapError, LeapSchemaError
+from leap_core.inference.constraints.compiling import lark_matcher
 from leap_core.inference.constraints.grammars import enforce
 from leap_core.schemas.expressions import CheckTakesTooLong, matches
 from leap_core.schemas.grammar_matcher import byte_tokenizer
@@ -88,3 +89,37 @@ def test_a_schema_beyond_the_limits_is_refused_in_one_line(text: str, problem: s
 def test_the_number_of_schemas_is_limited():
     with pytest.raises(LeapSchemaError, match="more than 5000 schemas"):
         check_schema(nested("anyOf", 13))
+
+
+SENTENCES = [{"type": "string", "pattern": f"([a-z]{{1,{20 + n}}} ){{1,{20 + n}}}"} for n in range(24)]
+CHAIN = {f"d{n}": {"pattern": each["pattern"], "$ref": f"#/$defs/d{n + 1}"} for n, each in enumerate(SENTENCES)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": SENTENCES},
+        {"type": "object", "allOf": [{"properties": {"a": each}} for each in SENTENCES]},
+        {"$defs": {**CHAIN, f"d{len(CHAIN)}": {"type": "string"}}, "$ref": "#/$defs/d0"},
+        {"type": "integer", "multipleOf": 9999991},
+    ],
+    ids=["allOf", "property", "$ref", "multipleOf"],
+)
+def test_a_schema_that_compiles_for_minutes_is_refused_in_seconds(schema: dict, monkeypatch):
+    monkeypatch.setattr("leap_core.inference.constraints.compile_time.CPU_SECONDS", 1)
+    began = time.monotonic()
+    try:
+        enforced = enforce(read_schema(json_text(schema)), byte_tokenizer())
+        assert enforced.warnings and not enforced.exact
+    except LeapSchemaError as error:
+        assert "compiling the schema takes more than" in error.message
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.slow
+def test_a_grammar_that_compiles_for_minutes_is_refused_in_seconds(monkeypatch):
+    monkeypatch.setattr("leap_core.inference.constraints.compile_time.CPU_SECONDS", 1)
+    rules = "".join(f"T{n}: T{n + 1} & /(?s:.*)a.{{{n + 1}}}(?s:.*)/\n" for n in range(24))
+    with pytest.raises(LeapSchemaError, match="compiling it takes more than"):
+        lark_matcher(f"start: T0\n{rules}T24: /[abc]*/", byte_tokenizer())

@@ -10,7 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from leap_core import GenerationOptions, Leap
+from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.responses import AudioSample
+from leap_core.errors import LeapSchemaError
 from leap_core.testing import Script
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -183,3 +186,21 @@ def test_the_warnings_of_speech_fit_a_header(serve, name):
     answer = httpx.post(f"{url}/audio/speech", content=body, headers={"Authorization": "Bearer secret"}, timeout=20)
     assert answer.status_code == 200 and "the field" in answer.headers["x-leap-warning"]
     assert len(answer.headers["x-leap-warning"]) <= 1000
+
+
+@pytest.mark.parametrize(
+    "fields", [{"guided_choice": ["\ud800", "b"]}, {"structured_outputs": {"choice": ["\ud800"]}}, {"stop": ["\ud800"]},
+               {"guided_regex": "\ud800"}, {"guided_grammar": 'start: "\ud800"'}, {"guided_json": {"const": "\ud800"}}]
+)  # fmt: skip
+def test_half_a_character_in_a_constraint_is_no_bug(serve, fields, caplog):
+    body = json.dumps({"model": "builtin", "messages": MESSAGES, **fields})
+    headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+    answer = httpx.post(f"{serve('Yes.').url}/chat/completions", content=body, headers=headers, timeout=20)
+    assert "a bug in leap" not in answer.text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_half_a_character_among_choices_is_refused():
+    options = GenerationOptions(choices_constraint=("\ud800", "b"), max_tokens=1)
+    with pytest.raises(LeapSchemaError, match="the choices cannot be used"):
+        Leap.load("builtin").start([ChatMessage("user", "Hi")], (), options)

@@ -23,6 +23,7 @@ from ...schemas.grammar_matcher import (
 )
 from ...schemas.json_schema import JsonSchema, check_schema, read_schema
 from .call_grammars import HERMES, STRICTNESSES, Strictness, bare_grammar, json_grammar, pythonic_grammar, unenforced
+from .compile_time import matcher_in_time
 from .grammars import Freedom, enforce
 from .token_constraints import (
     AfterReasoning,
@@ -240,10 +241,9 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
     if any(len(choice) > LONGEST_CHOICE for choice in choices):
         raise LeapSchemaError(f"one of the choices has more than {LONGEST_CHOICE} characters")
     listed = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
-    grammar = LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {listed}")  # a terminal: rules are bounded in number
-    try:
-        matcher = tokenizer.matcher(grammar)
-    except GrammarError as error:
+    try:  # a terminal: rules are bounded in number
+        matcher = tokenizer.matcher(LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {listed}"))
+    except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the choices cannot be used: {error}") from None
 
     def validate(text: str) -> list[str]:
@@ -263,7 +263,7 @@ def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatc
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
     try:
         grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, lark))
-        return grammar, tokenizer.matcher(grammar)
+        return grammar, matcher_in_time(tokenizer, grammar)
     except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
 
@@ -403,8 +403,8 @@ def _compiled_calls(
     for strictness in STRICTNESSES:
         grammar = write(strictness)
         try:
-            matcher = tokenizer.matcher(LLMatcher.grammar_from_lark(grammar))
-        except GrammarError as error:
+            matcher = matcher_in_time(tokenizer, LLMatcher.grammar_from_lark(grammar))
+        except (GrammarError, CheckTakesTooLong) as error:
             reason = reason or str(error)
             continue
         left_out = [*matcher.get_grammar_warnings(), *unenforced(functions, strictness)]

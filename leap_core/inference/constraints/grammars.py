@@ -15,6 +15,7 @@ from ...schemas.json_values import JsonObject
 from ...schemas.keywords import CHECKS, bounded, with_bounded_formats
 from ...schemas.transforms import transform, walk, with_closed_objects
 from ...system.dataclass import dataclass
+from .compile_time import matcher_in_time
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -117,7 +118,7 @@ class _Compiler:
         check_time()
         spaces = FREE_WHITE_SPACE if self._freedom.white_space else COMPACT
         grammar = LLMatcher.grammar_from_json_schema(json.dumps(document), overrides={**spaces, "lenient": lenient})
-        return self._tokenizer.matcher(grammar), grammar
+        return matcher_in_time(self._tokenizer, grammar), grammar
 
     def only_narrowed(self, prepared: _Prepared) -> EnforcedSchema | None:
         """The narrowed schema, where it can be compiled strictly and says nothing that a narrower part could break."""
