@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -269,20 +269,16 @@ class ChatBeginning:
     on_overflow: Overflow | None
 
 
+def _files(meaning: str, **more: Any) -> Callable[[Any], Any]:
+    return option("-f", "--file", "files", multiple=True, type=FileName(), help=meaning, **more)
+
+
 SYSTEM_OPTION = option("-s", "--system", saved=None, help="System prompt; @FILE reads it from a file.")
 _OPTIONS = (
     click.argument("prompt", nargs=-1),
     *TEMPLATE_OPTIONS,
     SYSTEM_OPTION,
-    option(
-        "-f",
-        "--file",
-        "files",
-        multiple=True,
-        type=FileName(),
-        saved=absolute,
-        help="Add this file's or URL's text before the prompt; documents, images and audio work, too.",
-    ),
+    _files("Add this file's or URL's text before the prompt; documents, images and audio work, too.", saved=absolute),
     option("--raw", is_flag=True, help="Complete the raw prompt without the chat template."),
     option("--dry-run", is_flag=True, saved=None, help="Print the rendered prompt and generate nothing."),
     option(
@@ -295,14 +291,7 @@ _OPTIONS = (
 _CHAT_OPTIONS = (
     click.argument("prompt", nargs=-1),
     *TEMPLATE_OPTIONS,
-    option(
-        "-f",
-        "--file",
-        "files",
-        multiple=True,
-        type=FileName(),
-        help="Add this file's or URL's text before the first message; documents and images work, too.",
-    ),
+    _files("Add this file's or URL's text before the first message; documents and images work, too."),
     SYSTEM_OPTION,
     option("--load", "file", type=FileName(), help="Continue the conversation in a file of leap export."),
     option("--jsonl", is_flag=True, help="Read and write one JSON message per line (OpenAI's format)."),
