@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import pytest
 
@@ -21,6 +22,7 @@ from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
 from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
+from tests.support import left_processes
 from tests.support.hashed_words import HashedWordsRunner
 
 SLOW_FOLDERS = tuple(
@@ -34,10 +36,15 @@ OF_THE_DEFAULT_ENGINE = (
 )
 """Tests of what other builds of llama.cpp need not have; others of tests/inference and tests/contract are for each."""
 MOST_WORKERS = 8
+SECONDS_TO_END = 10.0
+"""What processes have after the last test to end by themselves."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 
 sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+IS_FIRST = left_processes.MARK not in os.environ
+"""Whether this process began the run; the workers of pytest-xdist inherit its mark."""
+os.environ.setdefault(left_processes.MARK, uuid4().hex)
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 
 
@@ -94,6 +101,19 @@ COUNT = itertools.count()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[HOMES] = TemporaryDirectory(prefix="leap-homes-", ignore_cleanup_errors=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run fails that leaves processes behind."""
+    if not IS_FIRST or sys.platform != "linux":
+        return
+    found = left_processes.left(os.environ[left_processes.MARK], SECONDS_TO_END)
+    if found and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    for pid, command in found.items():
+        reporter.write_line(f"\na process was left: {pid} {command}", red=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
