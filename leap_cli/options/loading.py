@@ -250,7 +250,7 @@ def _note_left_on_cpu(env: Environment, runner: ModelRunner, options: ModelLoadi
 
 
 def prompt_cache_directory(env: Environment) -> Path:
-    """The directory of kept prompts."""
+    """The directory of cached prompts."""
     return env.directories.cache / "prompts"
 
 

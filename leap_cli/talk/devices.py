@@ -102,8 +102,8 @@ def list_devices() -> list[dict[str, Any]]:
             "number": number,
             "name": device["name"],
             "system": systems[device["hostapi"]]["name"],
-            "hears": device["max_input_channels"] > 0,
-            "plays": device["max_output_channels"] > 0,
+            "input": device["max_input_channels"] > 0,
+            "output": device["max_output_channels"] > 0,
             "default": " and ".join(NAMES[kind] for n, kind in enumerate(NAMES) if defaults[n] == number) or None,
         }
         for number, device in enumerate(library.query_devices())

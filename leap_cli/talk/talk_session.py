@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leap_core.conversation.runner import ModelRunner
     from leap_core.conversation.session_recorder import SessionRecorder
 
-COLUMNS = ("number", "name", "system", "hears", "plays", "default")
+COLUMNS = ("number", "name", "system", "input", "output", "default")
 BY_VOICE = "speak, and it answers when you pause; Ctrl-C stops an answer"
 BY_KEY = "the space bar begins and ends what you say; Ctrl-C stops an answer"
 

@@ -17,7 +17,7 @@ def test_a_larger_model_that_is_kept_is_named_beside_the_template(leap, leap_hom
     monkeypatch.setattr(Improver, "run", lambda _self: improved)
     done = leap("improve", str(cases), "-m", "builtin", "--save-template", "mine", "--format", "quiet")
     assert done.code == 0, done.stderr
-    assert "`leap batch -t mine --escalate-to big --escalate-when 'uncertain<0.7'` asks so" in done.stderr
+    assert "`leap batch -t mine --escalate-to big --escalate-when 'uncertain<0.7'` uses it" in done.stderr
     assert (leap_home / "templates" / "mine.toml").is_file()
 
 

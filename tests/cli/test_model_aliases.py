@@ -20,7 +20,7 @@ def mine(leap, tmp_path):
 def test_an_alias_is_made_listed_used_and_removed(leap, mine):
     assert "there are no aliases" in leap("models", "alias").stderr
     made = leap("models", "alias", "lfm-2.5", mine)
-    assert (made.code, made.stdout) == (0, "") and "lfm-2.5 now means Mine-Q8_0" in made.stderr
+    assert (made.code, made.stdout) == (0, "") and "lfm-2.5 is now an alias of Mine-Q8_0" in made.stderr
     assert leap("models", "alias", "LFM-2.5").stdout.split() == ["model", mine, "name", "lfm-2.5"]
     assert leap("models", "alias", "lfm-2.5", "--format", "quiet").stdout == f"{mine}\n"
     assert leap("models", "path", "lfm-2.5").stdout == leap("models", "path", mine).stdout

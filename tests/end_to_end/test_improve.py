@@ -67,7 +67,7 @@ def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = program("improve", "cases.jsonl", "-m", "builtin", "--budget", "45", "--format", "json")
     found = json.loads(done.stdout)
-    assert [step["rung"] for step in found["steps"]] == ["as it is", "examples", "examples"], done.stderr
+    assert [step["step"] for step in found["steps"]] == ["baseline", "examples", "examples"], done.stderr
     columns = (tmp_path / "cases.improve" / "choose" / "columns").glob("examples*.jsonl")
     answered = [
         json.loads(line) for path in columns if ".lines." not in path.name for line in path.read_text().splitlines()
@@ -87,7 +87,7 @@ def test_kills_change_nothing(program, start, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     killed = json.loads(program(*command, "-o", "killed").stdout)
-    assert "examples" in [step["rung"] for step in whole["steps"]]
+    assert "examples" in [step["step"] for step in whole["steps"]]
     ways = [[(step["way"], step["rate"], step["kept"]) for step in each["steps"]] for each in (whole, killed)]
     assert ways[0] == ways[1] and (whole["before"], whole["after"]) == (killed["before"], killed["after"])
     for column in (tmp_path / "killed" / "choose" / "columns").glob("*.jsonl"):

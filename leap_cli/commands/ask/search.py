@@ -409,7 +409,7 @@ def _update(
         output.note(f"{path}: {'; '.join(notes)}")
     for path, reason in list(update.skipped.items())[:20]:
         output.warning(f"{path} is left out: {reason}")
-    counts = f"{update.added} new, {update.changed} changed, {update.removed} gone, {update.unchanged} as before"
+    counts = f"{update.added} new, {update.changed} changed, {update.removed} removed, {update.unchanged} unchanged"
     output.text(f"{name}\n")
     output.note(f"{counts}; {update.embedded} passages embedded")
     return update

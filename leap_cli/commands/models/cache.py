@@ -79,7 +79,7 @@ def clear(env: Environment, /, older_than: float | None, dry_run: bool) -> None:
     output = Output(env)
     files = [each for each in _files(env) if older_than is None or time.time() - each.used >= older_than]
     count = len(files) if dry_run else remove_snapshots(files, prompt_cache_directory(env))
-    output.note(f"{'would remove' if dry_run else 'removed'} {count} kept prompts, {in_bytes(_size(files))}")
+    output.note(f"{'would remove' if dry_run else 'removed'} {count} cached prompts, {in_bytes(_size(files))}")
 
 
 def _files(env: Environment) -> list[SnapshotFile]:

@@ -124,7 +124,7 @@ def _tell(env: Environment, output: Output, name: str, model: str, before: str |
     here = Registry(env.variables, env.cwd).can_answer(model)
     what = "" if here else f", which is not on this machine: leap download {name} fetches it"
     instead = "" if before in (None, model) else f", no longer for {before}"
-    output.note(f"{name} now means {model}{instead}{what}")
+    output.note(f"{name} is now an alias of {model}{instead}{what}")
 
 
 FORMAT = format_option("names")
@@ -365,7 +365,7 @@ def add_endpoint(env: Environment, /, args: EndpointArguments) -> None:
             set_value(file, f"{TABLE}.{args.name}.{field}", value)
     if base.startswith("http://") and (args.key_variable or args.key_file):
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
-    output.note(f"{args.name} now means {fields['model'] or 'the model'} at {base}: -m {args.name}")
+    output.note(f"{args.name} is now {fields['model'] or 'the model'} at {base}; use -m {args.name}")
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -161,7 +161,7 @@ def _start(reference: str, wanted: Improvement, model: ModelChoice, templates: S
 
     limit = {} if wanted.max_tokens is None else {"max_tokens": wanted.max_tokens}
     template = templates[0] if templates else None
-    return Column("as it is", reference, limit, dict(model.fields), wanted.system, template)
+    return Column("baseline", reference, limit, dict(model.fields), wanted.system, template)
 
 
 def _asker(
@@ -307,7 +307,7 @@ def _save(env: Environment, output: Output, name: str, improved: Improved) -> No
     about = f"found by leap improve: {improved.after:.0%} of held-back cases"
     template = PromptTemplate(name, about, column.system, prompt, {"model": column.model, **options})
     write_template(env, template)
-    asks = f"leap -t {name}"
+    command = f"leap -t {name}"
     if column.escalate_to is not None:  # which is not part of a template
-        asks = f"leap batch -t {name} --escalate-to {column.escalate_to} --escalate-when '{column.when}'"
-    output.note(f"`{asks}` asks so")
+        command = f"leap batch -t {name} --escalate-to {column.escalate_to} --escalate-when '{column.when}'"
+    output.note(f"`{command}` uses it")

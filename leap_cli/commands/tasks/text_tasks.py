@@ -152,7 +152,7 @@ def _restore(file: str, settings: TaskSettings, env: Environment) -> ExitCode:
     if isinstance(masks, dict) and isinstance(masks.get("map"), dict):  # a result of a job or a batch
         masks = masks["map"]
     if not isinstance(masks, dict) or not all(isinstance(text, str) and mask for mask, text in masks.items()):
-        raise LeapSerializationError(f"{file} is no map of masks", hint="leap redact --map FILE writes one")
+        raise LeapSerializationError(f"{file} is not a redaction map", hint="leap redact --map FILE writes one")
     with writing_to(settings.target, env) as place:
         Output(place).text(unmask(_whole(settings, env), masks))
     return ExitCode.DONE

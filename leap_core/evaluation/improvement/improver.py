@@ -95,9 +95,8 @@ class Trial:
     kept: bool
 
     def to_json(self) -> JsonObject:
-        """The entry of an improvement's record; its JSON key for the step is ``rung``, for the variant ``way``."""
-        names = {"step": "rung", "variant": "way"}
-        return {names.get(name, name): value for name, value in vars(self).items()}
+        """The entry of an improvement's report."""
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -166,14 +165,14 @@ class Improver:
         self.doubts = doubts_about(settings.file.cases)
         self.trials: list[Trial] = []
         self.notes: list[str] = []
-        self._best = named(settings.start, "as it is", "")
+        self._best = named(settings.start, "baseline", "")
         self._results: list[CaseResult] = []
 
     def run(self) -> Improved:
         """Try all steps, until one is good enough. Raises Ended where it was stopped before the first was measured."""
         for doubt in self.doubts:
             self._on_note(doubt)
-        self._try("as it is", "", self._best)
+        self._try("baseline", "", self._best)
         steps: tuple[tuple[str, Callable[[], Iterator[tuple[str, Column]]]], ...] = (
             ("settings", self._option_variants),
             ("examples", self._example_variants),
@@ -350,7 +349,7 @@ class Improver:
 
     def _end(self) -> Improved:
         """Look at ``held``, once, and keep what was selected only where it is better there."""
-        start = named(self._settings.start, "as it is", "")
+        start = named(self._settings.start, "baseline", "")
         before = after = self._asked(start, "held")
         p, rejected = 1.0, None
         if self._best != start:

@@ -257,7 +257,7 @@ class SnapshotFile:
 
 
 def snapshot_files(directory: Path) -> list[SnapshotFile]:
-    """All kept prompts below ``directory``, the one that was used last first."""
+    """All cached prompts below ``directory``, the one that was used last first."""
     files = [each for path in directory.glob("*/*.snapshot") if (each := _read(path)) is not None]
     return sorted(files, key=lambda each: -each.used)
 

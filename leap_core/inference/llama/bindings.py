@@ -372,7 +372,7 @@ FEATURES = {
     "llama_adapter_": "LoRA adapters",
     "llama_set_adapters": "LoRA adapters",
     "llama_model_quantize": "quantization",
-    "llama_state_seq_": "kept prompts",
+    "llama_state_seq_": "cached prompts",
 }
 """What needs functions that begin so."""
 

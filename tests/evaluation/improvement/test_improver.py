@@ -59,7 +59,7 @@ class Rule:
 
 def improve(tmp_path, passes, file=None, **given):
     rule = Rule(passes)
-    settings = ImprovementSettings(file or cases(), Column("as it is", "m"), tmp_path, **given)
+    settings = ImprovementSettings(file or cases(), Column("baseline", "m"), tmp_path, **given)
     improver = Improver(settings, rule, lambda line: None, threading.Event())
     return improver.run(), rule
 
@@ -80,20 +80,20 @@ def test_parts_are_of_the_seed_alone():
 
 def test_what_passes_already_is_left(tmp_path):
     improved, rule = improve(tmp_path, lambda column, case: True)
-    assert kept(improved) == ["as it is"] and not improved.is_better and len(improved.trials) == 1
+    assert kept(improved) == ["baseline"] and not improved.is_better and len(improved.trials) == 1
     assert (improved.before, improved.after, improved.p) == (1.0, 1.0, 1.0)
 
 
 def test_labels_are_the_cheapest_mend(tmp_path):
     file = CaseFile(cases(60, "yes").cases[:30] + cases(60, "no").cases[30:])
     improved, _ = improve(tmp_path, lambda column, case: "choices_constraint" in column.options, file)
-    assert kept(improved) == ["as it is", "settings"] and improved.p < 0.05 and improved.after == 1.0
+    assert kept(improved) == ["baseline", "settings"] and improved.p < 0.05 and improved.after == 1.0
     assert improved.column.options["choices_constraint"] == ["no", "yes"]
 
 
 def test_examples_mend_a_format(tmp_path):
     improved, _ = improve(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
-    assert kept(improved) == ["as it is", "examples"] and improved.p < 0.05
+    assert kept(improved) == ["baseline", "examples"] and improved.p < 0.05
     assert improved.trials[-1].variant == "4 examples", "and there it stops"
     assert "pass on choose" in report(improved) and "Answer as in these examples." in report(improved)
 
@@ -110,7 +110,7 @@ def test_reflection_finds_a_fault_of_the_prompt(tmp_path):
         return REWRITTEN
 
     improved, rule = improve(tmp_path, lambda column, case: "capitals" in (column.system or ""), reflect=reflect)
-    assert kept(improved) == ["as it is", "prompt"] and improved.p < 0.05
+    assert kept(improved) == ["baseline", "prompt"] and improved.p < 0.05
     assert improved.column.system == "Always answer in capitals."
     assert "it is not in capitals" in seen[0], "it is told what was wrong"
     asked = len(seen)
@@ -123,12 +123,12 @@ def test_reflection_finds_a_fault_of_the_prompt(tmp_path):
 def test_a_reflector_that_answers_nonsense_changes_nothing(tmp_path):
     pytest.importorskip("gepa")
     improved, _ = improve(tmp_path, lambda column, case: False, reflect=lambda prompt: "blah")
-    assert kept(improved) == ["as it is"] and improved.p == 1.0
+    assert kept(improved) == ["baseline"] and improved.p == 1.0
 
 
 def test_a_larger_model_is_the_last_but_one(tmp_path):
     improved, _ = improve(tmp_path, lambda column, case: column.escalate_to == "big", escalate_to="big")
-    assert kept(improved) == ["as it is", "escalation"] and improved.column.when == "invalid"
+    assert kept(improved) == ["baseline", "escalation"] and improved.column.when == "invalid"
 
 
 def test_a_task_is_mended_in_its_recipe(tmp_path):
@@ -145,7 +145,7 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
     improved, _ = improve(
         tmp_path, lambda column, case: "Answer: yes" in wording(column), file, recipe=recipe, model_id="m[1]"
     )
-    assert kept(improved) == ["as it is", "examples"] and [trial.step for trial in improved.trials[1:]] == ["examples"]
+    assert kept(improved) == ["baseline", "examples"] and [trial.step for trial in improved.trials[1:]] == ["examples"]
     found = parse_recipe("classify", improved.column.recipes["classify"])
     check_places(found)
     assert found.wording_for("another") == recipe.wording_for("another") and improved.column.system is None
@@ -167,7 +167,7 @@ def test_chance_is_no_gain(tmp_path):
     lucky = {f"c{n}" for n in range(60)}
     better = set(sorted(lucky)[:2])
     improved, _ = improve(tmp_path, lambda column, case: column.system is not None and case.id in better)
-    assert kept(improved) == ["as it is"]
+    assert kept(improved) == ["baseline"]
 
 
 def test_no_answers_to_learn_from(tmp_path):
@@ -207,7 +207,7 @@ def test_a_gain_that_held_back_cases_do_not_show_is_not_kept(tmp_path):
     held = {case.id for case in split(file.cases, 1)["held"]}
     improved, _ = improve(tmp_path, lambda column, case: (column.system is None) == (case.id in held), file)
     text = report(improved)
-    assert not improved.is_better and kept(improved) == ["as it is"] and improved.column.system is None
+    assert not improved.is_better and kept(improved) == ["baseline"] and improved.column.system is None
     assert (improved.before, improved.after) == (1.0, 1.0) and improved.rejected[1] == 0.0 and improved.p == 1.0
     assert text.startswith("# No better than it was") and improved.rejected[0] in text
     assert "100.0% before, 0.0% with it (p = 1.000), which is no gain." in text
@@ -222,7 +222,7 @@ def test_reflection_asks_no_case_twice_at_once(tmp_path, count):
         cases(count),
         reflect=lambda prompt: REWRITTEN,
     )
-    assert kept(improved) == ["as it is", "prompt"]
+    assert kept(improved) == ["baseline", "prompt"]
 
 
 def case(name: str, prompt: str, **expect) -> Case:
@@ -252,7 +252,7 @@ def test_cases_that_contradict_each_other_are_named(tmp_path):
     said = ["a and b ask the same and expect different answers", "f and g ask the same and expect different answers"]
     assert doubts_about(doubtful) == said
     told = []
-    settings = ImprovementSettings(CaseFile((*cases().cases, *doubtful)), Column("as it is", "m"), tmp_path)
+    settings = ImprovementSettings(CaseFile((*cases().cases, *doubtful)), Column("baseline", "m"), tmp_path)
     improved = Improver(settings, Rule(lambda column, case: True), told.append, threading.Event()).run()
     assert told[:2] == said and all(f"- {each}" in report(improved) for each in said)
 
