@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 from leap_core import __version__
@@ -224,6 +225,17 @@ def test_the_server_is_not_started_for_a_name_of_nothing(leap, name, says):
 def test_the_server_is_started_for_a_model_that_it_can_download(leap, monkeypatch):
     monkeypatch.setattr("leap_cli.commands.models.mcp._serve", lambda server: asyncio.sleep(0))
     assert leap("mcp", "-m", "LFM2.5-350M").code == 0
+
+
+def test_a_refusal_does_not_repeat_all_of_a_long_name():
+    from leap_cli.commands.models.mcp import _in_thread
+
+    def refuse() -> None:
+        raise click.UsageError("a" * 100_000)
+
+    with pytest.raises(Exception, match="aaa") as refused:
+        asyncio.run(_in_thread(refuse))
+    assert len(str(refused.value)) < 11_000
 
 
 def test_leap_is_a_server_itself(leap_home):

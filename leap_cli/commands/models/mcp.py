@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leap_core.errors import LeapError, LeapJobNotFoundError, LeapUnavailableError
+from leap_core.errors import LeapError, LeapJobNotFoundError, LeapUnavailableError, cut
 
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
@@ -450,7 +450,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     try:
         outcome = await asyncio.to_thread(outcome_of, work)
     except click.UsageError as error:
-        raise ToolError(error.format_message()) from None
+        raise ToolError(cut(error.format_message())) from None
     if isinstance(outcome, LeapError):
         raise ToolError(outcome.message if outcome.hint is None else f"{outcome.message} ({outcome.hint})")
     return outcome
