@@ -48,6 +48,9 @@ def exit_code_of(error: errors.LeapError) -> ExitCode:
 
 def report(failure: BaseException, env: Environment) -> ExitCode:
     """Say what went wrong, in one line; the exit code. Exceptions that end a program pass through."""
+    parts: Sequence[BaseException]
+    while len(parts := getattr(failure, "exceptions", ())) == 1:
+        failure = parts[0]  # a task group of anyio wraps what one of its tasks raised
     if isinstance(failure, BrokenPipeError):
         return ExitCode.DONE  # the reader closed the pipe; unread notes raise nothing
     if isinstance(failure, click.ClickException):

@@ -95,6 +95,20 @@ def test_a_bug_is_reported_where_no_log_can_be_written(leap):
     kept.unlink()
 
 
+class TaskGroupError(Exception):
+    """What a task group raises: Python's ExceptionGroup, or its copy for Python 3.10."""
+
+    def __init__(self, *exceptions: BaseException) -> None:
+        self.exceptions = exceptions
+
+
+def test_an_error_in_a_task_group_is_reported_as_itself():
+    env = Environment()
+    assert report(TaskGroupError(TaskGroupError(BrokenPipeError(errno.EPIPE, "Broken pipe"))), env) == ExitCode.DONE
+    assert report(TaskGroupError(errors.LeapOptionsError("--top-k", "must be above 0")), env) == ExitCode.USAGE
+    assert env.stderr.getvalue() == "leap: error: --top-k: must be above 0\n"
+
+
 def test_ctrl_c_outside_an_answer(leap):
     leap.load_error = KeyboardInterrupt()
     done = leap("generate", "-m", "some", "hello")
