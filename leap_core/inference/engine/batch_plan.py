@@ -34,7 +34,7 @@ PROMISE_ALONE = 0.5
 """The same for a prompt that is read alone: on a processor a request that comes interrupts it."""
 ATTENTION_TILE = 64
 """Positions of a chunk from which on llama.cpp computes the attention of f16 keys and values by tiles, which is faster.
-A prompt that is read alone has chunks of so many where they take twice as long as promised at most."""
+A prompt that is read alone has chunks of so many where they take four times as long as promised at most."""
 LEAST_CHUNK = 4
 """Positions of a chunk beside other requests, however slow the machine."""
 PAUSED_STEPS = 4
@@ -70,7 +70,7 @@ class PromptPace:
             self._allowed = min(batch_size, self._first if is_alone else LONG_STEP)
         else:
             most = min(batch_size, max(LONG_STEP, 2 * self._largest), int(self._speed * promise))
-            is_tile = is_alone and min(batch_size, self._speed * 2 * promise) >= ATTENTION_TILE
+            is_tile = is_alone and min(batch_size, self._speed * 4 * promise) >= ATTENTION_TILE
             self._allowed = max(ATTENTION_TILE if is_tile else LONG_STEP + 1 if is_alone else LEAST_CHUNK, most)
         return self._allowed
 

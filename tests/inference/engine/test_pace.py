@@ -38,8 +38,8 @@ def test_a_chunk_follows_from_the_speed_and_the_promise() -> None:
     assert timed(4000).most_positions(PROMISE, 512) == 512
     assert timed(10).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
     assert timed(60).most_positions(PROMISE, 512) == 15
-    assert timed(60).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
-    assert timed(70).most_positions(PROMISE_ALONE, 512) == ATTENTION_TILE
+    assert timed(30).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
+    assert timed(35).most_positions(PROMISE_ALONE, 512) == ATTENTION_TILE
     assert timed(70).most_positions(PROMISE_ALONE, 48) == 35
     assert timed(10).most_positions(PROMISE, 512) == LEAST_CHUNK
 
