@@ -91,8 +91,8 @@ def transcribe(
         max_tokens=options.max_tokens or MOST_TOKENS,
     )
     if all(piece.is_silent for piece in recording.pieces):  # a model that cannot hear is an error also then
-        second = Piece(0, min(len(recording.samples), RATE))
-        _text(_begin(runner, recording, second, prompt, replace(options, max_tokens=1)))
+        first_second = Piece(0, min(len(recording.samples), RATE))
+        runner.get_prompt_tokens_size(_messages(recording, first_second, prompt))
     running: deque[tuple[Piece, Generation | None]] = deque()
     ahead = iter(recording.pieces)
     try:
@@ -118,9 +118,12 @@ def transcribe(
 def _begin(
     runner: ModelRunner, recording: Recording, piece: Piece, prompt: str, options: GenerationOptions
 ) -> Generation:
+    return runner.start(_messages(recording, piece, prompt), (), options)
+
+
+def _messages(recording: Recording, piece: Piece, prompt: str) -> list[ChatMessage]:
     system = [ChatMessage(ChatMessageRole.SYSTEM, Text(prompt))] if prompt else []
-    question = ChatMessage(ChatMessageRole.USER, Audio(recording.wav(piece)))
-    return runner.start([*system, question], (), options)
+    return [*system, ChatMessage(ChatMessageRole.USER, Audio(recording.wav(piece)))]
 
 
 def _text(generation: Generation) -> str:

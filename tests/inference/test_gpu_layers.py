@@ -338,7 +338,8 @@ def test_auto_is_zero_for_the_kept_prompts_of_a_build_without_gpu(monkeypatch):
 
     from leap_core.inference.model_parts import _snapshot_scope
 
-    model = SimpleNamespace(fingerprint=b"x", n_gpu_layers=gpu_layers_for(model_path(), ModelLoadingOptions()))
+    layers = gpu_layers_for(model_path(), ModelLoadingOptions())
+    model = SimpleNamespace(fingerprint=b"x", n_gpu_layers=layers, metadata=lambda _name: "7")
     scopes = {_snapshot_scope(model, ModelLoadingOptions(n_gpu_layers=n)) for n in (0, "auto")}
     assert len(scopes) == 1 and gpu_layers.AUTO == "auto"
 
