@@ -43,11 +43,16 @@ else:
 class _Init:
     """The ``__init__`` of a dataclass until it is compiled, and then takes this one's place."""
 
+    def __init__(self) -> None:
+        self._compiled: dict[type, Any] = {}
+
     def __get__(self, instance: object, owner: type) -> Any:
-        cls = next(each for each in owner.__mro__ if vars(each).get("__init__") is self)
-        method = _compiled(cls)
-        cls.__init__ = method  # type: ignore[misc]
-        return method.__get__(instance, owner)
+        for cls in owner.__mro__:
+            if vars(cls).get("__init__") is self:
+                self._compiled[cls] = cls.__init__ = _compiled(cls)  # type: ignore[misc]
+            if cls in self._compiled:  # by another thread, where this one has just looked it up
+                return self._compiled[cls].__get__(instance, owner)
+        raise AttributeError("__init__")
 
 
 _INIT = _Init()

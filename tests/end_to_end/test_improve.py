@@ -46,7 +46,7 @@ def test_a_model_is_held_to_its_labels_and_the_way_is_saved(program, tmp_path):
     done = program(*command)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "cases.improve" / "improved.json").read_text())
-    assert found["improved"] and found["steps"][1]["way"] == "one of the labels" and found["p"] < 0.05
+    assert found["improved"] and found["steps"][1]["variant"] == "one of the labels" and found["p"] < 0.05
     assert (
         "# Better than it was" in done.stdout and "<table>" in (tmp_path / "cases.improve" / "report.html").read_text()
     )
@@ -54,8 +54,8 @@ def test_a_model_is_held_to_its_labels_and_the_way_is_saved(program, tmp_path):
     before = (tmp_path / "cases.improve" / "improved.json").read_text()
     assert program(*command).returncode == 0
     after = json.loads((tmp_path / "cases.improve" / "improved.json").read_text())
-    same = [(step["way"], step["rate"], step["p"]) for step in after["steps"]]
-    assert same == [(step["way"], step["rate"], step["p"]) for step in json.loads(before)["steps"]]
+    same = [(step["variant"], step["rate"], step["p"]) for step in after["steps"]]
+    assert same == [(step["variant"], step["rate"], step["p"]) for step in json.loads(before)["steps"]]
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_kills_change_nothing(program, start, tmp_path):
         process.wait()
     killed = json.loads(program(*command, "-o", "killed").stdout)
     assert "examples" in [step["step"] for step in whole["steps"]]
-    ways = [[(step["way"], step["rate"], step["kept"]) for step in each["steps"]] for each in (whole, killed)]
+    ways = [[(step["variant"], step["rate"], step["kept"]) for step in each["steps"]] for each in (whole, killed)]
     assert ways[0] == ways[1] and (whole["before"], whole["after"]) == (killed["before"], killed["after"])
     for column in (tmp_path / "killed" / "choose" / "columns").glob("*.jsonl"):
         if ".lines." not in column.name:

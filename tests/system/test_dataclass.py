@@ -154,6 +154,30 @@ def test_a_signature_is_the_librarys_before_and_after_the_first_object():
         Count(1, other=2)  # type: ignore[call-arg]
 
 
+class Loud(Count):
+    """Calls the class that it extends."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number * 2)
+
+
+def test_two_threads_make_the_first_object_at_once():
+    @dataclass
+    class First:
+        number: int = 3
+
+    class Second(First):
+        def __init__(self) -> None:
+            super().__init__(4)
+
+    found_by_the_slower_one = vars(First)["__init__"]
+    assert First().number == 3
+    for made in (First.__new__(First), Second.__new__(Second)):
+        found_by_the_slower_one.__get__(made, type(made))(5)
+        assert made.number == 5
+    assert Second().number == 4 and Loud(2) != Count(4) and Loud(2).number == 4
+
+
 def test_what_changes_has_no_hash_and_what_compares_by_identity_keeps_its_own():
     count = Count(1)
     count.number = 2
