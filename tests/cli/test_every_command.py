@@ -183,6 +183,7 @@ def test_it_refuses_an_option_that_it_does_not_have(leap, paths):
     check_each(paths, check)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are always text there")
 @pytest.mark.parametrize("path", dict.fromkeys(path for path, _ in text_options()))
 def test_it_refuses_bytes_that_are_no_text(leap, path):

@@ -124,6 +124,7 @@ def test_nothing_found_names_what_is_near(leap):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hostile", ['"', "a OR", "NEAR(", "*", "--", "😀", "x" * 100_000])
 def test_hostile_words_find_nothing_or_something(leap, hostile):
     assert leap("help", "--", hostile).code in (0, 2)

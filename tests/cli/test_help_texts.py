@@ -62,6 +62,7 @@ def test_help_fits_a_screen_and_shows_an_example_with_its_output(leap, path):
         assert re.search(r"\nExample:\n  .*\bleap (.*\n)+?  \w.*\n\nMore: leap help", shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EVERY)
 def test_help_all_shows_every_option(leap, path):
     options = [set(each.opts) for each in options_of(EVERY[path]) if not each.hidden]

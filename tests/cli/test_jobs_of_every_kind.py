@@ -57,6 +57,7 @@ ENDING = [["retry"], ["remove", "--yes"], ["cancel"], ["watch"]]
 STATES = ["queued", "failed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subcommands", [SHOWING, *([words] for words in ENDING)], ids=lambda each: each[0][0])
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_every_subcommand_takes_every_kind_or_says_why_not(subcommands, format, leap, made, client):

@@ -66,6 +66,7 @@ def test_every_command_that_has_it_is_here():
     assert having == LINES.keys() | NAMING.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "line"), [(path, line) for path, lines in LINES.items() for line in lines])
 def test_a_model_that_is_named_is_not_asked_for(three, path, line):
     done = three(*path.split(), *line, "-m", "builtin")

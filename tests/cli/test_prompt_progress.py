@@ -60,6 +60,7 @@ def run(slow, command: str, *more: str, **how: bool):
     return slow(command, *LINES[command], "-m", "builtin" if command == "batch" else "x", *more, stdin=stdin, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", LINES)
 def test_a_terminal_shows_how_far_the_prompt_is_read_until_the_answer_begins(slow, command):
     done = run(slow, command, terminal=True)
@@ -68,6 +69,7 @@ def test_a_terminal_shows_how_far_the_prompt_is_read_until_the_answer_begins(slo
     assert after.startswith(CLEAR) and "reading" not in after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", LINES)
 def test_a_pipe_and_a_dumb_terminal_see_nothing(slow, command):
     assert "reading" not in run(slow, command).stderr

@@ -53,6 +53,7 @@ def test_the_beginning_of_a_name_removes_nothing_by_itself(leap, kept, command):
     assert not is_there(command)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["models", "sessions", "jobs"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_whole_name_and_yes_ask_nothing(leap, kept, command, whole):

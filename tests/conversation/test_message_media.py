@@ -96,6 +96,7 @@ def server() -> Iterator[str]:
         running.shutdown()
 
 
+@pytest.mark.slow
 def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "public_address", lambda host, port, secure: host)
     for place in ("/a.png", "/moved"):
@@ -201,6 +202,7 @@ def test_the_sdks_helpers(tmp_path: Path) -> None:
     assert Text("a") != part
 
 
+@pytest.mark.slow
 def test_a_person_may_fetch_a_private_address_and_hears_why_one_cannot_be(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

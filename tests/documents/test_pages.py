@@ -145,6 +145,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_grows_with_the_length_alone(unit):
     """What is quadratic takes many times as long."""

@@ -190,6 +190,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_text_and_order(tmp_path, name):
     make, words = MADE[name]
@@ -372,6 +373,7 @@ def hostile(name: str) -> bytes:
     return {"words.pdf": b"no such thing", "broken.ipynb": b"[1]", "deep.ipynb": b"[" * 100_000}[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_documents_are_refused_in_one_line(tmp_path, monkeypatch, name):
     monkeypatch.setattr(kinds, "MOST_UNPACKED", 10 * 1024**2)

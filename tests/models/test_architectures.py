@@ -44,6 +44,7 @@ def test_every_type_of_tensor_that_is_stored_runs(tmp_path: Path) -> None:
     assert len(kinds) >= 25 and all(verdict.is_sound for verdict in outcomes), outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [number for number, kind in TENSOR_TYPES.items()])
 def test_the_header_lets_every_type_pass(tmp_path: Path, kind: int) -> None:
     file = architecture_file("llama", Sizes(width=256, feed_forward=256))

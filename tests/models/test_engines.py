@@ -212,6 +212,7 @@ def archive_of(kind: str, build: Path, tmp_path: Path) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

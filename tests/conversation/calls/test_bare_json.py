@@ -193,6 +193,7 @@ def test_a_stream_gives_what_the_whole_reply_gives(dialect: str):
         assert played(pieces, dialect=dialect) == whole == played(list(text), dialect=dialect), pieces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -29,6 +29,7 @@ def test_the_cases_are_many():
     assert len(CASES) >= 400 and {case.dialect for case in CASES} == TOKENS.keys() | {case.dialect for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])
 @pytest.mark.parametrize("dialect", dict.fromkeys(case.dialect for case in CASES))
 def test_replies(dialect: str, letters: bool):

@@ -26,6 +26,7 @@ def test_cuts_lie_in_the_pauses() -> None:
     assert all(any(low <= cut <= high for low, high in pauses) for cut in cuts), cuts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.05, 1, 29.99, 30, 30.05, 61, 185.3])
 @pytest.mark.parametrize("loud", [True, False])
 def test_pieces_keep_within_bounds_and_lose_nothing(seconds: float, loud: bool) -> None:

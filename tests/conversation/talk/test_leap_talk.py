@@ -79,6 +79,7 @@ def test_what_is_said_as_the_first_answer_begins_is_no_echo_of_it(leap: CommandL
     assert (done.code, done.stderr.count("leap: heard 1.")) == (0, 2), done
 
 
+@pytest.mark.slow
 def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = leap.script(["Hum.", HUM], ["Hum.", HUM], speaks=True)
     env = leap.environment(file.read_bytes(), terminal=False, stdin_terminal=False)
@@ -126,6 +127,7 @@ def test_a_sentence_whose_reading_begins_while_it_is_stopped_is_not_read(monkeyp
         assert not [response for response in answer if isinstance(response, AudioSample)]
 
 
+@pytest.mark.slow
 def test_a_failure_ends_a_file_and_keeps_what_was_said(leap: CommandLine, file: Path, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], [LeapGenerationError("broken")], speaks=True)
     done = leap("talk", "--input", str(file), "-o", "answers.wav", "--fast")

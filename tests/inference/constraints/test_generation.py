@@ -183,6 +183,7 @@ def test_the_grammar_of_a_call_without_markers_is_compiled_when_one_begins(
     assert written == [True]  # and what cannot be compiled leaves the text free
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
 @pytest.mark.parametrize("choice", ["required", "now"])
 def test_a_call_that_is_asked_for_is_made_in_every_dialect(noise: ModelRunner, parser: str, choice: str):

@@ -75,6 +75,7 @@ def test_requests_with_different_adapters_run_at_once_as_alone(make_scheduler: M
     assert [finish(each)[0] for each in together] == alone
 
 
+@pytest.mark.slow
 def test_no_prefix_is_reused_across_adapters(make_scheduler: Make, adapters: list[LlamaAdapter], tmp_path: Path):
     cache = CacheOptions(path=tmp_path, enabled=True)
     scheduler = make_scheduler(cache=cache)

@@ -357,6 +357,7 @@ def test_the_same_prompt_counts_the_same_tokens_again(make_scheduler: Make) -> N
     assert counts[0] == counts[1] and counts[0][0] == 100 > stats.cached_prompt_tokens >= 90
 
 
+@pytest.mark.slow
 def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +384,7 @@ def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
     assert not scheduler.activity().is_stalled
 
 
+@pytest.mark.slow
 def test_a_long_step_of_another_model_is_no_stall(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leap_core.conversation.generator.STALLED_SECONDS", 0.3)
     busy, waiting = make_scheduler(), make_scheduler()

@@ -233,6 +233,7 @@ def squeezed(times: int, size: int):
     return behave
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_answer_that_is_a_bomb_takes_little_memory(fake, runner, times):
     import resource

@@ -210,6 +210,7 @@ def test_a_body_means_the_same_to_a_server_and_in_a_batch(name, serve, line):  #
         assert ("warnings" in bodies[0]["leap"], "warnings" in bodies[1]["leap"]) == (expected.calls == 1,) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_an_unknown_field_is_noted_by_a_server_and_refused_in_a_batch(name, serve, line):  # noqa: F811
     fields, path = UNKNOWN[name]

@@ -96,6 +96,7 @@ def test_what_was_fitted_under_one_wording_counts_for_no_other(leap, questions, 
     assert "temperature" not in json.loads(leap(*state_first).stdout)["answers"]["late"]
 
 
+@pytest.mark.slow
 def test_columns_of_rows_are_the_state(leap, questions, tmp_path):
     (tmp_path / "table.csv").write_text('what,when,who\n"par\ncel",late,me\nletter,early,you\n')
     ask = ("decide", *questions, "-m", "builtin", "--dry-run", "table.csv")

@@ -129,6 +129,7 @@ def test_first_files_are_recognised_by_their_kind(tmp_path):
         assert decide(runner, Decision("s", (Question.predicate("Late?"),))).answers[0].readout == "labels"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "message", "hint"),
     [

@@ -33,6 +33,7 @@ def served():
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colour", COLOURS)
 def test_what_is_seen_decides(served, colour):
     picture = circle(colour)

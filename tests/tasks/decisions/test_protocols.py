@@ -121,6 +121,7 @@ def test_what_is_wrong_is_named_by_its_place(served, fields, param):
     assert refused.value.param == param
 
 
+@pytest.mark.slow
 def test_pictures_are_refused_by_a_model_that_does_not_see(served):
     import openai
 
