@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from leap_core.errors import LeapError
 from leap_core.system.directories import private_directory
-from leap_core.system.sqlite import Schema, Store
+from leap_core.system.sqlite import Schema, SqliteStore
 
 from .store_protocol import JOB_COLUMNS, NO_VALUES, WORKER_COLUMNS, Changes, Database, Row, Values
 
@@ -55,7 +55,7 @@ def open_database(place: Path | str, *, durable: bool = True) -> Database:
     return PostgresDatabase.at(place, durable=durable)
 
 
-class SqliteDatabase(Store):
+class SqliteDatabase(SqliteStore):
     """The store in a file of this machine. ``durable``: a transaction that has returned survives the loss of power."""
 
     schema = SCHEMA

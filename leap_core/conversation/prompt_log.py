@@ -22,7 +22,7 @@ from ..schemas.transforms import absent_as_null, all_optional, closed
 from ..system import __version__
 from ..system.dataclass import dataclass
 from ..system.files import text_of
-from ..system.sqlite import Schema, Store, words_query
+from ..system.sqlite import Schema, SqliteStore, words_query
 from .messages import ChatMessage, ChatMessageRole, Text
 from .options import GenerationOptions
 from .responses import Complete
@@ -174,7 +174,7 @@ class Match:
     snippet: str
 
 
-class PromptLog(Store):
+class PromptLog(SqliteStore):
     """The log; what is removed from it is overwritten in the file."""
 
     schema = SCHEMA

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ..errors import LeapSerializationError, LeapSessionError
 from ..system.dataclass import dataclass
 from ..system.files import text_of
-from ..system.sqlite import Schema, Store, words_query
+from ..system.sqlite import Schema, SqliteStore, words_query
 from .conversation import NOTHING, Omission
 from .messages import ChatMessage, ChatMessageRole
 
@@ -149,7 +149,7 @@ class Found(NamedTuple):
     snippet: str
 
 
-class SessionStore(Store):
+class SessionStore(SqliteStore):
     """Sessions. Raises LeapSessionError for one that is not there or is damaged."""
 
     schema = SCHEMA

@@ -153,15 +153,8 @@ class _Text:
             self.builder.parts = []
             self._label = "Comment:" if tag == "annotation" else f"[^{attributes.get('id', '').lstrip('ftn') or 1}]:"
             self._outside[-1].append("" if tag == "annotation" else self._label[:-1])
-        elif tag == "list":
-            style = attributes.get("style-name") or (self._lists[-1][0] if self._lists else "")
-            first = self._styles.lists.get((style, len(self._lists) + 1), ("", "", "", 1))[3]
-            begun = style if attributes.get("continue-numbering") == "true" else attributes.get("continue-list", "")
-            self._lists.append((style, self._styles.ends.get(begun, first - 1), attributes.get("id", "")))
-        elif tag in ("list-item", "list-header") and self._lists:
-            style, number, id = self._lists[-1]
-            self._lists[-1] = style, int(attributes.get("start-value") or number + (tag == "list-item")), id
-            self._is_first = tag == "list-item"
+        elif tag in ("list", "list-item", "list-header"):
+            self._start_list(tag, attributes)
         elif tag == "table":
             self.builder.table()
         elif tag == "table-cell":
@@ -179,6 +172,18 @@ class _Text:
         elif tag in ("title", "desc") and self._frame != "title":
             self._takes_text += 1
             self.builder.words("[picture: ")
+
+    def _start_list(self, tag: str, attributes: dict[str, str]) -> None:
+        """A list, or an item of one."""
+        if tag == "list":
+            style = attributes.get("style-name") or (self._lists[-1][0] if self._lists else "")
+            first = self._styles.lists.get((style, len(self._lists) + 1), ("", "", "", 1))[3]
+            begun = style if attributes.get("continue-numbering") == "true" else attributes.get("continue-list", "")
+            self._lists.append((style, self._styles.ends.get(begun, first - 1), attributes.get("id", "")))
+        elif self._lists:
+            style, number, id = self._lists[-1]
+            self._lists[-1] = style, int(attributes.get("start-value") or number + (tag == "list-item")), id
+            self._is_first = tag == "list-item"
 
     def _object(self, link: str) -> str:
         """An embedded equation; of another object that it is there."""

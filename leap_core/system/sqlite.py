@@ -179,11 +179,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-Opened = TypeVar("Opened", bound="Store")
+Opened = TypeVar("Opened", bound="SqliteStore")
 Values = Mapping[str, object] | Sequence[object]
 
 
-class Store:
+class SqliteStore:
     """The database of a ``schema`` in the file at ``path``, which is made where necessary, over one connection. Safe to
     use from several threads and processes. Raises LeapError when the file cannot be used, or is of another version.
     ``durable``: see ``connect``."""

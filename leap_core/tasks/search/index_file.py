@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapError, LeapOptionsError
 from ...system.dataclass import dataclass
-from ...system.sqlite import Schema, Store
+from ...system.sqlite import Schema, SqliteStore
 from .chunking import CHUNK_TOKENS, OVERLAP_TOKENS, TextChunk
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Passage:
     text: str
 
 
-class IndexFile(Store):
+class IndexFile(SqliteStore):
     """The open index. Use it from one thread at a time."""
 
     schema = SCHEMA
