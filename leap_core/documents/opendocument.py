@@ -158,9 +158,7 @@ class _Text:
         elif tag == "table":
             self.builder.table()
         elif tag == "table-cell":
-            columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
-            for _ in range(min(int(attributes.get("number-columns-repeated") or 1), MOST_COLUMNS // 16)):
-                self.builder.cell(columns, rows)
+            self._start_cells(attributes)
         elif tag == "page":
             self.out.section()
         elif tag == "frame":
@@ -184,6 +182,11 @@ class _Text:
             style, number, id = self._lists[-1]
             self._lists[-1] = style, int(attributes.get("start-value") or number + (tag == "list-item")), id
             self._is_first = tag == "list-item"
+
+    def _start_cells(self, attributes: dict[str, str]) -> None:
+        columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
+        for _ in range(min(int(attributes.get("number-columns-repeated") or 1), MOST_COLUMNS // 16)):
+            self.builder.cell(columns, rows)
 
     def _object(self, link: str) -> str:
         """An embedded equation; of another object that it is there."""
