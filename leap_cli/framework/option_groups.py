@@ -68,7 +68,7 @@ class Arguments:
         for name in names:
             configured = self._context.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
             if configured and isinstance(defaults, OptionDefaults) and name in defaults.origins:
-                return f" (it stands in {defaults.origins[name]})"
+                return f" (it is set in {defaults.origins[name]})"
         return ""
 
     def typed_options(self) -> list[tuple[click.Option, Any]]:

@@ -351,7 +351,7 @@ def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate, variabl
     leap.variables[f"LEAP_GENERATE_{variable}"] = value
     done = generate(*flags, "x")
     assert done.code == 2
-    assert says in done.stderr and f"(it stands in LEAP_GENERATE_{variable})" in done.stderr
+    assert says in done.stderr and f"(it is set in LEAP_GENERATE_{variable})" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--raw"], ["-n", "2"], ["--dry-run"]])

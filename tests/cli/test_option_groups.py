@@ -97,7 +97,7 @@ def test_a_configured_wish_gives_way_and_another_option_says_where_it_stands(tmp
     (tmp_path / "config.toml").write_text("[options]\nnarrow = true\n")
     assert call(tmp_path, "red", "--width", "3")["paper"] == Paper(Size(3, True), "red")
     (tmp_path / "config.toml").write_text("[options]\nwidth = 3\n")
-    with pytest.raises(click.UsageError, match=r"combined with --narrow \(it stands in .*options.width\)"):
+    with pytest.raises(click.UsageError, match=r"combined with --narrow \(it is set in .*options.width\)"):
         call(tmp_path, "red", "--narrow")
 
 

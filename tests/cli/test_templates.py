@@ -167,7 +167,7 @@ def test_replacing(leap):
         (["generate", "--template", "zzz", "x"], "leap saved templates list shows"),
         (["generate", "--template", "../french", "x"], "cannot name a template"),
         (["generate", "--template", "french"], "the prompt is empty"),
-        (["generate", "--template", "french", "--raw", "x"], "--raw cannot be combined with --system (it stands in "),
+        (["generate", "--template", "french", "--raw", "x"], "--raw cannot be combined with --system (it is set in "),
         (["saved", "templates", "show", "frensh"], "did you mean french?"),
         (["saved", "templates", "remove", "frensh"], "did you mean french?"),
         (["saved", "templates", "add", "a/b", "x"], "cannot name a template"),
