@@ -115,7 +115,7 @@ class Builder:
         self.parts: list[str] = []
         self._tables: list[_Table] = []
         self._code: list[str] = []
-        self._too_deep = self._size = 0
+        self._too_deep = self._size = self._code_size = 0
 
     @property
     def is_in_cell(self) -> bool:
@@ -132,12 +132,15 @@ class Builder:
         """End the paragraph, of which one without words is left out."""
         text = "".join(self.parts)
         self.parts.clear()
-        if kind == CODE and self._size <= LONGEST_PARAGRAPH:
+        if kind == CODE:
             self._code.append(text.rstrip())
-            self._size += 1
-            return
+            self._code_size += len(text) + 1
+            self._size = 0
+            if self._code_size <= LONGEST_PARAGRAPH:
+                return
+            text = ""
         self._size = 0
-        code, self._code = "\n".join(self._code).strip("\n"), []
+        code, self._code, self._code_size = "\n".join(self._code).strip("\n"), [], 0
         if code.strip():
             self.add(Block(CODE, code))
         if text := text.strip():

@@ -107,6 +107,7 @@ class _Text:
         self._lists: list[tuple[str, int, str]] = []
         self._is_first = False
         self._level = 0
+        self._paragraphs: list[tuple[bool, int]] = []
         self._outside: list[list[str]] = []
         self._label = self._frame = ""
         self._is_note = self._is_raised = self._is_code = False
@@ -142,6 +143,7 @@ class _Text:
             self.builder.parts = []
         elif tag in ("p", "h"):
             self._takes_text += 1
+            self._paragraphs.append((self._is_code, self._level))  # of the one around it
             is_title = attributes.get("style-name") in self._styles.titles
             self._is_code = self._styles.is_code(attributes.get("style-name", ""))
             self._level = int(attributes.get("outline-level") or 1) if tag == "h" else int(is_title)
@@ -208,6 +210,8 @@ class _Text:
         elif tag in ("p", "h"):
             self._takes_text -= 1
             self._end_paragraph()
+            if self._paragraphs:
+                self._is_code, self._level = self._paragraphs.pop()
         elif tag == "span":
             self._is_raised = False
         elif tag == "text-box" and self._outside:
@@ -246,7 +250,7 @@ class _Text:
                 self._headings = [*self._headings[: self._level - 1], self._headings[self._level - 1] + 1, *[0] * 10]
                 self.builder.parts.insert(0, self._styles.label(OUTLINE, self._headings[: self._level]) + " ")
             self.builder.end(HEADING, min(self._level or 1, 6))
-        elif self._is_code:
+        elif self._is_code and not (self._lists and self._is_first):
             self.builder.end(CODE)
         elif self._lists and self._is_first:
             self._is_first = not "".join(self.builder.parts).strip()

@@ -101,15 +101,16 @@ def _installed() -> list[list[Any]]:
 def _scan() -> list[Plugin]:
     from importlib.metadata import distribution, distributions
 
-    groups, names = (COMMANDS, OPENERS, TOOLS), set()
+    groups, with_plugins = (COMMANDS, OPENERS, TOOLS), dict[str, Any]()
     for each in distributions():
         with suppress(Exception):  # damaged metadata of one package
             if "leap." in (each.read_text("entry_points.txt") or ""):  # metadata of all packages takes 0.2 s to parse
-                names.add(re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower())
+                with_plugins.setdefault(re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower(), each)
     found: list[Plugin] = []
-    for name in sorted(names):
+    for name, sound in sorted(with_plugins.items(), key=lambda item: item[0]):
         with suppress(Exception):
-            imported = distribution(name)  # the first of its name on the path
+            first = distribution(name)  # of its name on the path
+            imported = first if first.read_text("METADATA") or first.read_text("PKG-INFO") else sound
             package = imported.metadata["Name"]
             summary = str(imported.metadata.json.get("summary") or f"A command of {package}.")
             points = [point for point in imported.entry_points if point.group in groups]

@@ -248,6 +248,18 @@ def test_code_of_odt_keeps_its_indentation(style):
     assert read_here("odt", data).text.count("\n    b = 1\n") == 2
 
 
+def test_a_comment_within_code_and_code_within_prose_of_odt_keep_their_kinds():
+    def line(text: str, style: str = "Preformatted_20_Text") -> str:
+        return f'<x:p x:style-name="{style}">{text}</x:p>'
+
+    commented = line('<x:s x:c="4"/>return 1<o:annotation><x:p>why</x:p></o:annotation>')
+    data = open_document("text", line("def f():") + commented + line('<x:s x:c="4"/>pass'), CODE)
+    assert "def f():\n    return 1\n    pass" in read_here("odt", data).text
+    boxed = f"<x:p>See <d:text-box>{line('x = 1')}</d:text-box>here.</x:p>{line('y = 2')}"
+    text = read_here("odt", open_document("text", boxed, CODE)).text
+    assert "See here." in text and "```\nSee" not in text and "```\ny = 2\n```" in text
+
+
 def test_boxes_objects_dates_and_superscripts_of_ods():
     cells = '<t:table-cell o:date-value="2024-02-29"><x:p>29/02/24</x:p></t:table-cell>'
     cells += '<t:table-cell><x:p>10<x:span x:style-name="R">6</x:span></x:p><d:object/></t:table-cell>'

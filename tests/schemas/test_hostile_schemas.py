@@ -10,6 +10,7 @@ import time
 import pytest
 
 from leap_core.errors import LeapError, LeapSchemaError
+from leap_core.inference.constraints import compile_time
 from leap_core.inference.constraints.compiling import lark_matcher
 from leap_core.inference.constraints.grammars import enforce
 from leap_core.schemas.expressions import CheckTakesTooLong, matches
@@ -115,6 +116,32 @@ def test_a_schema_that_compiles_for_minutes_is_refused_in_seconds(schema: dict, 
     except LeapSchemaError as error:
         assert "compiling the schema takes more than" in error.message
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "long"),
+    [
+        ([], None, True),
+        ([], -24, True),
+        ([], 1, False),
+        ([{"result": True}], 0, False),
+        (OSError("no space"), 0, False),
+    ],
+)
+def test_only_a_child_that_reaches_a_limit_refuses_a_grammar(answers, code, long, monkeypatch):
+    """And it is started once for each grammar."""
+    asked = []
+
+    def answers_of(*_: object) -> tuple[list[object], int | None, str]:
+        asked.append(1)
+        if isinstance(answers, OSError):
+            raise answers
+        return answers, code, ""
+
+    monkeypatch.setattr(compile_time, "answers_of", answers_of)
+    compile_time._takes_long.cache_clear()
+    assert [compile_time._takes_long("start: /a/") for _ in range(3)] == [long] * 3 and len(asked) == 1
+    compile_time._takes_long.cache_clear()
 
 
 @pytest.mark.slow

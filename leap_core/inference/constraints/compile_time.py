@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TASK = "leap_core.inference.constraints.compile_time:compile_in_child"
 CPU_SECONDS, WALL_SECONDS = 3, 20
+MEMORY_BYTES = 2 * 1024**3
 MOST_JOINED = 8
 """Expressions or alternatives that are intersected in no time, whatever they are."""
 LARGE_DIVISOR = re.compile(r'"multipleOf\\?": ?(?:\d{5}|\d*\.\d{4}|[\d.]+[eE])')
@@ -27,8 +28,8 @@ LARGE_DIVISOR = re.compile(r'"multipleOf\\?": ?(?:\d{5}|\d*\.\d{4}|[\d.]+[eE])')
 def matcher_in_time(tokenizer: ConstraintTokenizer, grammar: str) -> LLMatcher:
     """``ConstraintTokenizer.matcher``. Raises CheckTakesTooLong for a grammar that takes more than CPU_SECONDS, and
     GrammarError."""
-    if _may_take_long(grammar):
-        _try(grammar)
+    if _may_take_long(grammar) and _takes_long(grammar):
+        raise CheckTakesTooLong(f"compiling it takes more than {CPU_SECONDS} s")
     return tokenizer.matcher(grammar)
 
 
@@ -41,11 +42,16 @@ def _may_take_long(grammar: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _try(grammar: str) -> None:
-    request = {"task": TASK, "grammar": grammar, "cpu_seconds": CPU_SECONDS}
-    answers, _, _ = answers_of(request, WALL_SECONDS)
-    if not answers:
-        raise CheckTakesTooLong(f"compiling it takes more than {CPU_SECONDS} s")
+def _takes_long(grammar: str) -> bool:
+    """Whether a child that compiles it reaches a limit of time or memory; False where none can be started."""
+    request = {"task": TASK, "grammar": grammar, "cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY_BYTES}
+    try:
+        answers, code, _ = answers_of(request, WALL_SECONDS)
+    except OSError:
+        return False
+    if answers:
+        return bool(answers[-1].get("error", {}).get("memory"))
+    return code is None or code < 0  # a signal: this process would have crashed too
 
 
 def compile_in_child(request: Mapping[str, Any], _answer: Callable[[Mapping[str, Any]], None]) -> bool:

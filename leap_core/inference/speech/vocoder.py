@@ -28,8 +28,6 @@ ELEMENT_TYPES = {"F32": "<f4", "F16": "<f2"}
 """ggml types whose bytes numpy reads as they are."""
 
 
-"""A file's fingerprint is made of so many samples of this size."""
-
 
 class TensorFile:
     """A GGUF file at ``path``. Shapes here are in numpy's order: (rows, columns).

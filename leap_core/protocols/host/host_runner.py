@@ -53,26 +53,32 @@ class HeldModel:
 
     def open(self, path: str, request: JsonObject, *, timeout: float | None) -> HostAnswer:
         """A request to this model. Raises what the host answers, LeapGenerationError when it cannot be loaded again."""
-        for _ in range(LOADS):
+        for loads in range(LOADS):
             try:
                 return self._open(path, request, timeout)
-            except (LeapModelNotFoundError, LeapUnavailableError):  # it went, or its host did, since it was last used
-                self._revive()
+            except (LeapModelNotFoundError, LeapUnavailableError) as error:  # it went, or its host did
+                if loads and not error.host_ended:
+                    raise
+            self._revive()
         return self._open(path, request, timeout)
 
     def _open(self, path: str, request: JsonObject, timeout: float | None) -> HostAnswer:
         return self.host.open("POST", path, {"model": self.description["key"], **request}, timeout=timeout)
 
     def _revive(self) -> None:
-        try:
-            host, description = self._load_again(self.host, self.description)
-        except LeapError as error:
-            if error.host_ended:  # while it loaded: the next request to it fails, and loads it once more
-                return
-            message = f"the model is no longer warm and cannot be loaded again: {error.message}"
-            raise LeapGenerationError(message, hint=error.hint) from None
-        with self._guard:
-            self.host, self.description = host, description
+        for left in reversed(range(LOADS)):
+            try:
+                host, description = self._load_again(self.host, self.description)
+            except LeapError as error:
+                if left and error.host_ended:
+                    continue
+                message = f"the model is no longer warm and cannot be loaded again: {error.message}"
+                failed = LeapGenerationError(message, hint=error.hint)
+                failed.host_ended = error.host_ended
+                raise failed from None
+            with self._guard:
+                self.host, self.description = host, description
+            return
 
 
 STOP_SECONDS = 5.0

@@ -16,7 +16,9 @@ class Host:
 
     def open(self, *_: object, **__: object) -> str:
         if not self.alive:
-            raise LeapUnavailableError("the model host ended unexpectedly")
+            error = LeapUnavailableError("the model host ended unexpectedly")
+            error.host_ended = True
+            raise error
         return "answer"
 
 
@@ -47,8 +49,11 @@ def test_the_next_host_may_end_too(first):
 def test_hosts_that_always_end_are_given_up():
     with pytest.raises(LeapUnavailableError, match="ended unexpectedly"):
         opened(*[Host(alive=False)] * 9)
-    with pytest.raises(LeapUnavailableError, match="ended unexpectedly"):
+    with pytest.raises(
+        LeapGenerationError, match="cannot be loaded again: .* ended unexpectedly while it loaded"
+    ) as one:
         opened(*[lost_while_loading()] * 9)
+    assert one.value.host_ended, "a line of a batch may be asked again"
 
 
 def test_a_model_that_is_refused_is_not_tried_again():
