@@ -56,7 +56,7 @@ def improve(scores: str, count: int, gain: float, seed: int) -> Improved:
 
     with tempfile.TemporaryDirectory() as directory:
         settings = ImprovementSettings(
-            CaseFile(cases), Column("as it is", "m"), Path(directory), NO_GOAL, seed, escalate_to="big", thinks=True
+            CaseFile(cases), Column("baseline", "m"), Path(directory), NO_GOAL, seed, escalate_to="big", thinks=True
         )
         return Improver(settings, ask, lambda _: None, threading.Event()).run()
 

@@ -83,7 +83,8 @@ def do_task(
             except LeapUnavailableError:
                 raise
             except LeapError as error:
-                if isinstance(error, LeapUnsupportedMediaError) and all(one.picture for one in inputs):
+                unsupported = isinstance(error, LeapUnsupportedMediaError) and each is inputs[0]
+                if unsupported and all(one.picture for one in inputs):
                     raise  # the model can answer none of them
                 failed += 1
                 doing.end_line()

@@ -310,8 +310,11 @@ class LeapGroup(LeapCommand, click.Group):
         if not args:
             return ["list"] if lists else ["--help"]
         first, own = args[0], [name for option in self.get_params(ctx) for name in option.opts]
+        if self.verb and not lists:  # --help-all is the verb's: it has the options
+            own = list(ctx.help_option_names)
         if first.startswith("-"):
-            verb = self.verb or ("list" if lists else "")
+            only_options = all(each.startswith("-") for each in args)
+            verb = "list" if lists and (only_options or not self.verb) else self.verb
             return [verb, *args] if verb and first not in own else args
         if not self.verb or self.get_command(ctx, first) is not None:
             return args

@@ -131,3 +131,8 @@ def test_a_length_of_sound_is_a_time_and_its_old_spelling_seconds(leap):
     for wrong in ("30", "2m", "0s", "soon"):
         done = leap("transcribe", "--chunk-length", wrong, "a.wav")
         assert done.code == 2 and "--chunk-length" in done.stderr
+
+
+def test_a_group_whose_verb_is_left_out_lists_the_options_of_the_verb(leap):
+    assert leap("eval", "--help-all").stdout == leap("eval", "run", "--help-all").stdout
+    assert leap("eval", "--help").stdout.startswith("Usage: leap eval [OPTIONS] COMMAND")

@@ -39,6 +39,7 @@ def test_an_index_is_kept_up_to_date(leap, notes):
     assert "1 changed" in leap("index", "update").stderr
     assert "saw" in leap("search", "notes", "wood").stdout
     (record,) = json.loads(leap("index", "list", "--format", "json").stdout)
+    assert json.loads(leap("index", "--format=json").stdout) == [record]
     assert (record["name"], record["files"], record["chunks"], record["without_vector"]) == ("notes", 2, 3, 0)
     assert leap("index", "info", "notes").stdout.startswith("name")
     assert leap("index", "remove", "notes").code == 0
