@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 
 import pytest
 
@@ -150,20 +151,23 @@ def test_lines_that_break_their_schema_near_go_far(leap, far, tmp_path):
 
 
 def test_answers_that_the_first_model_finds_bad_go_far(leap, far, tmp_path, monkeypatch):
+    lock = threading.Lock()
+
     class Near(ScriptedModelRunner):
         """Answers with the prompt, and finds what has ``bad`` in it bad."""
 
         def start(self, messages, functions=(), options=None):
             text = messages[-1].text
-            if options.choices_constraint is None:
-                self.add(f"I say {text}")
-            else:
+            script: object = f"I say {text}"
+            if options.choices_constraint is not None:
                 (answer,) = options.choices_constraint
                 share = 0.1 if "bad" in text.partition("Is it good?")[0] else 0.9
                 score = TokenLogprob(answer.encode(), math.log(share if answer == "yes" else 1 - share))
                 message = ChatMessage("assistant", answer)
-                self.add([Complete(message, GenerationFinishReason.STOP, logprobs=(score,))])
-            return super().start(messages, functions, options)
+                script = [Complete(message, GenerationFinishReason.STOP, logprobs=(score,))]
+            with lock:  # lines are prepared ahead in other threads
+                self.add(script)
+                return super().start(messages, functions, options)
 
     monkeypatch.setattr(leap, "load", lambda *_: Near())
     far.always = says("better")
