@@ -90,9 +90,9 @@ def text_bars(rows: Sequence[tuple[str, float]], columns: int) -> list[str]:
     """A line for each label and number, the longest bar as long as ``columns`` leave space for."""
     largest = max((number for _, number in rows), default=0.0)
     width = max((len(label) for label, _ in rows), default=0)
-    room = max(8, columns - width - 12)
+    length = max(8, columns - width - 12)
     parts = ((label, number, number / largest if largest else 0.0) for label, number in rows)
-    return [f"{label:<{width}}  {bar(part, room).rstrip()} {number:.4g}" for label, number, part in parts]
+    return [f"{label:<{width}}  {bar(part, length).rstrip()} {number:.4g}" for label, number, part in parts]
 
 
 def svg_bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:

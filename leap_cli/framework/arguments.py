@@ -1,5 +1,5 @@
 """What a command line gives a command: text in UTF-8, names of files, and no output that is an input; and the words
-that run it again, by whoever and whenever."""
+that run the same command again, such as in a job."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.table.job import State
-from leap_cli.commands.work.job_workers import NEWEST, _EveryJob
+from leap_cli.commands.records.job_workers import NEWEST, _EveryJob
 from leap_core.errors import LeapJobError
 
 

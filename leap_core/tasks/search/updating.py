@@ -296,7 +296,7 @@ class Indexes:
 
 SKIPPED_DIRECTORIES = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "site-packages"}
 Skip = Callable[[str, str], object]
-"""Hears of a file or directory that is left out, and why."""
+"""Called with a file or directory that is left out, and the reason."""
 
 
 def files_below(
