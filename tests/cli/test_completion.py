@@ -100,6 +100,8 @@ def test_options_come_with_their_help(complete):
     assert complete("leap generate --temper")[0].help.startswith("Randomness")
     assert [each.value for each in complete("leap generate --help")] == ["--help", "--help-all"]
     assert [each.value for each in complete("leap jobs wait --help")] == ["--help"]
+    for begun in ("generate --lora ", "chat --chat-template ", "batch in.jsonl --speak ", "index make docs "):
+        assert [each.kind for each in complete(f"leap {begun}")] == ["file"], begun
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 
