@@ -189,8 +189,9 @@ END_SECONDS = 8.0
 
 
 def on_signals(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:
-    """Let SIGTERM and SIGINT call ``act`` on the loop, where SIGINT is not ignored. The process ends within
-    END_SECONDS then: threads that load a model or compute cannot be stopped otherwise."""
+    """Let SIGTERM, SIGINT, and SIGHUP of a terminal that is closed call ``act`` on the loop, where they are not ignored
+    (nohup). The process ends within END_SECONDS then: threads that load a model or compute cannot be stopped
+    otherwise."""
 
     def end() -> None:
         timer = threading.Timer(END_SECONDS, os._exit, [0])
@@ -198,7 +199,10 @@ def on_signals(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> No
         timer.start()
         act()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         if signal.getsignal(number) is signal.SIG_IGN:
             continue
         try:

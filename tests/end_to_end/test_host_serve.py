@@ -137,7 +137,7 @@ def test_an_api_key(serve):
     assert (said["status"], said["models"]) == ("ok", ["builtin"]) and said["activity"]["builtin"]["slots"] == 8
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_when_it_is_told(serve, number):
     process, client = serve()
     stream = ask(client, LONG, stream=True)
