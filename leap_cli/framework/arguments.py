@@ -100,6 +100,26 @@ def take_format_of_output(context: click.Context) -> None:
         context.params["format"] = ending
 
 
+def leave_out_effects(context: click.Context) -> None:
+    """A dry run replaces no file and queues no job: what asks for one is named, and not done."""
+    if not context.params.get("dry_run"):
+        return
+    left = []
+    for parameter in context.command.params:
+        value, name = context.params.get(str(parameter.name)), max(parameter.opts, key=len)
+        if name in WRITTEN and value not in (None, "-"):
+            context.params[str(parameter.name)] = None
+        elif getattr(parameter, "implies", "") != "background" or value in (None, False, ()):
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        left += [f"{name} {each}" if isinstance(each, str) else name for each in values]
+    if left:
+        from .output import Output
+
+        note = f"a dry run writes no file and submits no job: {', '.join(left)}"
+        Output(context.ensure_object(Environment)).note(note)
+
+
 def _place(parameter: click.Parameter) -> str:
     return str(getattr(parameter, "metavar", None) or "")
 

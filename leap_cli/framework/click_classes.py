@@ -17,7 +17,7 @@ import click
 
 from leap_core.system.dataclass import dataclass
 
-from .arguments import check_texts, keep_inputs, take_format_of_output
+from .arguments import check_texts, keep_inputs, leave_out_effects, take_format_of_output
 from .environment import Environment
 from .options import FEWEST, OPTION_GROUPS, OPTIONS, option, under_headings
 from .output import Format
@@ -163,6 +163,7 @@ class LeapCommand(click.Command):
             check_texts(ctx)
             keep_inputs(ctx)
             take_format_of_output(ctx)
+            leave_out_effects(ctx)
             for warning in defaults.warnings:
                 from .output import Output
 

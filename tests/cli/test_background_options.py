@@ -14,6 +14,7 @@ from PIL import Image
 
 from jobs.client import JobsClient
 from leap_cli.config.settings import commands
+from leap_cli.framework.arguments import WRITTEN
 from leap_cli.framework.option_defaults import options_of
 from leap_core.evaluation.improvement import lora
 from leap_core.models.conversion.quantizing import QuantizeWork
@@ -254,6 +255,26 @@ def _has(row: dict[str, Any], typed: list[str]) -> bool:
     """Whether the job runs a command in which this was typed."""
     parameters = row["parameters"].get("job", row)["parameters"]
     return "=".join(typed) in parameters.get("arguments", ())
+
+
+def written_by(command: click.Command) -> list[str]:
+    """The options of files that a command writes, where it has a dry run."""
+    names = [name for each in command.params for name in each.opts if name in WRITTEN]
+    return names if any(each.name == "dry_run" for each in command.params) else []
+
+
+DRY = {path: written for path, each in commands() if (written := written_by(each))}
+
+
+@pytest.mark.parametrize("path", DRY)
+def test_a_dry_run_replaces_no_file_and_names_what_it_leaves_out(path, line, tmp_path):
+    old = tmp_path / "old.txt"
+    old.write_text("precious")
+    for flag in DRY[path]:
+        code, said, rows = line(*path.split(), *LINES[path], flag, "old.txt", "--dry-run", "--at", "+1h", "--notify")
+        assert (code, rows, old.read_text()) == (0, [], "precious"), said
+        left = said.partition("a dry run writes no file and submits no job: ")[2].partition("\n")[0]
+        assert sorted(left.split(", ")) == sorted([f"{flag} old.txt", "--at", "--notify"])
 
 
 AFTER_THAT = [["--at", "+1h"], ["--every", "6h"], ["--then", "true"], ["--notify"], ["--webhook", VALUES["--webhook"]]]

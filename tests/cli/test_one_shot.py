@@ -149,9 +149,9 @@ def test_a_file_is_replaced_whole_and_keeps_its_rights(leap, generate, tmp_path)
 def test_what_has_no_utf_8_is_written_as_to_stdout(generate, tmp_path, leap):
     leap.script("x")
     assert leap("chat", "-m", "some", "--jsonl", stdin=r'{"role": "user", "content": "\ud800"}' + "\n").code == 0
-    leap.script("never")
-    assert generate("-c", "--dry-run", "-o", "prompt.txt", "x").code == 0
-    assert "?" in (tmp_path / "prompt.txt").read_text("utf-8")
+    leap.script("?")
+    assert generate("-c", "-o", "answer.txt", "x").code == 0
+    assert "?" in (tmp_path / "answer.txt").read_text("utf-8")
 
 
 def test_a_dash_is_standard_output(leap, generate, tmp_path):
