@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from leap_core.batch.journal.journal import journal_path
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.files import digest_file
 
@@ -116,7 +117,7 @@ class _Folder:
         if not place.startswith(os.path.join(os.path.realpath(self._directory), "")):
             self._tell(_number(f"link {path.name}"), f"{path.name} is a link that leads out of the folder: not taken")
             return False
-        return place not in self._outputs
+        return place not in self._outputs and place not in map(_journal_of, self._outputs)
 
     def _take(self, path: Path, number: int) -> bool:
         """Queue the file's job, unless it has one."""
@@ -209,6 +210,11 @@ def _names_of_outputs(written: Mapping[int, str], values: Mapping[str, str]) -> 
     yield names
     for number in count(2):
         yield {n: f"-{number}".join(os.path.splitext(each)) for n, each in names.items()}
+
+
+def _journal_of(output: str) -> str:
+    """What a batch keeps beside its output."""
+    return str(journal_path(Path(output)))
 
 
 def _number(text: str, path: Path | None = None) -> int:

@@ -152,6 +152,23 @@ def test_results_that_are_written_into_the_folder_are_no_new_files(watch, tmp_pa
     assert folder.look() == [] and (tmp_path / "in" / "a.txt.summary").read_text() == "of a.txt"
 
 
+def test_what_a_batch_keeps_beside_its_output_is_no_new_file(watch, tmp_path):
+    folder = watch("summarize")
+    folder.table.request_cancel(folder.id)
+    submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
+    words = ["batch", "--output=in/{stem}.out.jsonl", "--", "{}"]
+    folder.id = folder.table.add([folder_job(Path("in"), (), words, tmp_path, submitter, (1,))])[0]
+    folder.put("a.jsonl")
+    assert outputs(folder.look()) == ["in/a.out.jsonl"]
+    folder.put("a.out.jsonl.journal", "kept beside the output")
+    folder.run()
+    assert folder.look() == []
+    folder.worker = Folders(folder.table)
+    assert folder.look() == [], "a new worker knows it too"
+    folder.put("b.journal", "of a person")
+    assert outputs(folder.look()) == ["in/b.out.jsonl"]
+
+
 @pytest.mark.parametrize(
     "name", ["{name}x.txt", "{stem}", "{}", "-rf.txt", "a\nb.txt", "a b;c'd\".txt", "ü.txt", os.fsdecode(b"\xff.txt")]
 )
