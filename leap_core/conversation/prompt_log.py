@@ -30,6 +30,9 @@ from .responses import Complete
 if TYPE_CHECKING:
     from .generator import Generator
 
+TRIALS = ("improve", "eval", "bench", "train")
+"""Commands whose questions are no person's."""
+
 
 @dataclass
 class Entry:
@@ -61,6 +64,11 @@ class Entry:
     made_by: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     id: int = 0
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether leap asked it to measure a model or a prompt, and no person did."""
+        return self.command.partition(" ")[0] in TRIALS
 
     def end(self, complete: Complete, seconds: float) -> None:
         """Take note of the answer."""

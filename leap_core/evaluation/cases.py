@@ -152,14 +152,14 @@ def cases_of_conversation(
 
 
 def case_of_entry(entry: Entry) -> JsonObject | None:
-    """A case of a logged prompt; None for one that failed or is rated bad, that belongs to a longer conversation, or
-    that had pictures or sound, which the log does not keep."""
+    """A case of a logged prompt; None for one that failed or is rated bad, that belongs to a longer conversation, that
+    had pictures or sound, which the log does not keep, or that leap asked to measure something."""
     calls = []
     for each in entry.calls:
         arguments = each.get("arguments")
         calls.append({**each, "arguments": json.loads(arguments) if isinstance(arguments, str) else arguments})
     expect = expected(entry.answer, calls)
-    if entry.error is not None or entry.rating == BAD or entry.turns or expect is None or calls:
+    if entry.error is not None or entry.rating == BAD or entry.turns or expect is None or calls or entry.is_trial:
         return None  # the declarations of the functions are not in the log
     case: JsonObject = {"id": f"log-{entry.id}", "prompt": entry.prompt, "expect": expect}
     if entry.system:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from ..conversation.options import CONSTRAINTS, GenerationOptions
 from ..errors import LeapSerializationError
 from ..inference.template.chat_template import deeply
 from .cases import Case
@@ -22,10 +23,32 @@ WHOLE_ANSWERS = ("equals", "json", "calls", "choice")
 MOST_LISTED = 20
 
 
+HOW = frozenset(GenerationOptions.__dataclass_fields__) - {*CONSTRAINTS, "tool_choice", "decision"}
+HOW |= {"model", "seed", "max_completion_tokens", "repeat_penalty", "reasoning_effort", "n", "stream"}
+"""Fields of a request that do not change what is asked, but how it is answered."""
+
+
 def question_of(case: Case) -> str:
-    """What a case asks, as a text. It is equal for cases that differ in white space alone."""
-    asked = deeply({"request": case.request, "vars": case.variables}, lambda text: " ".join(text.split()))
+    """What a case asks, as a text. It is equal for cases that differ in white space, in whether they write a prompt or
+    messages, or in options of sampling alone."""
+    request = {name: value for name, value in case.request.items() if name not in HOW}
+    if "task" not in request and isinstance(request.get("prompt"), str):
+        said = [("system", request.pop("system", None)), ("user", request.pop("prompt"))]
+        messages = [{"role": role, "content": text} for role, text in said if text is not None]
+        request["messages"] = [*messages[:-1], *request.get("messages", ()), messages[-1]]
+    elif isinstance(request.get("messages"), list):
+        request["messages"] = [_plain(each) for each in request["messages"]]
+    asked = deeply({"request": request, "vars": case.variables}, lambda text: " ".join(text.split()))
     return json.dumps(asked, sort_keys=True, ensure_ascii=False)
+
+
+def _plain(message: object) -> object:
+    """The message with its text in place of the one part that is it."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(content, list) or len(content) != 1:
+        return message
+    part = content[0]
+    return {**message, "content": part["text"]} if isinstance(part, dict) and set(part) == {"type", "text"} else message
 
 
 def questions_of(cases: Sequence[Case]) -> list[list[Case]]:

@@ -190,6 +190,17 @@ def test_cases_of_a_batch(leap, tmp_path):
     assert leap("eval", "make", "--from", "sessions").code == 2
 
 
+def test_what_leap_asked_to_measure_makes_no_case(leap):
+    from leap_core.conversation.prompt_log import Entry, PromptLog
+
+    with PromptLog(leap.home / "log.db") as log:
+        for command in ("generate", "improve", "eval run", "bench", "chat", "job generate"):
+            log.add(Entry(command, "m", f"asked by {command}", answer="yes", finish="stop"))
+    done = leap("eval", "make", "--from", "log")
+    prompts = [json.loads(line)["prompt"] for line in done.stdout.splitlines()]
+    assert sorted(prompts) == ["asked by chat", "asked by generate", "asked by job generate"]
+
+
 def test_answers_that_are_rated_bad_make_no_case(leap):
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.prompt_log import Entry, PromptLog

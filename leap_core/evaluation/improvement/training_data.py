@@ -263,6 +263,8 @@ def of_entry(entry: Entry, wanted: Wanted = ALL) -> TrainingConversation:
     """An entry of the log of prompts. Raises UnfitError, also where the log does not hold all of it."""
     from ...conversation.prompt_log import request_of
 
+    if entry.is_trial:
+        raise UnfitError(f"leap {entry.command} asked it")
     try:
         messages, options = request_of(entry)
     except LeapError as error:

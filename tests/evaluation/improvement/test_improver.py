@@ -16,7 +16,7 @@ from leap_core.evaluation.improvement.improver import ImprovementSettings, Impro
 from leap_core.evaluation.improvement.prompt_search import Ended
 from leap_core.evaluation.results import CaseResult
 from leap_core.evaluation.running import Column, Evaluation
-from leap_core.evaluation.splitting import doubts_about, split
+from leap_core.evaluation.splitting import doubts_about, questions_of, split
 from leap_core.tasks.recipe import parse_recipe, read_recipe
 from leap_core.tasks.task_fields import check_places
 
@@ -241,6 +241,37 @@ def test_equal_questions_are_on_one_side_and_count_once(tmp_path):
     few = parts["choose"][0].id[1:], parts["choose"][2].id[1:]
     improved, _ = improve(tmp_path, lambda column, case: column.system is not None and case.id[1:] in few, file)
     assert all(step.p >= 0.25 for step in improved.trials[1:]), "four cases that pass are two questions"
+
+
+def asking(name: str, expect: str, **request) -> Case:
+    return Case(name, request, read_expectations({"equals": expect}, "expect", KINDS))
+
+
+SPELLINGS = [
+    {"prompt": "which one?", "system": "Be brief."},
+    {"prompt": "which one?", "system": "Be brief.", "temperature": 0.7, "seed": 3},
+    {"prompt": "which  one?", "system": "Be brief.\n", "max_tokens": 9, "model": "other"},
+    {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "which one?"}]},
+    {
+        "messages": [
+            {"content": [{"type": "text", "text": "Be brief."}], "role": "system"},
+            {"content": [{"type": "text", "text": "which one?"}], "role": "user"},
+        ],
+        "top_p": 0.5,
+    },
+]
+OTHERS = [{"prompt": "which one?"}, {"prompt": "Be brief.", "system": "which one?"}, {"task": "classify", "text": "x"}]
+OTHERS += [{"prompt": "which one?", "system": "Be brief.", "schema": {"type": "integer"}}]
+
+
+def test_one_question_in_any_spelling_is_one_question():
+    same = [asking(f"s{n}", "left", **request) for n, request in enumerate(SPELLINGS)]
+    others = [asking(f"o{n}", "left", **request) for n, request in enumerate(OTHERS)]
+    assert [len(each) for each in questions_of([*same, *others])] == [1, 1, 1, 1, 1]
+    contrary = [asking(f"c{n}", "right" if n else "left", **request) for n, request in enumerate(SPELLINGS[:2])]
+    messages = [asking(f"m{n}", "right" if n else "left", **request) for n, request in enumerate(SPELLINGS[3:])]
+    for one, other in (contrary, messages):
+        assert doubts_about([one, other]) == [f"{one.id} and {other.id} ask the same and expect different answers"]
 
 
 def test_cases_that_contradict_each_other_are_named(tmp_path):

@@ -118,6 +118,7 @@ def test_what_cannot_be_trained_on_is_left_out_with_its_reason(template, history
         ({"error": "gone", "finish": None}, "gone"),
         ({"turns": 2}, "does not contain"),
         ({"schema": '{"type":"integer"}'}, "schema"),
+        ({"command": "eval run"}, "leap eval run asked it"),
     ],
 )
 def test_entries_of_the_log_must_be_whole(changes, reason):
