@@ -1,16 +1,18 @@
-"""Hooks of mkdocs (mkdocs.yml): navigation from docs/README.md, tabs of HTTP and Python sections, and llms.txt."""
+"""Hooks of mkdocs (mkdocs.yml): navigation, the command reference, tabs of HTTP and Python sections, and llms.txt."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
-INDEX, INDEX_COMMAND = "reference/index.md", "reference/index-command.md"
-"""The page of ``leap index``, whose file has the name of a section's first page, and its name in the site."""
+ROOT = Path(__file__).parent.parent
+INDEX_COMMAND = "index-command"
+"""The name in the site of the page of ``leap index``, whose own name is that of a section's first page."""
 _LINK = re.compile(r"\[([^\]]*)\]\(([^):#\s]+)(#[^)]*)?\)")
 """A link to a file: text, path, anchor."""
 _TABS = "Command line|HTTP|Python"
@@ -21,7 +23,8 @@ _LABELED = re.compile(rf"({_BLOCKS})((?:^\*\*(?:{_TABS})\*\*\n+{_BLOCKS})+)", re
 
 def on_config(config: Any) -> None:
     folder = Path(config["docs_dir"])
-    config["nav"] = [{"Overview": "README.md"}, *({name: pages} for name, pages in sections(folder)), reference(folder)]
+    guides = [{name: pages} for name, pages in sections(folder)]
+    config["nav"] = [{"Overview": "README.md"}, *guides, {"Reference": list(reference())}]
 
 
 def sections(folder: Path) -> list[tuple[str, list[dict[str, str]]]]:
@@ -34,14 +37,18 @@ def sections(folder: Path) -> list[tuple[str, list[dict[str, str]]]]:
     ]
 
 
-def reference(folder: Path) -> dict[str, list[str]]:
-    names = sorted(f"reference/{path.name}" for path in (folder / "reference").glob("*.md") if path.stem != "README")
-    return {"Reference": ["reference/README.md", *(INDEX_COMMAND if each == INDEX else each for each in names)]}
+def reference() -> dict[str, str]:
+    """The pages of the command reference by their paths in the site, its index first."""
+    sys.path.insert(0, str(ROOT))
+    from leap_cli.reference.pages import INDEX, pages
+
+    names = sorted(pages(), key=lambda name: (name != INDEX, name))
+    return {f"reference/{INDEX_COMMAND if name == 'index' else name}.md": pages()[name] for name in names}
 
 
 def on_files(files: Any, config: Any) -> Any:
-    text = (Path(config["docs_dir"]) / INDEX).read_text("utf-8")
-    files.append(File.generated(config, INDEX_COMMAND, content=text))
+    for path, text in reference().items():
+        files.append(File.generated(config, path, content=text))
     return files
 
 
@@ -53,7 +60,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         path = posixpath.normpath(posixpath.join(folder, match[2]))
         if path.startswith("../"):
             return match[1]
-        renamed = match[2].removesuffix("index.md") + "index-command.md" if path == INDEX else match[2]
+        renamed = f"{INDEX_COMMAND}.md" if path == "reference/index.md" else match[2]
         return f"[{match[1]}]({renamed}{match[3] or ''})"
 
     return _LABELED.sub(labeled, _SECTIONS.sub(headed, _LINK.sub(link, markdown.rstrip("\n") + "\n")))

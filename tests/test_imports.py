@@ -24,7 +24,7 @@ LEVELS = {
         answers display
         options
         setup
-        completion diagnosis
+        completion diagnosis reference
         config
         command_table input
         help

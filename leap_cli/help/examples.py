@@ -1,7 +1,7 @@
-"""Examples of every command: ``leap COMMAND --help`` ends with them, and docs/reference/ shows them.
+"""Examples of every command: ``leap COMMAND --help`` ends with them, and the reference shows them.
 
 A line of examples.txt is a command and an example. Run in this order, in one home, each of them works;
-tests/end_to_end/test_reference_examples.py does so.
+tests/end_to_end/test_examples.py does so.
 """
 
 from __future__ import annotations

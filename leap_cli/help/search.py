@@ -1,13 +1,13 @@
 """``leap help WORDS``: sections of the pages, options and commands that fit, by SQLite's full-text search.
 
-The index is made in memory from the pages that ship; the reference has every command and option. A question that names
+The index is made in memory from the guides and the reference, which has every command and option. A question that names
 no term is looked for in the texts of errors, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from itertools import chain
@@ -41,12 +41,15 @@ class FoundEntry:
     command: str
 
 
-def search(words: Sequence[str]) -> list[FoundEntry]:
-    """The best sections for the words: pages of a term that they name first, then what has the words in its text."""
+def search(words: Sequence[str], reference: Mapping[str, str]) -> list[FoundEntry]:
+    """The best sections for the words: pages of a term that they name first, then what has the words in its text.
+
+    ``reference``: the Markdown of the reference's pages by their names.
+    """
     query = plain(" ".join(words))
     named = terms_in(query)
     errors = _errors() if not named and len(query.split()) > 2 else ()
-    with closing(TextIndex(chain(all_sections(), errors))) as index:
+    with closing(TextIndex(chain(all_sections(reference), errors))) as index:
         return entries(index, query, named)
 
 
@@ -93,9 +96,9 @@ def _page_of(term: Term) -> str | None:
     return next((page for page in term.pages.split() if page in topics()), None)
 
 
-def all_sections() -> Iterator[Section]:
-    """The sections of all pages, without the errors."""
-    for name, text in pages().items():
+def all_sections(reference: Mapping[str, str]) -> Iterator[Section]:
+    """The sections of all guides and of the reference, without the errors."""
+    for name, text in chain(pages().items(), ((f"{REFERENCE}/{name}", text) for name, text in reference.items())):
         if name != INDEX:
             yield from _sections(name, text)
 
@@ -142,4 +145,4 @@ def _command(heading: str, body: str) -> str:
 def _topic(page: str) -> str:
     """What ``leap help`` takes for a page: a command for a page of the reference."""
     name = page.removeprefix(f"{REFERENCE}/")
-    return page if name == page else REFERENCE if name in ("README", "settings", "exit-codes") else name
+    return REFERENCE if name == INDEX else name

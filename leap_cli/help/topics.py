@@ -109,46 +109,36 @@ class GuideOfCommands:
         return TOPIC_OF.get(group) or TOPIC_OF.get(first) or (first if first in topics() else "command-line")
 
 
-def is_of_options(topic: str) -> bool:
-    """Whether it names a page of the reference on options that commands share, such as ``options-model``."""
-    return topic.startswith("options-") and shipped_file("docs", f"{REFERENCE}/{topic}.md") is not None
-
-
 def text_of(topic: str) -> str:
     """The page's Markdown. Raises FileNotFoundError where this installation came without the pages."""
-    name = f"{topic}/{INDEX}" if topic == REFERENCE else f"{REFERENCE}/{topic}" if is_of_options(topic) else topic
-    page = shipped_file("docs", f"{name}.md")
+    page = _shipped(f"{topic}.md")
     if page is None:
         raise FileNotFoundError(f"the page {topic} is not part of this installation")
     return page.read_text("utf-8")
 
 
 def pages() -> dict[str, str]:
-    """The Markdown of every page by its name; those of the reference are ``reference/generate``."""
+    """The Markdown of every guide by its name."""
     folder = _folder()
-    if folder is None:
-        return {}
-    files = [*folder.glob("*.md"), *(folder / REFERENCE).glob("*.md")]
-    return {path.relative_to(folder).with_suffix("").as_posix(): path.read_text("utf-8") for path in sorted(files)}
+    return {} if folder is None else {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.md"))}
 
 
 def _folder() -> Path | None:
-    page = shipped_file("docs", f"{INDEX}.md")
+    page = _shipped(f"{INDEX}.md")
     return None if page is None else page.parent
 
 
-def shipped_file(folder: str, name: str) -> Path | None:
-    """A file that ships beside the packages: in this folder of a checkout, in ``share`` of an installation."""
+def _shipped(name: str) -> Path | None:
+    """A file of ``docs/``, which a checkout has beside the packages, and an installation in ``share``."""
     from importlib.metadata import PackageNotFoundError, files
 
     import leap_cli
 
-    if (path := Path(leap_cli.__path__[0]).resolve().parent / folder / name).is_file():
+    if (path := Path(leap_cli.__path__[0]).resolve().parent / "docs" / name).is_file():
         return path
-    parts = tuple(name.split("/"))
     try:
         shared = [file for file in files("leap-edge") or () if "share" in file.parts]
     except PackageNotFoundError:
         return None
-    found = sorted((file for file in shared if file.parts[-len(parts) :] == parts), key=lambda file: len(file.parts))
-    return next((path for file in found if (path := Path(str(file.locate())).resolve()).is_file()), None)
+    found = (Path(str(file.locate())).resolve() for file in shared if file.name == name)
+    return next((path for path in found if path.is_file()), None)

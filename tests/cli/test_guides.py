@@ -11,9 +11,7 @@ import pytest
 from leap_cli.answers.markdown import CODE
 from leap_cli.framework.wrapping import columns
 from leap_cli.help.guides import laid_out
-from leap_cli.help.manual import shipped_pages
 from leap_cli.help.topics import text_of, topics
-from leap_core.errors import LeapError
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -94,9 +92,9 @@ def test_three_columns_name_what_stands_below_the_first():
     assert laid_out(table, 40, ()).splitlines()[:2] == ["`a`", "    meaning: " + ("long " * 20).strip()]
 
 
-def test_an_installation_finds_its_guides_and_manual_in_share(tmp_path, monkeypatch):
+def test_an_installation_finds_its_guides_in_share(tmp_path, monkeypatch):
     """As a wheel lays them: beside the environment's packages, whose list of files names them."""
-    for name in ("share/leap-edge/docs/jobs.md", "share/man/man1/leap.1", "lib/leap_core/models/builtin/jobs.md"):
+    for name in ("share/leap-edge/docs/jobs.md", "lib/leap_core/models/builtin/jobs.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     listed = [PackagePath("..") / path.relative_to(tmp_path) for path in tmp_path.rglob("*.*") if path.is_file()]
@@ -105,7 +103,6 @@ def test_an_installation_finds_its_guides_and_manual_in_share(tmp_path, monkeypa
     monkeypatch.setattr("importlib.metadata.files", lambda name: listed)
     monkeypatch.setattr("leap_cli.__path__", [str(tmp_path / "lib" / "leap_cli")])
     assert text_of("jobs") == "share/leap-edge/docs/jobs.md"
-    assert shipped_pages() == {"leap.1": "share/man/man1/leap.1"}
     monkeypatch.setattr("importlib.metadata.files", lambda name: None)
-    with pytest.raises(LeapError, match="without manual pages"):
-        shipped_pages()
+    with pytest.raises(FileNotFoundError, match="not part of this installation"):
+        text_of("jobs")

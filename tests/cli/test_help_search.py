@@ -6,7 +6,8 @@ import pytest
 
 from leap_cli.help.search import MOST, all_sections, entries, plain, terms_in
 from leap_cli.help.terms import FORMER, TERMS
-from leap_cli.help.topics import pages, topics
+from leap_cli.help.topics import topics
+from leap_cli.reference import pages as reference
 from leap_core.system.text_index import TextIndex
 
 from ..support.tables import check_each
@@ -80,7 +81,7 @@ def test_a_term_of_the_field_leads_to_its_page(leap, term):
 
 def test_every_term_of_the_field_leads_to_its_page():
     """They share one index, which takes 0.1 s to make."""
-    index = TextIndex(all_sections())
+    index = TextIndex(all_sections(reference.pages()))
 
     def check(term: str) -> None:
         query = plain(term)
@@ -111,8 +112,11 @@ def test_former_names_of_pages_print_them(leap):
         assert leap("help", former).stdout == leap("help", page).stdout
 
 
-def test_a_page_of_shared_options_is_printed(leap):
-    assert leap("help", "options-model").stdout.startswith("# Model options\n") and "reference/options-model" in pages()
+def test_the_reference_is_made_when_it_is_asked_for(leap):
+    assert leap("help", "options-model").stdout == reference.pages()["options-model"]
+    assert leap("help", "settings").stdout.startswith("# Settings\n")
+    assert leap("help", "exit-codes").stdout.startswith("# Exit codes\n")
+    assert "- [leap generate](generate.md)" in leap("help", "reference").stdout
 
 
 def test_nothing_found_names_what_is_near(leap):

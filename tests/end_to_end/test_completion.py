@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.completion.scripts import FILE_NAMES, SCRIPTS
+from leap_cli.completion.scripts import FILE_NAMES, script_of
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -194,6 +194,6 @@ def test_the_script_is_sound_in_its_shell(shell, tmp_path):
         assert "CI" not in os.environ, f"{shell} has to be installed where CI runs"
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / FILE_NAMES[shell]
-    script.write_text(SCRIPTS[shell])
+    script.write_text(script_of(shell))
     done = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

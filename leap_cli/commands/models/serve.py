@@ -147,9 +147,10 @@ class ServedPage:
 
 def guides() -> dict[str, Any]:
     """The guides that the page shows."""
-    from ...help.topics import text_of, topics
+    from ...help.topics import topics
+    from ...reference.pages import page
 
-    return {"guides": topics(), "guide": text_of}
+    return {"guides": topics(), "guide": page}
 
 
 def _page(arguments: Arguments) -> ServedPage:

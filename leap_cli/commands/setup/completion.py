@@ -20,9 +20,9 @@ def command(env: Environment, /, shell: str, install: bool) -> None:
     """
     output = Output(env)
     if not install:
-        from ...completion.scripts import SCRIPTS
+        from ...completion.scripts import script_of
 
-        output.text(SCRIPTS[shell])
+        output.text(script_of(shell))
         return
     from ...completion import scripts as completion_install
 

@@ -13,7 +13,7 @@ from ...framework.environment import Environment
 from ...framework.output import Output
 from ...framework.wrapping import WordWrap
 from ...help.terms import FORMER
-from ...help.topics import is_of_options, text_of, topics
+from ...help.topics import topics
 
 
 @leap_command("help", repairs=True)
@@ -27,8 +27,6 @@ def command(
 ) -> None:
     """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument, list
     the pages.
-
-    The package includes the manual pages in share/man, where man finds those of the active environment.
     """
     ctx, output = click.get_current_context(), Output(env)
     if install_man:
@@ -48,7 +46,7 @@ def command(
         )
         output.note("leap help TOPIC prints one; leap help COMMAND, or leap COMMAND --help, explains a command")
         return
-    if len(words) == 1 and (words[0] in topics() or is_of_options(words[0])):
+    if len(words) == 1 and _is_page(words[0]):
         _print(words[0], output)
         return
     group = ctx.find_root().command
@@ -62,16 +60,23 @@ def command(
     output.text(context.get_help() + "\n")
 
 
+def _is_page(topic: str) -> bool:
+    from ...reference.pages import is_of_no_command
+
+    return topic in topics() or is_of_no_command(topic)
+
+
 def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
     """Print the best sections of pages, options and commands for the words. Raises UsageError where nothing fits."""
     from ...help.search import ERROR, nearest, search
+    from ...reference.pages import pages
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
     if len(words) == 1 and words[0] in FORMER:
         _print(FORMER[words[0]], output)
         return
-    found = search(words)
+    found = search(words, pages())
     if not found:
         near = nearest(words, root.table)
         meant = f"; nearest: {', '.join(near)}" if near else ""
@@ -86,9 +91,10 @@ def _print(topic: str, output: Output) -> None:
     from leap_core.errors import LeapError
 
     from ...answers.markdown import MarkdownStream
+    from ...reference.pages import page
 
     try:
-        text = text_of(topic)
+        text = page(topic)
     except FileNotFoundError as error:
         raise LeapError(str(error), hint="leap COMMAND --help explains each command") from None
     if output.columns is not None:
@@ -106,13 +112,13 @@ def _print(topic: str, output: Output) -> None:
 
 
 def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output) -> None:
-    from ...help.manual import shipped_pages
+    from ...reference.manual import page_of, root_page
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
     if words and words[0] not in root.table:
         raise click.exceptions.NoSuchCommand(words[0], possibilities=root.table, ctx=ctx.parent)
-    text = shipped_pages()[f"leap-{words[0]}.1" if words else "leap.1"]
+    text = page_of(root, words[0]) if words else root_page(root)
     env = ctx.ensure_object(Environment)
     if env.stdout is sys.stdout and env.stdout_is_terminal and shutil.which("man"):
         subprocess.run(["man", "-l", "-"], input=text.encode(), check=False)
@@ -134,11 +140,13 @@ def _give_skill(ctx: click.Context, output: Output, *, install: bool) -> None:
 
 
 def _install_manual(ctx: click.Context, output: Output) -> None:
-    from ...help.manual import install, is_searched, man_directory, shipped_pages
+    from ...reference.manual import install, is_searched, man_directory, pages
 
+    root = ctx.find_root().command
+    assert isinstance(root, CommandTable)
     env = ctx.ensure_object(Environment)
     directory = man_directory(env.variables)
-    install(shipped_pages(), directory)
+    install(pages(root), directory)
     output.text(f"{directory}\n")
     if is_searched(directory, env.variables):
         output.note("man leap, man leap-generate and so on are there")

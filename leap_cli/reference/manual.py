@@ -1,23 +1,31 @@
-"""The manual: leap(1) and a page for each command, written from the same declarations as help.
+"""The manual: leap(1) and a page for each command, made from the same declarations as help, and its installation.
 
-A group's page holds the commands of the group. scripts/make_reference.py writes the pages into man/, which ships.
+A group's page holds the commands of the group.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 
-from leap_cli.exit_codes import exit_code_meanings
-from leap_cli.framework.click_classes import CommandTable, HelpContext
-from leap_cli.framework.help_text import meaning, metavar, text_of
-from leap_cli.framework.option_defaults import option_variable, options_of
-from leap_cli.framework.options import OPTIONS, under_headings
-from leap_cli.help.examples import EXAMPLES
-from leap_cli.help.topics import GuideOfCommands, topics
 from leap_core import __version__
+from leap_core.errors import LeapError
+from leap_core.system.files import replace_text
+
+from ..exit_codes import exit_code_meanings
+from ..framework.click_classes import CommandTable, HelpContext
+from ..framework.help_text import meaning, metavar, text_of
+from ..framework.option_defaults import option_variable, options_of
+from ..framework.options import OPTIONS, under_headings
+from ..help.examples import EXAMPLES
+from ..help.topics import GuideOfCommands, topics
+
+MADE_BY = "Made from the code of leap"
+"""What the first line of each page says, by which ``install`` recognizes its own."""
 
 SPECIAL = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", '"': r"\(dq", "^": r"\(ha", "~": r"\(ti"}
 """Characters that roff would obey, or turn into their typographic siblings."""
@@ -73,10 +81,12 @@ VARIABLES = (
 
 def pages(root: CommandTable) -> dict[str, str]:
     """The text of every page by its file's name, such as ``leap-generate.1``."""
-    found = {"leap.1": "\n".join(_root_page(root)) + "\n"}
-    for name in root.table:
-        found[f"leap-{name}.1"] = page_of(root, name)
-    return found
+    return {"leap.1": root_page(root)} | {f"leap-{name}.1": page_of(root, name) for name in root.table}
+
+
+def root_page(root: CommandTable) -> str:
+    """The page of leap itself."""
+    return "\n".join(_root_page(root)) + "\n"
 
 
 def page_of(root: CommandTable, name: str) -> str:
@@ -88,7 +98,7 @@ def page_of(root: CommandTable, name: str) -> str:
 
 
 def _head(name: str, summary: str) -> Iterator[str]:
-    yield f'.\\" Written from the code of leap {__version__} by scripts/make_reference.py.'
+    yield f'.\\" {MADE_BY} {__version__}.'
     yield f'.TH {quoted(name.upper())} 1 "" {quoted(f"leap {__version__}")} "leap manual"'
     yield ".SH NAME"
     yield f"{escaped(name)} \\- {prose(summary.rstrip('.'))}"
@@ -201,3 +211,34 @@ def _examples(heading: str, paths: tuple[str, ...]) -> Iterator[str]:
     lines = tuple(line for path in paths for line in EXAMPLES.get(path, ()))
     if lines:
         yield from (f"{heading} EXAMPLES", *code(lines)[1:])
+
+
+def man_directory(variables: Mapping[str, str]) -> Path:
+    """``man1`` of this user: man(1) finds it where ``~/.local/bin`` is on the path."""
+    home = Path(variables.get("HOME") or variables.get("USERPROFILE") or Path.home())
+    return Path(variables.get("XDG_DATA_HOME") or home / ".local" / "share") / "man" / "man1"
+
+
+def is_searched(directory: Path, variables: Mapping[str, str]) -> bool:
+    """Whether man finds pages there, as far as the variables say: through MANPATH, or beside a directory of PATH."""
+    manual = directory.parent
+    if variables.get("MANPATH"):
+        return str(manual) in variables["MANPATH"].split(os.pathsep)
+    places = [Path(place) for place in variables.get("PATH", "").split(os.pathsep) if place]
+    return any(manual in (place.parent / "share" / "man", place.parent / "man") for place in places)
+
+
+def install(pages: Mapping[str, str], directory: Path) -> None:
+    """Write the pages, each in one step; pages of commands that leap no longer has go. Raises LeapError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            replace_text(directory / name, text)
+        for page in directory.glob("leap-*.1"):
+            if page.name not in pages and MADE_BY in page.read_text("utf-8", "replace")[:200]:
+                page.unlink()
+    except OSError as error:
+        raise LeapError(
+            f"cannot write {error.filename or directory}: {error.strerror}",
+            hint="leap help --man COMMAND prints a page, to be put where you like",
+        ) from None

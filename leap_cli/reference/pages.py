@@ -1,68 +1,71 @@
-"""Writes docs/reference/ and the pages in man/ from the code: every command, argument, option, setting and exit code.
+"""The command reference: a page for each command, for options that commands share, for settings and exit codes.
 
-python scripts/make_reference.py
+The pages are made from the code when ``leap help`` prints or searches them and when the site is built.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 import click
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from ..command_table import command_line
+from ..config.settings import GENERAL, OF_A_TOOL, commands
+from ..exit_codes import exit_code_meanings
+from ..framework.help_text import meaning, metavar
+from ..framework.option_defaults import option_key, option_variable, options_of
+from ..framework.options import OPTIONS, under_headings
+from ..help.examples import EXAMPLES
+from ..help.topics import REFERENCE, text_of
 
-from leap_cli.command_table import COMMANDS, GROUPS, command_line  # noqa: E402
-from leap_cli.config.settings import GENERAL, OF_A_TOOL, commands  # noqa: E402
-from leap_cli.exit_codes import exit_code_meanings  # noqa: E402
-from leap_cli.framework.help_text import meaning, metavar  # noqa: E402
-from leap_cli.framework.option_defaults import option_key, option_variable, options_of  # noqa: E402
-from leap_cli.framework.options import OPTIONS, under_headings  # noqa: E402
-from leap_cli.help.examples import EXAMPLES  # noqa: E402
-from scripts.man_pages import pages as manual_pages  # noqa: E402
-
-REFERENCE = ROOT / "docs" / "reference"
-MANUAL = ROOT / "man"
-INDEX = "README.md"
+INDEX, SETTINGS, EXIT_CODES = "README", "settings", "exit-codes"
 FEWEST_USERS = 3
 """Commands that have an option with the same meaning under the same heading: from here on a page of its own has it."""
-FIRST_LINES = (
-    "# Command reference",
-    "",
-    "One page for each command. Options that several commands share are described once, on pages of their own. The",
-    "pages are generated from the code by `python scripts/make_reference.py`. [The command line](../command-line.md)",
-    "says what the commands have in common.",
-    "",
-    "Every option has an environment variable and a key in `config.toml`: `leap generate --top-p` is",
-    f"`{option_variable('generate', next(o for o in options_of(dict(commands())['generate']) if o.name == 'top_p'))}`"
-    f" and `{option_key('generate')}.top_p`. See [configuration](../configuration.md).",
-    "",
-)
 
 
-def pages() -> dict[str, str]:
-    """The text of each page of docs/reference/ by its file's name."""
-    texts = {INDEX: _index(), "settings.md": _settings(), "exit-codes.md": _exit_codes()}
-    for heading, rows in _shared().items():
-        texts[f"{_slug(heading)}.md"] = _shared_page(heading, rows)
-    for name in COMMANDS:
-        texts[f"{name}.md"] = _command_page(name)
+@cache
+def pages() -> Mapping[str, str]:
+    """The Markdown of each page by its name, such as ``generate``; INDEX lists them."""
+    texts = {INDEX: _index(), SETTINGS: _settings(), EXIT_CODES: _exit_codes()}
+    texts |= {_slug(heading): _shared_page(heading, rows) for heading, rows in _shared().items()}
+    texts |= {name: _command_page(name) for name in command_line.table}
     return {name: text.rstrip() + "\n" for name, text in texts.items()}
 
 
+def page(topic: str) -> str:
+    """The Markdown of a guide, of the reference's index, or of another page of the reference than a command's.
+
+    Raises FileNotFoundError where this installation came without the guides.
+    """
+    if topic == REFERENCE:
+        return pages()[INDEX]
+    return pages()[topic] if is_of_no_command(topic) else text_of(topic)
+
+
+def is_of_no_command(topic: str) -> bool:
+    """Whether it names a page on options that commands share, such as ``options-model``, on settings or exit codes."""
+    return topic in (SETTINGS, EXIT_CODES) or (topic.startswith("options-") and topic in pages())
+
+
 def _index() -> str:
-    lines = list(FIRST_LINES)
-    for group in GROUPS:
-        lines += [f"## {group}", ""]
-        lines += [
-            f"- [leap {name}]({name}.md): {each.summary}" for name, each in COMMANDS.items() if each.group == group
-        ]
-        lines.append("")
+    top_p = next(option for option in options_of(dict(commands())["generate"]) if option.name == "top_p")
+    lines = [
+        "# Command reference",
+        "",
+        "One page for each command. Options that several commands share are described once, on pages of their own.",
+        "[The command line](../command-line.md) says what the commands have in common.",
+        "",
+        "Every option has an environment variable and a key in `config.toml`: `leap generate --top-p` is",
+        f"`{option_variable('generate', top_p)}` and `{option_key('generate')}.top_p`.",
+        "See [configuration](../configuration.md).",
+        "",
+    ]
+    for group in command_line.groups:
+        rows = [(name, each.summary) for name, each in command_line.table.items() if each.group == group]
+        lines += [f"## {group}", "", *(f"- [leap {name}]({name}.md): {summary}" for name, summary in rows), ""]
     lines += ["## Shared options", ""]
     lines += [f"- [{_name(heading)} options]({_slug(heading)}.md)" for heading in _shared()]
     lines += ["", "## Settings and exit codes", "", "- [Settings of config.toml](settings.md)"]
@@ -85,7 +88,9 @@ def _command_page(name: str) -> str:
 def _command(path: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name=f"leap {path}")
     yield from inspect.cleandoc(command.help or "").replace("\b", "").strip().splitlines()
-    yield from ("", "```sh", *EXAMPLES[path], "```", "")
+    if path in EXAMPLES:
+        yield from ("", "```sh", *EXAMPLES[path], "```")
+    yield ""
     yield f"Usage: `leap {path} {' '.join(command.collect_usage_pieces(context))}`"
     shown = [option for option in options_of(command) if not option.hidden]
     links = []
@@ -168,18 +173,3 @@ def _exit_codes() -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def write(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write the texts into a directory of generated pages, and remove those that are gone."""
-    directory.mkdir(exist_ok=True)
-    for page in directory.iterdir():
-        if page.name not in texts:
-            page.unlink()
-    for name, text in texts.items():
-        (directory / name).write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    write(REFERENCE, pages())
-    write(MANUAL, manual_pages(command_line))

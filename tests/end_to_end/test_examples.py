@@ -1,4 +1,4 @@
-"""The examples of docs/reference/, one for each command: run in order, in one home, each of them works."""
+"""The examples of every command, as `--help` shows them: run in order, in one home, each of them works."""
 
 from __future__ import annotations
 
