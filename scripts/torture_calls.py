@@ -2,7 +2,8 @@
 
     python scripts/torture_calls.py [COUNT] [--seed N]      # 30,000 replies over all parsers of calls by default
 
-Prints each reply that differs with the pieces it came in, then the number by parser.
+Prints each reply that differs with the pieces it came in, then the number by parser. Each third reply has a call that
+is only quoted, which must stay text.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import random
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_named
-from leap_core.conversation.calls.dialects import DIALECTS
-from leap_core.conversation.calls.fitting import fits
-from leap_core.conversation.calls.parsers import PARSERS, CallEvent, CallsFound, CallStream, CallText, CallWarning
+from leap_core.conversation.calls.dialects import CHANNELS, DIALECTS, RECIPIENTS
+from leap_core.conversation.calls.parsers import PARSERS
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, ReasoningChunk
+from leap_core.errors import GenerationStats
+from leap_core.inference.template.reply import ReplyBuilder
 
 SCHEMA = {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}, "o": {"type": "object"}}}
 FUNCTIONS = [LeapFunction.from_openai({"name": name, "parameters": SCHEMA}) for name in ("f", "get_weather")]
@@ -29,6 +34,39 @@ BITS = (
     *("The call is ", "\n", " ", "f", "(", ")", "[", "]", "{", "}", '"', "'", ",", "=", "```json\n", "```", "n=07"),
     *('{"name": "f", ', '"arguments": {}', "[f(a='x'", "<think>", "null", "😀", "<|", "</", "functions."),
 )
+
+
+QUOTATIONS = (
+    *(
+        "Like this:\n```\n{}\n```\nNow you.",
+        "So:\n\n```xml\n{}\n```",
+        "So:\n~~~~\n{}\n~~~~\nDone.",
+        "Text:\n\n    {}\n\nDone.",
+    ),
+    *(
+        "Write `{}` there.",
+        "Write ``{}``!",
+        'He said "{}" to me.',
+        "It is called “{}”, see?",
+        "Le « {} » est bien.",
+        "「{}」です",
+    ),
+    *("It is ‹{}› or »{}«.", "It says:\n> {}\n\nThat is cited.", "A '{}' is a call.", "Say ‘{}’.", 'Let it be ("{}").'),
+)
+"""Texts around a call that is only shown."""
+MARKERLESS = (CHANNELS.name, RECIPIENTS.name)
+"""Parsers whose calls are whole messages, so that none is within a text."""
+
+
+def quoted_reply(draw: random.Random, name: str) -> str:
+    """A text with a call that is only quoted."""
+    call = LeapFunctionCall(draw.choice(("f", "get_weather")), {"a": draw.choice(("x", "it is", "ü€😀")), "n": 1})
+    quotation = draw.choice(QUOTATIONS)
+    written = parser_named(name).dump([call])
+    for before in ("\n> ", "\n    "):
+        if f"{before}{{}}" in quotation:
+            written = written.replace("\n", before)
+    return draw.choice(("", "I explain. ", "Ein Beispiel.\n\n")) + quotation.replace("{}", written)
 
 
 def random_reply(draw: random.Random, name: str) -> str:
@@ -41,11 +79,12 @@ def random_reply(draw: random.Random, name: str) -> str:
         call = LeapFunctionCall(draw.choice(("f", "get_weather", "other")), arguments)
         written = parser.dump([call] * draw.randint(1, 2))
         plain = json.dumps({"name": call.name, draw.choice(("arguments", "parameters")): arguments})
+        written = written.replace(CHANNELS.start, ">>>").replace(CHANNELS.end, "")
         kinds = (written, written, plain, f"```json\n{plain}\n```", "".join(draw.choices(BITS, k=draw.randint(1, 6))))
         part = draw.choice(kinds)
         if draw.random() < 0.3 and part:  # broken: cut, or with something in it
             place = draw.randrange(len(part))
-            part = part[:place] + draw.choice(("", part[place + 1 :], parser.end_marker, draw.choice(BITS)))
+            part = part[:place] + draw.choice(("", part[place + 1 :], written[-9:], draw.choice(BITS)))
         parts.append(part)
     return "".join(parts)
 
@@ -58,33 +97,56 @@ def random_pieces(draw: random.Random, text: str) -> list[str]:
     return [text[low:high] for low, high in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
+class Pieces:
+    """A vocabulary in which each piece of text is a token, and none is special."""
+
+    special_tokens: dict[str, int] = {}
+    control_tokens: frozenset[int] = frozenset()
+
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+
+    def piece(self, token: int) -> bytes:
+        return self._pieces[token].encode()
+
+
+STATS = GenerationStats(1, 1, 2, 0.0)
+
+
 def outcome(name: str, pieces: list[str]) -> list[object]:
-    """Text, calls and warnings of a reply that comes in these pieces, in their order."""
-    stream = CallStream(parser_named(name), [each.name for each in FUNCTIONS], None, lambda call: fits(call, FUNCTIONS))
-    events: list[CallEvent] = [event for piece in pieces for event in stream.feed(piece)] + stream.finish()
+    """Text, reasoning, calls and warnings of a reply that comes in these pieces, in their order."""
+    vocabulary: Any = Pieces(pieces)
+    reply = ReplyBuilder(vocabulary, GenerationOptions(enable_thinking=True), parser_named(name), functions=FUNCTIONS)
+    responses = [each for token in range(len(pieces)) for each in reply.feed(token)]
     found: list[object] = []
-    for event in events:
-        if isinstance(event, CallText) and found and isinstance(found[-1], str):
-            found[-1] += event.text
-        elif isinstance(event, CallText):
-            found.append(event.text)
-        elif isinstance(event, CallsFound):
-            found += [(call.name, dict(call.arguments)) for call in event.calls]
-        elif isinstance(event, CallWarning):
-            found.append([event.message])
+    for each in responses + reply.finish(GenerationFinishReason.STOP, STATS):
+        if isinstance(each, Chunk) and found and isinstance(found[-1], str):
+            found[-1] += each.text
+        elif isinstance(each, Chunk):
+            found.append(each.text)
+        elif isinstance(each, ReasoningChunk) and found and isinstance(found[-1], bytes):
+            found[-1] += each.reasoning.encode()
+        elif isinstance(each, ReasoningChunk):
+            found.append(each.reasoning.encode())
+        elif isinstance(each, FunctionCalls):
+            found += [(call.name, dict(call.arguments)) for call in each.function_calls]
+        elif isinstance(each, Complete):
+            found.append(list(each.warnings))
     return found
 
 
 def differing(count: int, seed: int) -> tuple[list[tuple[str, str, list[str]]], Counter[str]]:
-    """Parser, text and pieces of each reply that differs, and how many replies of each parser had calls."""
+    """Parser, text and pieces of each reply that differs, or runs what it quotes, and how many replies of each parser
+    had calls."""
     draw, wrong, called = random.Random(seed), [], Counter[str]()
     for number in range(count):
         name = PARSER_NAMES[number % len(PARSER_NAMES)]
-        text = random_reply(draw, name)
+        is_quoted = number // len(PARSER_NAMES) % 3 == 2 and name not in MARKERLESS
+        text = quoted_reply(draw, name) if is_quoted else random_reply(draw, name)
         pieces = random_pieces(draw, text)
         whole = outcome(name, [text])
         called[name] += any(isinstance(each, tuple) for each in whole)
-        if outcome(name, pieces) != whole:
+        if outcome(name, pieces) != whole or (is_quoted and whole != [text, []]):
             wrong.append((name, text, pieces))
     return wrong, called
 

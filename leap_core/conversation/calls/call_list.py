@@ -21,7 +21,10 @@ from ..messages import LeapFunctionCall
 from .pythonic import PythonicSyntaxError, Reader
 
 ARGUMENT_FOLLOWS = re.compile(r",\s*(?:[\w$][\w$.-]*\s*=(?!=)|\*\*|(['\"])[^'\"]*\1\s*=(?!=)|\))")
-CALL_FOLLOWS = re.compile(r"\)\s*(?:\Z|\]\s*\Z|,\s*\w[\w.-]*\s*\(|,\s*[\]{])")
+CALL_FOLLOWS = re.compile(
+    r"\)\s*(?:\Z|\]\s*\Z|[,;]\s*\w[\w.-]*\s*\(|,\s*[\]{]|\]\s*[,;]?\s*\[\s*(?:\w[\w.-]*\s*\(|\{))"
+)
+LIST_FOLLOWS = re.compile(r"\s*[,;]?\s*\[")
 LAST = re.compile(r"[)\]}\s,]*\Z")
 ITEM_FOLLOWS = re.compile(r"\s*(?:['\"\[({+.\-\d]|True|true|TRUE|False|false|FALSE|None|null|NULL|[\])}])")
 CLOSED = re.compile(r"[\])}]\s*(?:[,\])}]|\Z)")
@@ -175,9 +178,13 @@ def unfenced(text: str) -> str:
 def _calls(text: str) -> list[LeapFunctionCall]:
     reader = Reader(text)
     calls = reader.calls_until("")
-    any(reader.passes(bracket) for bracket in "])}")  # one too many, as in [f()]]
-    reader.expect_end()
-    return calls
+    while True:
+        any(reader.passes(bracket) for bracket in "])}")  # one too many, as in [f()]]
+        is_separated = reader.passes(";") and not reader.at_end()
+        if not is_separated and not reader.sees("["):
+            reader.expect_end()
+            return calls
+        calls += reader.calls_until("")
 
 
 def _readable_calls(text: str) -> tuple[list[LeapFunctionCall], str]:
@@ -295,10 +302,13 @@ class BareList:
             return False
         if self._list_end is None:
             self._list_end = self._follow(self.held, 0)
-        if self._list_end is None:
-            return True
-        rest = self.held[self._list_end :].strip()
-        return self._end_marker.startswith(rest)
+        while self._list_end is not None:
+            another = LIST_FOLLOWS.match(self.held, self._list_end)
+            if another is None:
+                rest = self.held[self._list_end :].lstrip(" \t\r\n,;").rstrip()
+                return self._end_marker.startswith(rest)
+            self._list_end = self._follow(self.held, another.end() - 1)
+        return True
 
     def _name_may_follow(self) -> bool:
         """Whether the reply begins with a bracket and a declared name, or may yet."""

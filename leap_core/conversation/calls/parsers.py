@@ -19,6 +19,7 @@ from .bare_json import BareJson, Fits
 from .call_list import BareList, read_calls, unfenced
 from .dialects import DIALECTS, Dialect, dialect_of_template
 from .pythonic import PythonicSyntaxError
+from .quotes import Quotes
 
 if TYPE_CHECKING:
     from ..options import FunctionCallParser
@@ -240,6 +241,15 @@ class CallStream:
         """Whether text without a marker would be passed on as it is."""
         return not (self._inside or self._held or self._bare) and self._echo is None and self._spaces is None
 
+    @property
+    def is_quoting(self) -> bool:
+        """Whether what comes next is quoted, so that no marker spelled in it counts."""
+        return self._parser is not None and self._quotes.are_open
+
+    def pass_on(self, text: str) -> None:
+        """Text without a marker that is delivered without ``feed``, while this is idle."""
+        self._quotes.add(text)
+
     def feed(self, text: str) -> list[CallEvent]:
         """What a piece of text completes."""
         if self._parser is None:
@@ -247,7 +257,7 @@ class CallStream:
         self._pieces.append(text)
         if self._inside:  # a long call is not put together for each piece
             window = self._window + text
-            self._window = window[len(window) - len(self._end) + 1 :]
+            self._window = window[max(0, len(window) - len(self._end) + 1) :]
             if not self._end or self._end not in window:
                 return []
         return self._without_space(_joined(self._advance(final=False)))
@@ -291,6 +301,7 @@ class CallStream:
             if not self._bare[0].has_begun and self._held[0].isspace():
                 text = self._held.lstrip()
                 space, self._held = self._held[: len(self._held) - len(text)], text
+                self._quotes.add(space)
                 return [CallText(space)]
             released = [bare.feed(self._held) for bare in self._bare]
             self._bare = [bare for bare, text in zip(self._bare, released, strict=True) if text is None]
@@ -305,9 +316,8 @@ class CallStream:
             return [CallText(ready)] if ready else None
         before = self._held[: marker.start()]
         self._quotes.add(before)
-        if marker[0] not in TOKEN_MARKS and self._quotes.are_open:
+        if marker[0] not in TOKEN_MARKS and self._quotes.shows(marker[0], self._start, self._end):
             before += marker[0]
-            self._quotes.add(marker[0])
         elif marker[0] != self._end:
             self._inside, self._searched, self._first_end = True, 0, None
         self._held = self._held[marker.start() if marker[0] == self._also and self._inside else marker.end() :]
@@ -424,39 +434,6 @@ class CallStream:
     def _leave(self, position: int) -> None:
         self._held = self._held[position:]
         self._inside = False
-
-
-QUOTE = re.compile(r"```|`|\n|[^\s`]+")
-
-
-class Quotes:
-    """Follows text up to a marker that is spelled in it: within backticks, or a code block that text before introduces,
-    the marker is a part of the text."""
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._has_text = self._in_block = self._in_line = self._is_example = self._is_blank = False
-
-    @property
-    def are_open(self) -> bool:
-        """Whether what comes next is quoted."""
-        return self._is_example if self._in_block else self._in_line ^ (self._held == "`")
-
-    def add(self, text: str) -> None:
-        """Text that comes next."""
-        text = self._held + text
-        end = len(text) - (len(text) - len(text.rstrip("`"))) % 3
-        text, self._held = text[:end], text[end:]
-        for quote in QUOTE.finditer(text):
-            if quote[0] == "```":
-                self._in_block, self._in_line, self._is_example = not self._in_block, False, self._has_text
-            elif quote[0] == "`":
-                self._in_line = not self._in_line and not self._in_block
-            elif quote[0] == "\n":  # a blank line ends what a single backtick has begun
-                self._in_line = self._in_line and not self._is_blank
-            else:
-                self._has_text |= not self._in_block
-            self._is_blank = quote[0] == "\n"
 
 
 def events_of_error(body: str, error: ValueError) -> list[CallEvent]:

@@ -299,12 +299,11 @@ class ReplyBuilder:
     def _feed_text(self, pieces: bytes) -> list[MessageResponse]:
         text = self._decoder.decode(pieces)
         if self._is_plain and self._signs.isdisjoint(text):
-            if text:
-                self._text.append(text)
-            return [Chunk(text)] if text else []
+            self._calls.pass_on(text)
+            return self._text_of(text)
         if self._tags_are_tokens:
             return self._route(self._splitter.take(text))
-        return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
+        return self._route(self._splitter.feed(text, lambda: self._calls.is_open or self._calls.is_quoting))
 
     def _feed_special(self, token: int) -> list[MessageResponse]:
         """The responses that a marker completes, or another token that is not text."""

@@ -151,7 +151,7 @@ QUOTED = [
         "```\n[f(a=1)]\n```",
         "I called [f(a=1)] for you",
         "[f(a=1)] is what I would call",
-        "[f(a=1)][f(a=2)]",
+        "[f(a=1)][2]",
         "> [f(a=1)]",
         "Sure:\n[f(a=1)]",
     )
@@ -344,7 +344,19 @@ REPAIRED = [
     lfm("[f(a=1)]\n]", call("f", a=1)),
     lfm("[[f(a=1)]]", call("f", a=1)),
     lfm("[[f(a=1)], [f(a=2)]]", call("f", a=1), call("f", a=2)),
-    lfm("[f(a=1)]\n[f(a=2)]", call("f", a=1), call("f", a=2)),
+    *(
+        row
+        for between in ("\n", "", " ", "; ", ", ", ";\n")
+        for row in (
+            lfm(f"[f(a=1)]{between}[f(a=2)]", call("f", a=1), call("f", a=2)),
+            lfm(f"[f(a='x')]{between}[f(a='y')]", call("f", a="x"), call("f", a="y")),
+            lfm(f"[f(a='it's')]{between}[f(a='a 'b' c')]", call("f", a="it's"), call("f", a="a 'b' c")),
+            Row(f"[f(a='x')]{between}[f(a='y')]", [[call("f", a="x"), call("f", a="y")]]),
+            Row(f"{S}[f(a='x')]{between}[f()]{E}{S}[f(a='y')]{E}", [[call("f", a="x"), call("f")], [call("f", a="y")]]),
+        )
+    ),
+    lfm("f(a='x'); f(a='y')", call("f", a="x"), call("f", a="y")),
+    lfm("[f(a='[f()][f()]')]", call("f", a="[f()][f()]")),
     lfm("f(a=1)\nf(a=2)\n", call("f", a=1), call("f", a=2)),
     lfm("[f(a=1)\n f(a=2)]", call("f", a=1), call("f", a=2)),
     lfm("```\n[f(a=1)]\n```", call("f", a=1)),
@@ -364,7 +376,6 @@ REPAIRED = [
     ),
     broken("[f(a=1)]]]"),
     broken("[[[f(a=1)]]]"),
-    broken("[f(a=1)] [f(a=2)]"),
     broken("[f(a=1)]\nDone."),
     broken("```\n[f(a=1)]"),
     *(
