@@ -24,7 +24,6 @@ from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 from tests.support import left_processes
 from tests.support.hashed_words import HashedWordsRunner
-from tests.support.lengths import of_length
 
 SLOW_FOLDERS = tuple(
     str(Path(__file__).parent / folder) + os.sep
@@ -52,6 +51,11 @@ os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for 
 def is_quick_path(config: pytest.Config) -> bool:
     """Whether this is ``pytest -m "not slow"``."""
     return str(config.option.markexpr) == "not slow"
+
+
+def is_long_run(config: pytest.Config) -> bool:
+    """Whether this is ``pytest -m long``."""
+    return str(config.option.markexpr) == "long"
 
 
 def is_slow(path: Path) -> bool:
@@ -84,10 +88,30 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(MOST_WORKERS, cores if is_quick_path(config) else 2 * cores)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def is_named(item: pytest.Item, config: pytest.Config) -> bool:
+    """Whether the command line names this test, as in ``pytest tests/test_it.py::test_this``."""
+    for argument in config.args:
+        file, _, name = argument.partition("::")
+        if name and item.path.name == Path(file).name and f"{item.name}[".startswith(f"{name}["):
+            return True
+    return False
+
+
+def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only ``pytest -m long`` runs long tests, and a command that names one."""
+    if "long" in str(config.option.markexpr).split():
+        return
+    left_out = [item for item in items if item.get_closest_marker("long") and not is_named(item, config)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the slow folders; the longest test begins first, or the suite would wait for it at its end."""
+    leave_out_long(config, items)
     for item in items:
-        if is_slow(item.path):
+        if is_slow(item.path) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
         if item.path.name in OF_THE_DEFAULT_ENGINE and "LEAP_ENGINE" in os.environ:
             item.add_marker(
@@ -106,11 +130,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Name the processes that tests left; with LEAP_LONG_TESTS=1 they fail the run."""
+    """Name the processes that tests left; in a run of the long tests they fail the run."""
     if not IS_FIRST or sys.platform != "linux":
         return
     found = left_processes.left(os.environ[left_processes.MARK], SECONDS_TO_END)
-    if of_length(False, bool(found)) and session.exitstatus == pytest.ExitCode.OK:
+    if found and is_long_run(session.config) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     for pid, command in found.items():

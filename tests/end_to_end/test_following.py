@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from jobs.client import JobsClient
+from tests.support.lengths import lengths
 
 QUESTION = "What is the capital of Italy?"
 
@@ -222,10 +223,11 @@ def wait_for_runs(program, count: int) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_prompt_again_and_again_while_the_worker_is_killed(program):
+@lengths(1, 3, "kills")
+def test_a_prompt_again_and_again_while_the_worker_is_killed(program, kills):
     id = program("generate", "-m", "builtin", "--every", "1s", QUESTION).stdout.strip()
     wait_for_runs(program, 1)
-    for _ in range(3):
+    for _ in range(kills):
         status = json.loads(program("jobs", "worker", "--status", "--format", "json").stdout)
         os.kill(status["pid"], signal.SIGKILL)
         wait_for_runs(program, schedules(program)[0]["runs"] + 1)

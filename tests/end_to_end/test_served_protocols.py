@@ -1,21 +1,18 @@
-"""``leap serve`` as coding agents use it, through the official clients on the real engine; and what survives its end.
-
-The suite runs short loops; ``LEAP_AGENT_ROUNDS=20 pytest tests/end_to_end/test_served_protocols.py`` runs whole ones.
-"""
+"""``leap serve`` as coding agents use it, with the official clients and the real engine, and what survives its end."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 
 import pytest
 
+from tests.support.lengths import lengths
+
 from .conftest import LONG
 
 SOON = 100.0
-ROUNDS = int(os.environ.get("LEAP_AGENT_ROUNDS", "5"))
 MOST_UNREAD = 4
 """Tokens of a reply that were sampled, or forced by its constraint, and not computed yet when it ended."""
 CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Rome"]}}, "required": ["city"]}
@@ -47,11 +44,11 @@ def serve(start):
         client.close()
 
 
-def rounds_of_responses(client):
+def rounds_of_responses(client, count):
     """(prompt, restored, answered) tokens of every round."""
     tool = {"type": "function", **ABOUT, "parameters": CITY, "strict": False}
     items = [{"role": "user", "content": QUESTION}]
-    for day in range(ROUNDS):
+    for day in range(count):
         response = client.responses.create(
             model="builtin", input=items, instructions=SYSTEM, tools=[tool], tool_choice="required", temperature=0
         )
@@ -64,10 +61,10 @@ def rounds_of_responses(client):
         items += [{"type": "function_call_output", "call_id": call.call_id, "output": result} for call in calls]
 
 
-def rounds_of_messages(client):
+def rounds_of_messages(client, count):
     tool = {**ABOUT, "input_schema": CITY}
     messages = [{"role": "user", "content": QUESTION + " Tell me."}]
-    for day in range(ROUNDS):
+    for day in range(count):
         message = client.messages.create(
             model="builtin",
             max_tokens=500,
@@ -87,11 +84,12 @@ def rounds_of_messages(client):
         messages += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
 
 
-def test_an_agent_s_loop_reads_no_prefix_twice(serve):
+@lengths(3, 20, "count")
+def test_an_agent_s_loop_reads_no_prefix_twice(serve, count):
     _, openai_client, anthropic_client = serve()
-    for rounds in (rounds_of_responses(openai_client), rounds_of_messages(anthropic_client)):
+    for rounds in (rounds_of_responses(openai_client, count), rounds_of_messages(anthropic_client, count)):
         counts = list(rounds)
-        assert len(counts) == ROUNDS
+        assert len(counts) == count
         for (prompt, _, answered), (longer, restored, _) in zip(counts, counts[1:], strict=False):
             assert longer > prompt + answered >= restored >= prompt + answered - MOST_UNREAD, counts
 

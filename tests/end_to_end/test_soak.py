@@ -1,7 +1,4 @@
-"""Many requests of mixed length over one model, some cancelled, some seeded: every answer is the one it gives alone.
-
-The suite runs a short form; ``LEAP_SOAK_REQUESTS=200 pytest tests/end_to_end/test_soak.py`` runs the whole.
-"""
+"""Many requests of mixed length over one model, some cancelled, some seeded: every answer is the one it gives alone."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from leap_core import Complete, GenerationFinishReason, GenerationOptions, Leap, ModelLoadingOptions, ModelRunner
+from tests.support.lengths import lengths
 
-REQUESTS = int(os.environ.get("LEAP_SOAK_REQUESTS", "64"))
 SLOTS = 8
 SYSTEMS = (None, "You are a helpful assistant.", "Answer in one sentence, and be kind.")
 QUESTIONS = (
@@ -29,10 +26,10 @@ QUESTIONS = (
 Request = tuple[str | None, str, GenerationOptions]
 
 
-def requests() -> list[Request]:
+def requests(count: int) -> list[Request]:
     rng = random.Random(12)
     made = []
-    for n in range(REQUESTS):
+    for n in range(count):
         text = rng.choice(QUESTIONS).format(
             country=rng.choice(("France", "Japan", "Kenya", "Peru")),
             words=" ".join(rng.choices(("red", "green", "lamp", "river", "seven"), k=rng.randrange(2, 12))),
@@ -62,12 +59,13 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.timeout(600)
-def test_every_answer_equals_the_one_given_alone() -> None:
-    asked = requests()
+@lengths(24, 200, "count")
+def test_every_answer_equals_the_one_given_alone(count: int) -> None:
+    asked = requests(count)
     with Leap.load("builtin", ModelLoadingOptions(slots=1, cpu_threads=1)) as alone:
         expected = [answer(alone, request).full_message for request in asked]
     found: dict[int, Complete] = {}
-    stops = {n: random.Random(n).randrange(1, 12) for n in range(0, REQUESTS, 6)}
+    stops = {n: random.Random(n).randrange(1, 12) for n in range(0, count, 6)}
     memory: list[int] = []
     queue = list(enumerate(asked))
     guard = threading.Lock()
@@ -91,7 +89,7 @@ def test_every_answer_equals_the_one_given_alone() -> None:
         assert not runner.scheduler._running()  # type: ignore[attr-defined]
         assert not runner.scheduler._waiting  # type: ignore[attr-defined]
 
-    assert len(found) == REQUESTS
+    assert len(found) == count
     different = []
     for n, message in enumerate(expected):
         reply = found[n].full_message
@@ -102,6 +100,6 @@ def test_every_answer_equals_the_one_given_alone() -> None:
         if not same:
             different.append((asked[n][1], message.text, reply.text))
     # Seeded sampling may tip where a batch rounds a probability differently; greedy answers are firm.
-    assert len(different) <= REQUESTS // 50, different
+    assert len(different) <= max(1, count // 50), different
     half = memory[len(memory) // 2 :]
     assert max(half[len(half) // 2 :]) - half[0] < 16 * 1024**2

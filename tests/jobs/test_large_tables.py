@@ -1,11 +1,7 @@
-"""A table on a server that many workers share stays quick as it grows: every statement finds its rows by an index.
-
-``LEAP_TEST_ROWS=500000`` runs the same at half a million rows.
-"""
+"""A table on a server that many workers share stays quick as it grows: every statement finds its rows by an index."""
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -21,23 +17,23 @@ from jobs.table.job import Claim, Ending, NewJob, State, WorkerIdentity
 from jobs.table.postgres import PostgresDatabase
 from jobs.table.table import Table
 from leap_core.errors import LeapUnavailableError
+from tests.support.lengths import lengths
 
-ROWS = int(os.environ.get("LEAP_TEST_ROWS", "20000"))
 LARGE = ("jobs", "batch_lines", "batch_results", "events")
 ME = WorkerIdentity("me", "me", "here", frozenset({"aaa"}))
-FILL = f"""
+FILL = """
 INSERT INTO jobs (id, kind, state, parameters, model, created, finished, output)
-SELECT 'q' || n, 'generate', 'queued', '{{}}', 'other' || n % 7, n, NULL, NULL FROM generate_series(1, {ROWS}) n;
+SELECT 'q' || n, 'generate', 'queued', '{}', 'other' || n % 7, n, NULL, NULL FROM generate_series(1, ROWS) n;
 INSERT INTO jobs (id, kind, state, parameters, created, finished, forgotten)
-SELECT 'e' || n, 'generate', 'succeeded', '{{}}', n, leap_now(), 0 FROM generate_series(1, {ROWS}) n;
+SELECT 'e' || n, 'generate', 'succeeded', '{}', n, leap_now(), 0 FROM generate_series(1, ROWS) n;
 INSERT INTO jobs (id, kind, state, parameters, created, finished, output)
-VALUES ('old', 'batch', 'succeeded', '{{"total": {ROWS}}}', 0, leap_now(), 'here:out');
-INSERT INTO jobs (id, kind, state, parameters, model, created) VALUES ('wide', 'batch', 'running', '{{}}', 'aaa', 0);
+VALUES ('old', 'batch', 'succeeded', '{"total": ROWS}', 0, leap_now(), 'here:out');
+INSERT INTO jobs (id, kind, state, parameters, model, created) VALUES ('wide', 'batch', 'running', '{}', 'aaa', 0);
 INSERT INTO jobs (id, kind, state, parameters, model, created, parent, priority)
-SELECT 'wide.' || n, 'shard', 'queued', '{{}}', 'aaa', n, 'wide', -1 FROM generate_series(1, {ROWS}) n;
-INSERT INTO batch_lines SELECT 'old', n, md5('x' || n), md5('x' || n), 'x' FROM generate_series(1, {ROWS}) n;
-INSERT INTO batch_results SELECT 'old', n, md5('x' || n), 1, 3, '{{}}' FROM generate_series(1, {ROWS}) n;
-INSERT INTO events SELECT 'e' || n, 1, 0, '[]' FROM generate_series(1, {ROWS}) n
+SELECT 'wide.' || n, 'shard', 'queued', '{}', 'aaa', n, 'wide', -1 FROM generate_series(1, ROWS) n;
+INSERT INTO batch_lines SELECT 'old', n, md5('x' || n), md5('x' || n), 'x' FROM generate_series(1, ROWS) n;
+INSERT INTO batch_results SELECT 'old', n, md5('x' || n), 1, 3, '{}' FROM generate_series(1, ROWS) n;
+INSERT INTO events SELECT 'e' || n, 1, 0, '[]' FROM generate_series(1, ROWS) n
 """
 
 
@@ -48,8 +44,14 @@ def table(jobs_url) -> Iterator[Table]:
 
 
 @pytest.fixture
-def large(table) -> Table:
-    for statement in FILL.split(";\n"):
+def rows() -> int:
+    """How many rows the large tables have."""
+    return 8_000
+
+
+@pytest.fixture
+def large(table, rows) -> Table:
+    for statement in FILL.replace("ROWS", str(rows)).split(";\n"):
         table.database.change(statement)
     table.database.change("ANALYZE")
     return table
@@ -84,6 +86,7 @@ def lines(count: int, prefix: str = "x") -> NewBatch:
     return NewBatch(job, rows, count, "here:out" if prefix == "x" else f"here:{prefix}")
 
 
+@lengths(20_000, 200_000, "rows")
 def test_every_statement_finds_its_rows_by_an_index(large, scans):
     id = add_batch(large, lines(50))
     assert large.get(id).parameters["reused"] == 50
@@ -142,10 +145,10 @@ def test_progress_and_ends_of_shards_are_counters_on_rows(large, monkeypatch):
         assert row["open_shards"] == shards - ended
 
 
-def test_output_is_forgotten_once(large):
+def test_output_is_forgotten_once(large, rows):
     statements = []
     execute = PostgresDatabase._execute
-    assert large.forget_output(-1.0) == ROWS
+    assert large.forget_output(-1.0) == rows
     large.database._execute = lambda *of: statements.append(of[0]) or execute(large.database, *of)
     assert large.forget_output(-1.0) == 0
     assert len([each for each in statements if "FROM events" in each]) == 1, "nothing but old attempts is looked for"

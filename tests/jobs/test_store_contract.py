@@ -16,7 +16,7 @@ from jobs.table.claims import WorkerReport, WorkerRows
 from jobs.table.job import Claim, ClaimLostError, Ending, NewJob, State, WorkerIdentity
 from jobs.table.table import Table
 from leap_core.errors import LeapJobError, LeapOptionsError
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 
 ME, OTHER = WorkerIdentity("me", "run-1", "here"), WorkerIdentity("other", "run-2", "there")
 
@@ -425,7 +425,8 @@ def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("month", [3, 10])
-def test_a_year_of_schedules_in_two_zones_over_kills_and_jumps_of_the_clock(table, place, month):
+@lengths(40, 365, "days")
+def test_a_year_of_schedules_in_two_zones_over_kills_and_jumps_of_the_clock(table, place, month, days):
     """A worker opens the table anew, looks five times or so and is gone; the clock jumps forth and back. What is due
     is run once, but for what was due while nobody looked, of which the first is run. The short form is 40 days around
     a change of both zones' clocks."""
@@ -434,7 +435,7 @@ def test_a_year_of_schedules_in_two_zones_over_kills_and_jumps_of_the_clock(tabl
     texts = [f"{each} {zone}" for each in fields for zone in zones] + ["0 */8 * * *", "36h"]
     begun = datetime(2027, month, 1, tzinfo=timezone.utc).timestamp()
     ids = {schedule(table, text, begun, overlap="queue"): text for text in texts}
-    rng, now, end = random.Random(3), begun, begun + of_length(40, 365) * 86_400
+    rng, now, end = random.Random(3), begun, begun + days * 86_400
     looks = []
     worker = Table(place)
     while now < end:

@@ -12,7 +12,6 @@ import pytest
 from leap_core import ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.inference.runner import InProcessRunner
 from leap_core.tasks.decisions.answer_probabilities import TextReading, side_by_side
-from tests.support.lengths import of_length
 
 from ..bare_llama import BareLlama, bare_llama
 from .conftest import THREADS, answers_of
@@ -28,18 +27,7 @@ QUESTIONS = (
     "List two uses of salt.",
     "Who wrote Hamlet?",
     "Why is the sky blue?",
-    "Write a haiku about snow.",
-    "Give me a name for a cat.",
-    "Explain gravity to a child.",
-    "Finish this: once upon a time",
-    "Write a Python function that adds two numbers.",
-    "What does a baker do?",
-    "Is water wet? Answer yes or no.",
-    "How many days has a week?",
-    "Describe a lemon in three words.",
-    "Shorten this: the committee met on Tuesday and decided after a long debate to postpone all decisions.",
 )
-ASKED = QUESTIONS[: of_length(10, 20)]
 LENGTH = 16
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 TEXT = (
@@ -88,7 +76,7 @@ def test_markers_in_a_message_stay_text(runner: InProcessRunner, bare: BareLlama
 @pytest.mark.parametrize("lookup", [False, True], ids=["plain", "lookup"])
 def test_greedy_texts_are_llama_cpps(smol: Path, runner: InProcessRunner, greedy: Sequence[str], lookup: bool) -> None:
     options = GenerationOptions(temperature=0, max_tokens=LENGTH)
-    messages = [[ChatMessage("user", text)] for text in ASKED]
+    messages = [[ChatMessage("user", text)] for text in QUESTIONS]
     if not lookup:
         assert [end.full_message.text for end in answers_of(runner, messages, options)] == greedy
         return
@@ -102,7 +90,7 @@ def test_greedy_texts_are_llama_cpps(smol: Path, runner: InProcessRunner, greedy
 @pytest.fixture(scope="module")
 def greedy(bare: BareLlama) -> list[str]:
     """The answers by bare calls, each to a prompt computed anew."""
-    texts = [bare.text(bare.greedy(by_hand(bare, text), LENGTH)) for text in ASKED]
+    texts = [bare.text(bare.greedy(by_hand(bare, text), LENGTH)) for text in QUESTIONS]
     assert len(set(texts)) == len(texts)
     return texts
 

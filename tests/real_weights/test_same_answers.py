@@ -15,7 +15,6 @@ import pytest
 from leap_core import CacheOptions, ChatMessage, Complete, GenerationOptions, ModelLoadingOptions
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.runner import InProcessRunner
-from tests.support.lengths import of_length
 from tests.support.random_models import Shape, write_random_model
 
 from .conftest import THREADS
@@ -111,7 +110,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     ("source", "kind"),
     [
         *(("random", kind) for kind in KINDS),
-        *(("trained", kind) for kind in KINDS if of_length(kind == "Q4_K_M", True)),
+        *(pytest.param("trained", kind, marks=() if kind == "Q4_K_M" else pytest.mark.long) for kind in KINDS),
     ],
     indirect=["source"],
 )

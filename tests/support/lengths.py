@@ -1,10 +1,11 @@
-"""How long a randomized test runs: short in the suite, at its full length with ``LEAP_LONG_TESTS=1``."""
+"""Tests with two lengths: a short one in the default run, the full one in ``pytest -m long``."""
 
 from __future__ import annotations
 
-import os
+import pytest
 
 
-def of_length(short: int, full: int) -> int:
-    """How many rounds a test makes."""
-    return full if os.environ.get("LEAP_LONG_TESTS", "0") != "0" else short
+def lengths(short: object, full: object, name: str = "rounds") -> pytest.MarkDecorator:
+    """Call the test with ``name=short`` by default, and with ``name=full`` in ``pytest -m long``."""
+    values = pytest.param(short, id="short"), pytest.param(full, id="full", marks=pytest.mark.long)
+    return pytest.mark.parametrize(name, values)

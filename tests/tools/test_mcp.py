@@ -24,6 +24,7 @@ from leap_core.tools.execution import run_call
 from leap_core.tools.mcp import connections, server_of, tools_of
 from leap_core.tools.policy import ToolPolicy
 from leap_core.tools.sources import CommandRegistry
+from tests.support.lengths import lengths
 
 pytestmark = pytest.mark.slow
 
@@ -475,7 +476,8 @@ def test_a_line_that_is_no_request_gets_an_error_and_the_next_is_answered(leap_h
 
 
 @pytest.mark.slow
-def test_a_task_outlives_kills_of_everything(leap, leap_home):
+@lengths(1, 5, "kills")
+def test_a_task_outlives_kills_of_everything(leap, leap_home, kills):
     """The server, its client and the worker are killed; another client finds the task by its id, and its result."""
     from mcp import Client
 
@@ -493,7 +495,7 @@ def test_a_task_outlives_kills_of_everything(leap, leap_home):
         async with Client(leap_server(leap_home, "builtin"), extensions=[extension]) as client:
             return (await client.session.send_request(get(params=params(taskId=id)), now)).model_dump(by_alias=True)
 
-    for n in range(5):
+    for n in range(kills):
         try:
             asyncio.run(asyncio.wait_for(submit(n), 60))
         except BaseException as error:  # the server is gone
@@ -501,7 +503,7 @@ def test_a_task_outlives_kills_of_everything(leap, leap_home):
         state = json.loads(leap("jobs", "worker", "--status", "--format", "json").stdout)
         if state.get("pid"):
             os.kill(state["pid"], 9)
-    assert len(seen) == 5
+    assert len(seen) == kills
     for n, task in enumerate(seen):
         assert leap("jobs", "wait", task.taskId).code == 0
         value = asyncio.run(asyncio.wait_for(ask(task.taskId), 60))

@@ -11,7 +11,7 @@ from leap_core.conversation.calls.dialects import DIALECTS
 from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, CallWarning
 
-from ...support.lengths import of_length
+from ...support.lengths import lengths
 from ...support.tables import check_each
 from .dialect_cases import FUNCTIONS, WRITERS
 
@@ -123,8 +123,9 @@ def seconds(name: str, text: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_many_beginnings_cost_linear_time(name: str):
-    start, length = parser_named(name).start_marker, of_length(10_000, 1_000_000)
+@lengths(10_000, 50_000, "length")
+def test_many_beginnings_cost_linear_time(name: str, length: int):
+    start = parser_named(name).start_marker
     for before in ("", start, "```\n", "x `"):
         for unit in UNITS:
             text = before + unit * (length // len(unit))

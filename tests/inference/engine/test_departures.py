@@ -15,7 +15,7 @@ from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
@@ -79,7 +79,10 @@ def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monk
 
 
 @pytest.mark.slow
-def test_answers_beside_prompts_that_are_cancelled(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@lengths(10, 40)
+def test_answers_beside_prompts_that_are_cancelled(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
     """Each long prompt is cancelled just before a decode, or a moment later within it."""
     expected = alone(make_scheduler)
     scheduler = make_scheduler(slots=8, context_size=2048, batch_size=256)
@@ -96,7 +99,7 @@ def test_answers_beside_prompts_that_are_cancelled(make_scheduler: Make, monkeyp
                     threading.Timer(rng.uniform(0, 0.004), slot.request.cancel).start()
 
     before_decodes(scheduler, act, monkeypatch)
-    for turn in range(of_length(10, 40)):
+    for turn in range(rounds):
         chosen = rng.sample(range(len(QUESTIONS)), rng.choice((1, 2, 3)))
         sequences = [asked(*QUESTIONS[n]) for n in chosen]
         long = request(words(rng.randrange(1, 120), turn % 3) + words(rng.randrange(100, 800), 50 + turn))

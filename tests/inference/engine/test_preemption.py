@@ -26,7 +26,7 @@ from leap_core.inference.engine.slots import Admission, Slot, SlotMemory
 from leap_core.inference.engine.snapshots import SnapshotStore
 from leap_core.inference.llama.context import ABORTED
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
@@ -61,14 +61,12 @@ def asked(prompt: list[int], length: int, priority: int, **given: object) -> Req
 
 
 def mixes() -> list[object]:
-    """Kinds of memory, slots and places of states: with LEAP_LONG_TESTS=1 all of them, else each two together once,
-    and one slot with states in memory only."""
+    """Kinds of memory, slots and places of states: each two together once, and the other mixes as long tests."""
     chosen = []
     for kind, slots, place in itertools.product(MEMORY_KINDS, (1, 2, 4), ("memory", "disk")):
         here = ("memory", "disk")[(slots > 1) * (list(MEMORY_KINDS).index(kind) + slots // 2) % 2]
-        if of_length(place == here, True):
-            quick = (slots, place) == (1, "memory")
-            chosen.append(pytest.param(kind, slots, place, marks=() if quick else pytest.mark.slow))
+        marks = [] if (slots, place) == (1, "memory") else [pytest.mark.slow]
+        chosen.append(pytest.param(kind, slots, place, marks=marks if place == here else pytest.mark.long))
     return chosen
 
 
@@ -120,7 +118,7 @@ def preempted(scheduler: Scheduler, victim: Request) -> Request:
 def test_lines_of_a_batch_say_the_same_as_alone(
     make_scheduler: Make, lines_alone: Known, tmp_path: Path, cache: object
 ) -> None:
-    lines = of_length(8, 12)
+    lines = 8
     alone = alone_of(make_scheduler, lines_alone, lines)
     options = cache if isinstance(cache, CacheOptions) else CacheOptions(max_bytes_memory=0)
     if cache == "disk":
@@ -182,8 +180,9 @@ def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> Non
 
 
 @pytest.mark.slow
+@lengths(8, 20)
 def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
-    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
     monkeypatch.setattr(interruption, "LEAST_PAUSE", 0.0)
     monkeypatch.setattr(interruption, "SHARE_LOST", 0)
@@ -196,7 +195,7 @@ def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
     scheduler = make_scheduler(slots=3, context_size=1024)
     codes, decode = [], scheduler._context.decode
     monkeypatch.setattr(scheduler._context, "decode", lambda **given: codes.append(decode(**given)) or codes[-1])
-    for turn in range(of_length(8, 20)):
+    for turn in range(rounds):
         for slot in scheduler._memory.slots:
             scheduler._memory.clear(slot)
         scheduler.submit(long := asks[0]())
@@ -206,7 +205,7 @@ def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
         assert short.created - long.created < 1
         wait_until(lambda: not scheduler.has_work())
     assert codes.count(ABORTED) >= 2
-    assert len(codes) > codes.count(ABORTED) + of_length(8, 20)
+    assert len(codes) > codes.count(ABORTED) + rounds
 
 
 def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
@@ -424,7 +423,7 @@ def test_any_mix_of_priorities_cancels_and_lengths(
     cache = CacheOptions(tmp_path if place == "disk" else None, enabled=True, max_bytes_memory=memory)
     scheduler = make_scheduler(slots=slots, cache=cache, batch_size=48)
     sent: list[tuple[int, Request]] = []
-    for _ in range(of_length(10, 15) * slots):
+    for _ in range(10 * slots):
         sent.append((kind := rng.randrange(len(kinds)), ask(kind)))
         scheduler.submit(sent[-1][1])
         wait_until(lambda: scheduler.activity().waiting < 3)

@@ -17,7 +17,7 @@ from leap_core.inference.engine.repetition import DATA, LONGEST, PROSE, SHAPED, 
 from leap_core.inference.engine.request import Request
 from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 
 from .conftest import finish, request
 
@@ -99,14 +99,14 @@ def honest_texts() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_no_honest_text_goes_in_circles() -> None:
-    """A third of them, or all with LEAP_LONG_TESTS=1."""
+@lengths(10, 1, "step")
+def test_no_honest_text_goes_in_circles(step: int) -> None:
     count, found = 0, []
-    for name, text in itertools.islice(honest_texts(), 0, None, of_length(3, 1)):
+    for name, text in itertools.islice(honest_texts(), 0, None, step):
         count += 1
         if (place := circle(text)) is not None:
             found.append((name, place))
-    assert count >= of_length(650, 2000) and found == []
+    assert count >= 1900 // step and found == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,7 +17,7 @@ from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.cells import Cells
 from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
@@ -59,7 +59,8 @@ def told(sequence: Request) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> None:
+@lengths(12, 60)
+def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make, rounds: int) -> None:
     """Prompts longer and shorter than the 64 positions from which llama.cpp computes in tiles, and together more than
     the 512 cells from which it divides one position among threads."""
     rng = random.Random(5)
@@ -71,7 +72,7 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> No
         fresh.submit(sequence := asked(*one))
         alone.append(told(sequence))
     used = make_scheduler(slots=5, cells=2048)
-    for turn in range(of_length(12, 60)):
+    for turn in range(rounds):
         chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, 5, 7]))
         cancelled = [asked(words(rng.randrange(5, 200), 50 + turn), 200, turn) for _ in range(rng.randrange(3))]
         sequences = [asked(*requests[n]) for n in chosen]
@@ -85,7 +86,10 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 4, 8])
-def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path: Path, slots: int) -> None:
+@lengths(6, 24)
+def test_after_being_cut_evicted_saved_and_loaded(
+    make_scheduler: Make, tmp_path: Path, slots: int, rounds: int
+) -> None:
     """Prompts that share beginnings of any length, twice as long as the window, kept in memory and on disk."""
     rng = random.Random(slots)
     bases = [words(rng.choice((120, 260)), n) for n in range(3)]
@@ -101,7 +105,7 @@ def test_after_being_cut_evicted_saved_and_loaded(make_scheduler: Make, tmp_path
         alone.append(told(sequence))
     for _ in range(2):  # the second one begins with what the first left on disk
         used = make_scheduler(slots=slots, cache=CacheOptions.on_disk(tmp_path))
-        for turn in range(of_length(6, 24)):
+        for turn in range(rounds):
             chosen = rng.sample(range(len(requests)), rng.choice([1, 1, 2, min(slots, 4)]))
             sequences = [asked(*requests[n]) for n in chosen]
             for sequence in sequences:

@@ -12,7 +12,7 @@ from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.speaker import Speaker
 from leap_core.inference.speech.vocoder import Vocoder
 from leap_core.testing.miniature_speech import VOCODER_FILE
-from tests.support.lengths import of_length
+from tests.support.lengths import lengths
 from tests.support.numpy_layers import NumpySpeaker
 from tests.support.random_vocoder import TINY, write_random_vocoder
 
@@ -35,10 +35,11 @@ def test_llama_cpp_chooses_every_code_as_numpy_does(speaker: Speaker, oracle: Sp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "least"), [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)])
-def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: float) -> None:
+@lengths(20, 50, "frames")
+def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: float, frames: int) -> None:
     vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, quantization), WIDE)
     fast = Speaker(vocoder, tmp_path)
-    hidden = hidden_states(of_length(20, 50), WIDE.hidden)
+    hidden = hidden_states(frames, WIDE.hidden)
     codes = one_by_one(fast, hidden)
     reference = NumpySpeaker(vocoder).frames(hidden, [CodeSampler() for _ in hidden])
     equal = sum(a == b for a, b in zip(codes, reference, strict=True))
