@@ -141,6 +141,12 @@ def _biases(name: str, value: Any) -> Any:
     return value
 
 
+def _object(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise LeapOptionsError(name, f"{value!r} is not an object")
+    return value
+
+
 def _adapters(_name: str, value: Any) -> Any:
     return value if value in (None, ()) else adapters_of(value)
 
@@ -203,6 +209,8 @@ class GenerationOptions:
     enable_thinking: bool = _option(False, _switch)
     """Deliver reasoning as ReasoningChunks, and ask a template that has the switch to think. The reply's
     ``reasoning_content`` holds the reasoning either way."""
+    chat_template_kwargs: Mapping[str, Any] = _option({}, _object, dict)
+    """Values for the chat template by name, such as ``reasoning_effort``; it gets those that it reads."""
     extras: str | None = _option(None, _text)
     """JSON text: an object of options by these names, which win over the fields."""
     stop: Sequence[str] = _option((), _texts(((), [])), _list_or_none)

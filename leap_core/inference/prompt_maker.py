@@ -107,6 +107,7 @@ class PromptMaker:
             [function for function in functions if not function.deferred],
             parser=parser,
             enable_thinking=options.enable_thinking,
+            kwargs=options.chat_template_kwargs,
         )
         return replace(self._made(pieces, options, within), roles=tuple(message.role.value for message in messages))
 

@@ -106,6 +106,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         repairs=2,
         think_budget=40,
         think_budget_message="Enough.",
+        chat_template_kwargs={"reasoning_effort": "low"},
         priority=-3,
     )
     text = json.dumps(options.to_json())

@@ -154,7 +154,8 @@ def _xml(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
         arguments, place = dict[str, object](), match.end()
         while (parameter := XML_PARAMETER.match(body, place)) is not None:
             value, place = _up_to(body, parameter.end(), XML_CLOSING, last, XML_NEXT)
-            _add(arguments, parameter[1].strip(), value.removesuffix("\n"), place)
+            framed = body[parameter.end() - 1] == "\n"  # a line feed before the value has its pair after it
+            _add(arguments, parameter[1].strip(), value.removesuffix("\n") if framed else value, place)
         end = XML_END.match(body, place)
         if end is None:
             raise PythonicSyntaxError(place, "expected a parameter, or the end of the call")
@@ -221,7 +222,7 @@ def _gemma(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     return [LeapFunctionCall(match["name"], texts)]
 
 
-CHANNELS = Dialect("gpt_oss", ("<|channel|>", "<|constrain|>"), "\udc00", "\udc01", is_json=False)
+CHANNELS = Dialect("gpt_oss", ("<|channel|>", "<|message|>"), "\udc00", "\udc01", is_json=False)
 """gpt-oss: ``inference.template.channels`` puts these marks, which no text holds, around a call."""
 RECIPIENTS = Dialect("functionary_v32", (">>>all",), "\udc00", "\udc01", "{name}\n", "", read=_recipient, is_json=False)
 """functionary 3.2: ``>>>all\\nTEXT`` and ``>>>NAME\\n{…}``, with the same marks around a call."""

@@ -19,20 +19,25 @@ from typing import Literal
 
 from ...conversation.calls.dialects import CHANNELS, RECIPIENTS
 
-RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.-]+)")
+SPEAKERS = ("assistant", "user", "all")
+RECIPIENT = re.compile(r"\bto=(functions\.)?([\w.-]+)")
 TOKENS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
-Piece = tuple[Literal["text", "reasoning"], str]
+Kind = Literal["text", "reasoning", "warning"]
+Piece = tuple[Kind, str]
 
 
 class ChannelReader:
     """Takes the tokens of a reply and gives its text and reasoning; a call is text between the dialect's markers."""
 
-    def __init__(self, special_tokens: Mapping[str, int], control_tokens: Collection[int]) -> None:
+    def __init__(
+        self, special_tokens: Mapping[str, int], control_tokens: Collection[int], declared: Collection[str] = ()
+    ) -> None:
         self._hidden = control_tokens
+        self._declared = declared
         self._names = {special_tokens[name]: name for name in TOKENS if name in special_tokens}
         self._header: str | None = ""
         self._has_channels = False
-        self._kind: Literal["text", "reasoning", "call"] = "text"
+        self._kind: Literal["text", "reasoning", "call", "nothing"] = "text"
 
     def feed(self, token: int, text: str) -> list[Piece]:
         """The pieces that a token completes; ``text`` is its own, where it is no token of the format."""
@@ -41,7 +46,8 @@ class ChannelReader:
             if token in self._hidden and self._kind != "call":
                 return []
             if self._header is None:
-                return [("reasoning" if self._kind == "reasoning" else "text", text)] if text else []
+                kind: Kind = "reasoning" if self._kind == "reasoning" else "text"
+                return [(kind, text)] if text and self._kind != "nothing" else []
             self._header += text
             if self._is_text(self._header):
                 header, self._header = self._header, None  # a reply without channels, as a grammar has it written
@@ -69,11 +75,16 @@ class ChannelReader:
     def _begin(self) -> list[Piece]:
         header, self._header = self._header or "", None
         recipient = RECIPIENT.search(header)
-        channel = header.partition("<|channel|>")[2].lstrip()
-        self._kind = "call" if recipient else "reasoning" if channel.startswith("analysis") else "text"
-        if recipient is None:
+        channel = header.rpartition("<|channel|>")[2].lstrip()
+        is_thought = channel.startswith("analysis")
+        if recipient is None or recipient[2] in SPEAKERS:
+            self._kind = "reasoning" if is_thought else "text"
             return []
-        return [("text", f'{CHANNELS.start}{{"name": {json.dumps(recipient[1])}, "arguments": ')]
+        if recipient[1] or recipient[2] in self._declared:
+            self._kind = "call"
+            return [("text", f'{CHANNELS.start}{{"name": {json.dumps(recipient[2])}, "arguments": ')]
+        self._kind = "nothing"
+        return [("warning", f"a call of {recipient[2]}, which is not declared, is left out")]
 
     def _end(self) -> list[Piece]:
         kind, self._kind = self._kind, "text"
@@ -90,7 +101,9 @@ class RecipientReader:
     """Takes the tokens of a functionary reply and gives its text; a call is ``NAME\\n{…}`` between the dialect's
     markers."""
 
-    def __init__(self, special_tokens: Mapping[str, int], control_tokens: Collection[int]) -> None:
+    def __init__(
+        self, special_tokens: Mapping[str, int], control_tokens: Collection[int], declared: Collection[str] = ()
+    ) -> None:
         self._hidden = control_tokens
         self._held = ""
         self._added = 0
@@ -135,7 +148,8 @@ class RecipientReader:
         return [("text", RECIPIENTS.end)] if in_call else []
 
 
-READERS: dict[str, Callable[[Mapping[str, int], Collection[int]], ChannelReader | RecipientReader]] = {
+Reader = Callable[[Mapping[str, int], Collection[int], Collection[str]], ChannelReader | RecipientReader]
+READERS: dict[str, Reader] = {
     CHANNELS.name: ChannelReader,
     RECIPIENTS.name: RecipientReader,
 }

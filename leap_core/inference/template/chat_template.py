@@ -74,9 +74,49 @@ def _system_in_the_first_question(messages: Messages) -> Messages | None:
     """For models that know no system prompt, such as Gemma."""
     if [message["role"] for message in messages[:2]] != ["system", "user"]:
         return None
-    system, user = messages[0]["content"], messages[1]["content"]
-    joined = [*system, *user] if isinstance(user, list) else f"{system}\n\n{user}"
-    return [{**messages[1], "content": joined}, *messages[2:]]
+    joined = _joined_contents(messages[0]["content"], messages[1]["content"])
+    asked = [{**messages[1], "content": joined}, *messages[2:]]
+    return _questions_joined(asked) or asked
+
+
+def _one_system_message(messages: Messages) -> Messages:
+    """The texts of all system messages in one, at the beginning."""
+    systems = [message for message in messages if message["role"] == "system"]
+    content = systems[0]["content"]
+    for message in systems[1:]:
+        content = _joined_contents(content, message["content"])
+    return [{**systems[0], "content": content}, *(message for message in messages if message["role"] != "system")]
+
+
+def _content_in_the_reasoning(messages: Messages) -> Messages | None:
+    """For templates that refuse text beside reasoning where there are calls, as that of gpt-oss."""
+    if not any(message.get("tool_calls") and message.get("thinking") and message["content"] for message in messages):
+        return None
+    return [_thinking_aloud(message) for message in messages]
+
+
+def _thinking_aloud(message: JsonObject) -> JsonObject:
+    content = message.get("content")
+    if not (message.get("tool_calls") and message.get("thinking") and isinstance(content, str) and content):
+        return message
+    thinking = f"{message['thinking']}\n\n{content}"
+    return {**message, "thinking": thinking, "reasoning_content": thinking, "content": ""}
+
+
+def _questions_joined(messages: Messages) -> Messages | None:
+    """For templates that want questions and answers to take turns."""
+    joined: Messages = []
+    for message in messages:
+        last = joined[-1] if joined else {}
+        if message["role"] == "user" == last.get("role"):
+            joined[-1] = {**last, "content": _joined_contents(last["content"], message["content"])}
+        else:
+            joined.append(message)
+    return joined if len(joined) < len(messages) else None
+
+
+def _joined_contents(one: Any, other: Any) -> Any:
+    return [*one, *other] if isinstance(one, list) else f"{one}\n\n{other}"
 
 
 def _calls_with_empty_text(messages: Messages) -> Messages | None:
@@ -86,7 +126,10 @@ def _calls_with_empty_text(messages: Messages) -> Messages | None:
     return [{**message, "content": ""} if message.get("content", "") is None else message for message in messages]
 
 
-SPELLINGS = (_as_they_are, _arguments_as_text, _short_ids, _calls_with_empty_text, _system_in_the_first_question)
+SPELLINGS = (
+    *(_as_they_are, _arguments_as_text, _short_ids, _calls_with_empty_text, _system_in_the_first_question),
+    *(_content_in_the_reasoning, _questions_joined),
+)
 
 
 def spellings_of(messages: Messages) -> Iterator[Messages]:
@@ -118,6 +161,7 @@ SEAMS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6\ufdd7"
 THINK_START, THINK_END = REASONING_TAGS[0]
 INLINE_REASONING = re.compile(rf"""['"]{THINK_END}['"]\s*(?:in\b|not\s+in\b|\))""")
 """In templates that take past reasoning out of the content: ``'</think>' in content``, ``split('</think>')``."""
+NOTHING: Mapping[str, Any] = {}
 PROBE = "Where is it?"
 """Asked of a template to see in which shape it shows a message."""
 PROBE_CHARACTERS, PROBE_SECONDS = 1_000_000, 1.0
@@ -134,11 +178,13 @@ class ChatTemplate:
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
         self._splits_reasoning = INLINE_REASONING.search(source) is not None
-        read = variables_of(source) if "functions" in source else {"tools"} if "tools" in source else set()
+        self._reads = read = variables_of(source)
+        self._shapes: dict[tuple[bool, bool], bool] = {}
         self._names_functions = "functions" in read and "tools" not in read
         self.renders_functions = not read.isdisjoint({"tools", "functions"})
         self.has_thinking_switch = "enable_thinking" in source
         self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
+        self._content_in_parts = False
         self._content_in_parts = self._wants_parts()
 
     def render(
@@ -149,10 +195,12 @@ class ChatTemplate:
         parser: FunctionCallParser | None = None,
         enable_thinking: bool = False,
         ended: bool = False,
+        kwargs: Mapping[str, Any] = NOTHING,
     ) -> list[str | ChatMessageContent]:
         """The prompt, opening of the reply included, in pieces: tokenize each text with its special tokens and join;
         images and audio are between the texts, where their messages have them. An assistant's text at the end of
         the messages opens the reply, which continues from it. With ``ended`` the messages are whole and none is opened.
+        ``kwargs``: further values by name, of which the template gets those that it reads.
 
         Raises LeapGenerationError when the template refuses the messages or its output grows beyond bounds.
         """
@@ -164,11 +212,12 @@ class ChatTemplate:
             media.append(part)
             return f"{media_mark}{len(media) - 1}{media_mark}"
 
-        template_messages = [self._message(message, parser, protect, place) for message in messages]
+        template_messages = self._messages(messages, parser, protect, place)
         continues = bool(messages) and messages[-1].opens_reply and not ended
         if continues:  # what the template writes after it, such as the end of the turn, is cut off
             _append_text(template_messages[-1], cut)
-        values = self._values(functions, protect, enable_thinking) | {"add_generation_prompt": not (continues or ended)}
+        values = self._values(functions, protect, enable_thinking, kwargs)
+        values["add_generation_prompt"] = not (continues or ended)
         text, _ = self._text(template_messages, values, _most_characters(messages))
         if continues:
             if text.count(cut) != 1:
@@ -185,8 +234,8 @@ class ChatTemplate:
         def no_place(part: ChatMessageContent) -> str:
             raise LeapGenerationError("images and audio cannot be passed to a chat template as text")
 
-        shaped = [self._message(message, parser, str, no_place) for message in messages]
-        values = self._values(functions, str, False) | {"add_generation_prompt": False}
+        shaped = self._messages(messages, parser, str, no_place)
+        values = self._values(functions, str, False, NOTHING) | {"add_generation_prompt": False}
         _, accepted = self._text(shaped, values, _most_characters(messages))
         return {"messages": accepted["messages"], "tools": accepted["tools"]}
 
@@ -202,15 +251,25 @@ class ChatTemplate:
         text = render_template(self._template, protected, Budget(MOST_CHARACTERS + 4 * len(everything)))
         return [part for piece in text.split(seam) for part in _with_media(piece, mark, pictures, text) if part]
 
-    def _values(self, functions: Sequence[LeapFunction], protect: Callable[[str], str], thinking: bool) -> JsonObject:
+    def _values(
+        self,
+        functions: Sequence[LeapFunction],
+        protect: Callable[[str], str],
+        thinking: bool,
+        kwargs: Mapping[str, Any],
+    ) -> JsonObject:
         """The template's variables beside the messages."""
         values: JsonObject = {
             "tools": [deeply(function.to_json_object(), protect) for function in functions] or None,
             "bos_token": self._bos_text,
             "eos_token": self._eos_text,
         }
-        if self.has_thinking_switch:
-            values["enable_thinking"] = thinking
+        switches = {"enable_thinking": thinking, "thinking": thinking}
+        values |= {name: value for name, value in switches.items() if name in self._reads}
+        own = {
+            name: value for name, value in kwargs.items() if name in self._reads and name not in (*values, "messages")
+        }
+        values |= deeply(own, protect)
         if self._names_functions:  # as firefunction's template wants them
             values["functions"] = json.dumps(values["tools"], ensure_ascii=False, indent=4) if functions else None
             values["datetime"] = datetime.now().strftime("%Y-%m-%d %H:%M")
@@ -235,20 +294,50 @@ class ChatTemplate:
         assert refusal is not None, "the first spelling is always tried"
         raise refusal
 
+    def _messages(
+        self,
+        messages: Sequence[ChatMessage],
+        parser: FunctionCallParser | None,
+        protect: Callable[[str], str],
+        place: Callable[[ChatMessageContent], str],
+    ) -> Messages:
+        """The messages as the template takes them, so that it leaves out no system message and knows the names of
+        results."""
+        shaped = [self._message(message, parser, protect, place) for message in messages]
+        names: dict[str, str] = {}
+        for message, value in zip(messages, shaped, strict=True):
+            names.update((call.id or f"call_{n}", call.name) for n, call in enumerate(message.function_calls or ()))
+            if message.role is ChatMessageRole.TOOL and names:
+                value["name"] = names.get(message.tool_call_id or "") or list(names.values())[-1]
+        systems = [n for n, message in enumerate(messages) if message.role is ChatMessageRole.SYSTEM]
+        shape = (systems[:2] == [0, 1], systems != list(range(len(systems))))
+        return _one_system_message(shaped) if any(shape) and not self._takes(shape) else shaped
+
+    def _takes(self, shape: tuple[bool, bool]) -> bool:
+        """Whether the template shows two system messages at the beginning, and one that comes later."""
+        if shape not in self._shapes:
+            roles = ("system", *["system"] * shape[0], "user", "assistant", *["system"] * shape[1], "user")
+            texts = [f"{PROBE}{n}" for n in range(len(roles))]
+            text = self._probed([{"role": role, "content": each} for role, each in zip(roles, texts, strict=True)])
+            self._shapes[shape] = all(each in text for each in texts)
+        return self._shapes[shape]
+
+    def _probed(self, messages: Messages) -> str:
+        """What the template makes of a few messages; nothing where it refuses them."""
+        values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
+        if self._content_in_parts:
+            messages = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+        try:
+            budget = Budget(PROBE_CHARACTERS, PROBE_SECONDS)
+            return render_template(self._template, {**values, "messages": messages}, budget)
+        except LeapGenerationError:
+            return ""
+
     def _wants_parts(self) -> bool:
         """Whether the template shows a message only when its content is a list of typed parts, as those of models that
         see often do."""
-        values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
         contents: list[Any] = [PROBE, [{"type": "text", "text": PROBE}]]
-        answers = []
-        for content in contents:
-            try:
-                variables = {**values, "messages": [{"role": "user", "content": content}]}
-                text = render_template(self._template, variables, Budget(PROBE_CHARACTERS, PROBE_SECONDS))
-            except LeapGenerationError:
-                text = ""
-            answers.append(PROBE in text)
-        return answers == [False, True]
+        return [PROBE in self._probed([{"role": "user", "content": each}]) for each in contents] == [False, True]
 
     def _protector(self, seam: str) -> Callable[[str], str]:
         special = self._special

@@ -261,7 +261,7 @@ class ReplyBuilder:
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
         self._decoder = utf8_decoder()
         reader = READERS.get(parser.name) if parser is not None else None
-        self._channels = None if reader is None else reader(special, self._hidden)
+        self._channels = None if reader is None else reader(special, self._hidden, [each.name for each in functions])
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
         self._stop = StopStrings(options.stop)
         self._functions = functions
@@ -391,7 +391,9 @@ class ReplyBuilder:
         events: list[MessageResponse] = []
         for kind, text in pieces:
             thought = self._thought_calls
-            if kind == "text":
+            if kind == "warning":
+                self.warn(text)
+            elif kind == "text":
                 events += self._think(thought.end_of_reasoning() if thought else "")
                 events += self._close_inline_tag()
                 events += self._events(self._calls.feed(text))

@@ -251,6 +251,10 @@ def _sandbox() -> type[Environment]:
             self.text_of_source = _text_in(tree)
             return _counting(tree)
 
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            """As the base class has it; lists may grow, as templates of Kimi K2 make them."""
+            return (isinstance(obj, list) and attr == "append") or super().is_safe_attribute(obj, attr, value)
+
         def wrap_str_format(self, value: Any) -> Any:
             """``str.format`` as the sandbox replaces it, checked before it runs."""
             replaced = super().wrap_str_format(value)

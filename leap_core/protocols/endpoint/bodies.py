@@ -77,8 +77,9 @@ def chat_body(
     schema = options.json_schema_constraint
     if schema is not None:
         body["response_format"] = _response_format(schema)
-    if options.enable_thinking:
-        body["chat_template_kwargs"] = {"enable_thinking": True}
+    switch = {"enable_thinking": True} if options.enable_thinking else {}
+    if kwargs := {**switch, **options.chat_template_kwargs}:
+        body["chat_template_kwargs"] = kwargs
     return body
 
 

@@ -229,17 +229,24 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
             options.update(read(value))
     if body.take("service_tier") == "flex":
         options.setdefault("priority", BACKGROUND)
+    kwargs: JsonObject = {}
     if (effort := options.pop("effort", None)) is not None:
         options = {"enable_thinking": True, **budget_of(effort, options.get("max_tokens")), **options}
+        kwargs["reasoning_effort"] = effort
     if options.get("max_tokens", 0) == -1:  # no limit, in the speech of other servers
         options["max_tokens"] = None
     choice = body.take("tool_choice")
     if choice is not None:
         options["tool_choice"] = _tool_choice(choice)
-    template = body.object("chat_template_kwargs")
-    thinking = template.boolean("enable_thinking", False)
+    given = body.take("chat_template_kwargs")
+    thinking = BodyFields({} if given is None else given, body.at("chat_template_kwargs")).boolean(
+        "enable_thinking", False
+    )
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
+    kwargs |= {name: value for name, value in (given or {}).items() if name != "enable_thinking"}
+    if kwargs:
+        options["chat_template_kwargs"] = kwargs
     if not body.boolean("repetition_detection", body.boolean("loop_stop", True)):  # the second name is the former one
         options["repetition_detection"] = False
     for name, harmless in ONLY_VALUE.items():

@@ -24,6 +24,8 @@ from leap_core.conversation.options import PARSERS
 from leap_core.inference.constraints.call_grammars import json_grammar
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 
+from ...support.raw_replies import read_reply
+
 WEATHER = LeapFunction(
     "get_weather",
     "The weather of a city.",
@@ -218,3 +220,37 @@ def test_a_reply_of_nothing_but_markers_costs_linear_time(name):
                 stream.feed(text[place : place + 64])
             stream.finish()
             assert time.process_time() - started < 1, (before, unit)
+
+
+@pytest.mark.parametrize("line", ["", "\n"], ids=["in line", "in lines"])
+def test_a_line_feed_at_the_end_of_a_value_stays(line: str):
+    for start, end in (("<function=edit>", "</function>"), ('<invoke name="edit">', "</invoke>")):
+        body = (
+            f"{start}\n<parameter=text>{line}a\nb\n{line}</parameter>\n<parameter=more>{line}c{line}</parameter>\n{end}"
+        )
+        assert [dict(call.arguments) for call in parser_named("qwen3_coder").parse(body)] == [
+            {"text": "a\nb\n", "more": "c"}
+        ]
+
+
+CHANNEL_TOKENS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
+CHANNEL_REPLIES = {
+    "<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>Hi.": ("Hi.", "Hm.", [], 0),
+    "<|channel|>commentary to=container.exec<|message|>ls<|end|>": ("", None, [], 1),
+    "<|channel|>commentary to=python <|constrain|>code<|message|>print(1)": ("", None, [], 1),
+    '<|channel|>commentary to=f<|message|>{"a": "x"}<|call|>': ("", None, [("f", {"a": "x"})], 0),
+    ' to=functions.f<|channel|>analysis<|message|>{"a": "x"}<|call|>': ("", None, [("f", {"a": "x"})], 0),
+}
+
+
+def test_messages_to_others_are_no_calls():
+    functions = [LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}})]
+    for reply, expected in CHANNEL_REPLIES.items():
+        for letters in (False, True):
+            *_, end = read_reply("gpt_oss", CHANNEL_TOKENS, reply, functions, letters=letters)
+            message = end.full_message
+            calls = [(call.name, dict(call.arguments)) for call in message.function_calls or ()]
+            assert (message.text, message.reasoning_content, calls, len(end.warnings)) == expected, reply
+    published = "<|channel|>analysis<|message|> to=functions. <|channel|>final"
+    assert parser_for_template(published, ()).name == "gpt_oss"

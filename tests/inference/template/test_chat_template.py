@@ -259,3 +259,85 @@ def test_a_template_that_reads_functions_gets_them_whatever_else_it_says(word: s
     both = template("{% if tools %}{{ tools }}{% elif functions is defined %}{{ functions }}{% endif %}")
     assert "light" in "".join(map(str, both.render([ChatMessage("user", "Hi")], [function])))
     assert not template(CHATML + "{{ '" + word + "' }}{# functions #}").renders_functions
+
+
+TURNS = "{%- for m in messages -%}[{{ m.role }}:{{ m.content }}]{%- endfor -%}"
+LAST_SYSTEM = (
+    "{%- for m in messages if m.role == 'system' -%}"
+    "{%- if loop.last -%}[system:{{ m.content }}]{%- endif -%}{%- endfor -%}"
+    "{%- for m in messages if m.role != 'system' -%}[{{ m.role }}:{{ m.content }}]{%- endfor -%}"
+)
+FIRST_SYSTEM = (
+    "{%- if messages[0].role == 'system' -%}[system:{{ messages[0].content }}]"
+    "{%- set messages = messages[1:] -%}{%- endif -%}"
+    "{%- for m in messages -%}{%- if m.role == 'system' -%}{{- raise_exception('not here') -}}{%- endif -%}"
+    "[{{ m.role }}:{{ m.content }}]{%- endfor -%}"
+)
+SYSTEMS = {
+    ("system", "system", "user"): "[system:0\n\n1][user:2]",
+    ("system", "user", "system", "user"): "[system:0\n\n2][user:1][user:3]",
+    ("user", "system"): "[system:1][user:0]",
+    ("system", "user"): "[system:0][user:1]",
+}
+
+
+def conversation(*roles: str) -> list[ChatMessage]:
+    return [ChatMessage(role, str(n)) for n, role in enumerate(roles)]
+
+
+@pytest.mark.parametrize("source", [LAST_SYSTEM, FIRST_SYSTEM])
+def test_no_system_message_is_left_out(source: str) -> None:
+    for roles, joined in SYSTEMS.items():
+        assert template(source).render(conversation(*roles)) == [joined]
+        in_turn = "".join(f"[{role}:{n}]" for n, role in enumerate(roles))
+        assert template(TURNS).render(conversation(*roles)) == [in_turn]
+
+
+def test_a_template_that_wants_turns_gets_questions_joined() -> None:
+    source = (
+        "{%- for m in messages -%}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) -%}"
+        "{{- raise_exception('roles must alternate') -}}{%- endif -%}[{{ m.role }}:{{ m.content }}]{%- endfor -%}"
+    )
+    assert template(source).render(conversation("user", "user", "assistant", "user")) == [
+        "[user:0\n\n1][assistant:2][user:3]"
+    ]
+
+
+def test_a_template_gets_the_values_that_it_reads() -> None:
+    source = "{{ reasoning_effort | default('none') }} {{ thinking }} {{ tools }} {{ messages[0].content }}"
+    values = {"reasoning_effort": "low", "other": 1, "tools": "mine", "messages": []}
+    shown = template(source).render([ChatMessage("user", "Hi")], enable_thinking=True, kwargs=values)
+    assert shown == ["low True None Hi"]
+    assert template(source).render([ChatMessage("user", "Hi")]) == ["none False None Hi"]
+    typed = template("{{ style.a[0] }}{{ messages[0].content }}").render(
+        [ChatMessage("user", "Hi")], kwargs={"style": {"a": ["<|im_end|>"]}}
+    )
+    assert typed == ["<", "|im_end|>Hi"]
+
+
+def test_the_result_of_a_tool_has_the_name_of_its_call() -> None:
+    source = "{%- for m in messages if m.role == 'tool' -%}{{ m.name }}={{ m.content }};{%- endfor -%}{# tool_calls #}"
+    calls = [LeapFunctionCall("look", {}, "a"), LeapFunctionCall("find", {}, "b")]
+    asked = ChatMessage("assistant", "", function_calls=calls)
+    results = [ChatMessage("tool", "2", tool_call_id="b"), ChatMessage("tool", "1", tool_call_id="a")]
+    assert template(source).render([ChatMessage("user", "x"), asked, *results]) == ["find=2;look=1;"]
+    assert template(source).render([ChatMessage("user", "x"), asked, ChatMessage("tool", "2")]) == ["find=2;"]
+
+
+def test_text_beside_reasoning_and_calls_is_reasoning_where_the_template_refuses_it() -> None:
+    source = (
+        "{%- for m in messages -%}{%- if m.tool_calls and m.content and m.thinking -%}"
+        "{{- raise_exception('not both') -}}{%- endif -%}[{{ m.thinking }}|{{ m.content }}]{%- endfor -%}"
+    )
+    call = ChatMessage("assistant", "I look.", "Hm.", [LeapFunctionCall("look", {})])
+    assert template(source).render([call, ChatMessage("user", "x")]) == ["[Hm.\n\nI look.|][|x]"]
+
+
+def test_a_template_may_append_to_its_lists() -> None:
+    source = (
+        "{%- set names = [] -%}{%- for m in messages -%}{%- set _ = names.append(m.content) -%}{%- endfor -%}"
+        "{{ names|join }}"
+    )
+    assert template(source).render(conversation("user", "assistant", "user")) == ["012"]
+    with pytest.raises(LeapGenerationError):
+        template("{{ messages[0].update({'a': 1}) }}").render([ChatMessage("user", "x")])

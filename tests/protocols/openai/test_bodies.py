@@ -74,6 +74,11 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
         {"chat_template_kwargs": {"enable_thinking": True}},
         Taken({"enable_thinking": True}),
     ),
+    "values for the template": (
+        {"chat_template_kwargs": {"enable_thinking": False, "style": {"a": [1]}}},
+        Taken({"chat_template_kwargs": {"style": {"a": [1]}}}),
+    ),
+    "no object for the template": ({"chat_template_kwargs": [1]}, Refused("chat_template_kwargs")),
     "thinking, in words": ({"enable_thinking": "yes"}, Refused("enable_thinking")),
     "all of top_k": ({"top_k": -1}, Taken({"top_k": 0})),
     "whole numbers with a point": ({"max_tokens": 16.0, "top_k": 3.0}, Taken({"max_tokens": 16, "top_k": 3})),
@@ -141,7 +146,7 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
 
 UNKNOWN = {
     "field": ({"temprature": 1}, "temprature"),
-    "field of an object": ({"chat_template_kwargs": {"style": "old"}}, "chat_template_kwargs.style"),
+    "field of an object": ({"stream_options": {"style": "old"}}, "stream_options.style"),
     "field of leap's": ({"leap": {"what": 1}}, "leap.what"),
 }
 """The one difference: a server notes what it does not know, and a batch refuses it."""
