@@ -86,7 +86,7 @@ def show_answer(
                 writer.show(response)
                 if isinstance(response, Complete):
                     complete = response
-                    warnings += response.warnings
+                    warnings += (*response.left_out, *response.warnings)
         except LeapError:
             writer.end()  # what came before the error stays readable
             raise

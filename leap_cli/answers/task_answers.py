@@ -101,6 +101,7 @@ def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environm
     """The inputs with the texts of pages that are pictures, where the model sees; else as they are, and those of which
     nothing can be read with a problem that names installed models that see."""
     from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.page_pictures import left_out
     from leap_core.documents.blocks import UnreadableDocumentError
     from leap_core.documents.reading import check_has_text
     from leap_core.documents.scans import read_scans
@@ -119,15 +120,17 @@ def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environm
             document = read_scans(each.scan, runner, on_page=tell)
             check_has_text(document, name)
             done.append(replace(each, message=ChatMessage("user", document.text.rstrip()), problem=None, scan=None))
-        except LeapUnsupportedMediaError:
-            if each.problem is None:
-                blank = len(each.scan.blank)
-                output.warning(f"{name}: {blank} {'page has' if blank == 1 else 'pages have'} no text, and stay unread")
-            else:
-                each = replace(each, problem=UnreadableDocumentError(each.problem.message, hint=_seeing(env)))
-            done.append(replace(each, scan=None))
         except LeapError as error:
-            done.append(replace(each, problem=error, scan=None))
+            if each.problem is None:
+                says = left_out(name, each.scan.blank)
+                blind = isinstance(error, LeapUnsupportedMediaError)
+                output.warning(says if blind else f"{says}: {error.message}")
+                each = replace(each, notes=(*each.notes, says))
+            elif isinstance(error, LeapUnsupportedMediaError):
+                each = replace(each, problem=UnreadableDocumentError(each.problem.message, hint=_seeing(env)))
+            else:
+                each = replace(each, problem=error)
+            done.append(replace(each, scan=None))
     return done
 
 
@@ -276,6 +279,7 @@ def submit_task(
     output``. ``form``: the format of the batch's results. Files that cannot be read are named and left out, and the
     exit code is JOB then."""
     from leap_core.batch.settings import KEPT, BatchSettings
+    from leap_core.conversation.page_pictures import left_out
 
     output = Output(env)
     if wish.background.repeats_command(env):
@@ -284,6 +288,9 @@ def submit_task(
     if not readable:
         return ExitCode.JOB
     failed, inputs = len(inputs) - len(readable), readable
+    for each in inputs:
+        if each.scan is not None:
+            output.warning(left_out(each.name, each.scan.blank))
     settings = BatchSettings(
         source="-",
         output=KEPT if wish.target is None else str(env.cwd / wish.target),

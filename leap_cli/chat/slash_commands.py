@@ -34,7 +34,14 @@ from ..options.constraints import NO_SHAPE, SHAPES, shape_from_text
 from ..options.sampling import NUMBERS, number_from_text, options_in_words
 from ..options.tools import MOST_ROUNDS, choose_tools, limit_rounds
 from .piped import expand, read_conversation, write_conversation
-from .typed_conversation import SlashCommand, Suggestion, TypedConversation, describe_part, read_part, split_attachments
+from .typed_conversation import (
+    SlashCommand,
+    Suggestion,
+    TypedConversation,
+    describe_part,
+    read_parts,
+    split_attachments,
+)
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -304,7 +311,7 @@ def attach_file(talk: TypedConversation, path: str) -> None:
     if path == NONE:
         talk.attached.clear()
     elif path:
-        talk.attached.append(read_part(expand(path), talk.env, talk.output))
+        talk.attached += read_parts(expand(path), talk.env, talk.output)
     for part in talk.attached:
         talk.output.text(f"{describe_part(part)}\n")
     talk.output.text("it goes with your next message\n" if talk.attached else "nothing is attached\n")

@@ -44,16 +44,14 @@ BARE_WORDS = {"exit": "/quit", "quit": "/quit", "bye": "/quit", ":q": "/quit", "
 """What people type to leave, or to be helped, where it is all of a line."""
 
 
-def read_part(name: str, env: Environment, output: Output) -> ChatMessageContent:
-    """The part of a message that a file becomes. Raises UsageError for what cannot be one."""
+def read_parts(name: str, env: Environment, output: Output) -> list[ChatMessageContent]:
+    """The parts of a message that a file becomes. Raises UsageError for what cannot be one."""
     kind = kind_of_file(name, env)
     if kind == "image":
-        return read_image(name, env, output)
+        return [read_image(name, env, output)]
     if kind == "audio":
-        return read_audio(name, env, output)
-    if pictures_in([name], env):
-        raise click.UsageError(f"pages of {name} are pictures: leap generate -f sends them to a model that sees")
-    return Text(attach(name, env) + "\n\n")
+        return [read_audio(name, env, output)]
+    return [*pictures_in([name], env), Text(attach(name, env) + "\n\n")]
 
 
 def pasted_medium(line: str, env: Environment) -> Path | None:

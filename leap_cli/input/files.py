@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ from ..framework.output import Output, one_line
 
 if TYPE_CHECKING:
     from leap_core.conversation.media.audio import Converted
-    from leap_core.conversation.messages import Audio, Image
+    from leap_core.conversation.messages import Audio, Image, PagePicture
     from leap_core.documents.blocks import Document
     from leap_core.errors import LeapError
 
@@ -48,38 +47,26 @@ def attach(name: str, env: Environment) -> str:
     whole = read_file_text(name, env)
     if whole.problem is not None and whole.scan is None:
         raise whole.problem
-    say_notes(whole.document, name, env)
-    text = whole.text.replace("\f", "").rstrip("\r\n") or "(pictures of its pages)"
+    if whole.document is not None:
+        from leap_core.documents.reading import notes_of
+
+        _say(notes_of(whole.document), name, env)
+    text = whole.text.replace("\f", "").rstrip("\r\n")
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
     return f"{one_line(name)}:\n{fence}\n{text}\n{fence}"
 
 
-def pictures_in(names: Sequence[str], env: Environment) -> list[Image]:
+def pictures_in(names: Sequence[str], env: Environment) -> list[PagePicture]:
     """The pages of these documents that are pictures, up to MOST_PICTURES of each. Raises UsageError."""
     if not names:
         return []
-    from leap_core.conversation.messages import Image
-    from leap_core.documents.reading import MOST_PICTURES, pictures_of
+    from leap_core.documents.reading import page_pictures
 
     found = []
     for name in names:
-        scan = read_file_text(name, env).scan
-        if scan is not None and kind_of_file(name, env) is None:
-            found += [Image(picture) for _, picture in pictures_of(scan, scan.blank[:MOST_PICTURES])]
+        scan = None if kind_of_file(name, env) else read_file_text(name, env).scan
+        found += [] if scan is None else page_pictures(scan, one_line(name))
     return found
-
-
-@contextmanager
-def naming_pages(names: Sequence[str], env: Environment) -> Iterator[None]:
-    """Name those of the documents that have pages which are pictures, where the model takes none."""
-    from leap_core.errors import LeapUnsupportedMediaError
-
-    try:
-        yield
-    except LeapUnsupportedMediaError as error:
-        if scans := [name for name in names if read_file_text(name, env).scan]:
-            error.message = f"pages of {', '.join(map(one_line, scans))} are pictures: {error.message}"
-        raise
 
 
 def kind_of_file(name: str, env: Environment) -> str | None:
@@ -253,7 +240,11 @@ def _is_document_file(path: Path) -> bool:
 
 def say_notes(document: Document | None, name: str, env: Environment) -> None:
     """Say on standard error what of a document could not be read."""
-    for note in () if document is None else document.notes:
+    _say(() if document is None else document.notes, name, env)
+
+
+def _say(notes: Sequence[str], name: str, env: Environment) -> None:
+    for note in notes:
         Output(env).note(f"{one_line(name)}: {note}")
 
 

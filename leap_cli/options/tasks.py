@@ -114,10 +114,14 @@ TASK = OptionGroup(
 def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
     """The texts of the FILEs, of documents too, the text that the arguments themselves are, or that of standard
     input without any. Raises UsageError where there is none."""
+    from leap_core.conversation.page_pictures import left_out
+
     named = _sources(settings.files, env)
     read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
     for name, found in read:
         say_notes(found.document, name, env)
+        if settings.lines and found.scan is not None and found.problem is None:
+            Output(env).warning(left_out(one_line(name), found.scan.blank))
     inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
     if not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
@@ -195,19 +199,20 @@ def own_recipes(env: Environment, name: str = "*") -> dict[str, str]:
 def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskInput]:
     from leap_core.conversation.messages import ChatMessage
 
-    texts = [(name, found.text.rstrip("\r\n"))]
+    texts, scan = [(name, found.text.rstrip("\r\n"))], found.scan
     if settings.lines and found.problem is None:
-        lines: Iterable[tuple[object, str]] = enumerate(LINE_END.split(texts[0][1]), 1)
+        text = texts[0][1] if scan is None else "\n".join(section.text for section in scan.sections)
+        lines: Iterable[tuple[object, str]] = enumerate(LINE_END.split(text), 1)
         if name.lower().endswith(TABLES):
             from leap_core.documents.text import table_rows
 
             lines = table_rows(found.text)
         elif found.document is not None and found.document.rows:
             lines = found.document.rows
-        texts = [(f"{name}:{place}", line) for place, line in lines if line.strip()]
+        texts, scan = [(f"{name}:{place}", line) for place, line in lines if line.strip()], None
     notes = () if found.document is None else found.document.notes
     return [
-        TaskInput(part, ChatMessage("user", text), None, found.is_extracted, found.problem, found.scan, notes)
+        TaskInput(part, ChatMessage("user", text), None, found.is_extracted, found.problem, scan, notes)
         for part, text in texts
     ]
 

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import LeapSerializationError
-from ..schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
+from ..schemas.json_values import JsonObject, kind_of, list_at, number_at, object_at, text_at
 from ..system.dataclass import dataclass
 from .media.audio import JPEG_START, naming_source
 from .media.fetching import UrlAccess
@@ -140,6 +140,22 @@ class Image(ChatMessageContent):
 
 
 @dataclass(frozen=True)
+class PagePicture(Image):
+    """A page of a document as a picture. A model that takes no pictures gets the message without it, see
+    ``page_pictures``, unless the document has no text at all (``is_needed``).
+
+    ``file``: the document's name. ``page``: counted from 1.
+    """
+
+    file: str = ""
+    page: int = 1
+    is_needed: bool = False
+
+    def to_json(self) -> JsonObject:
+        return super().to_json() | {"page": {"file": self.file, "number": self.page, "needed": self.is_needed}}
+
+
+@dataclass(frozen=True)
 class Audio(ChatMessageContent):
     """Sound, as the bytes of a WAV file: mono, little-endian PCM of float32, int16, int24 or int32, any rate.
 
@@ -248,9 +264,14 @@ def _read_image(part: JsonObject, path: str, urls: UrlAccess) -> Image:
     url = text_at(object_at(part.get("image_url"), f"{path}.image_url").get("url"), url_path)
     try:
         data = fetch(url, urls)
-        return Image(data) if data.startswith(JPEG_START) else Image.from_bytes(data)
+        image = Image(data) if data.startswith(JPEG_START) else Image.from_bytes(data)
     except LeapSerializationError as error:
         raise LeapSerializationError(error.message, path=url_path, hint=error.hint) from None
+    page = part.get("page")
+    if not isinstance(page, dict):
+        return image
+    file, number = text_at(page.get("file"), f"{path}.page.file"), number_at(page.get("number"), f"{path}.page.number")
+    return PagePicture(image.data, file, int(number), bool(page.get("needed")))
 
 
 def _read_audio(part: JsonObject, path: str) -> ChatMessageContent:

@@ -221,6 +221,8 @@ class Complete(MessageResponse):
     """The stop string that ended the text; None where the answer ended in another way."""
     searches: tuple[FunctionResult, ...] = ()
     """What the model looked for among tools that its prompt did not declare, and the names that it got."""
+    left_out: tuple[str, ...] = ()
+    """Pages of documents that the model was not given, a sentence for each document."""
     facts: RequestFacts | None = field(default=None, compare=False, repr=False)
     """How the request went, for ``leap why``; no part of its JSON form."""
 
@@ -259,6 +261,8 @@ class Complete(MessageResponse):
             value["stop_string"] = self.stop_string
         if self.searches:
             value["searches"] = [each.to_json() for each in self.searches]
+        if self.left_out:
+            value["left_out"] = list(self.left_out)
         return value
 
 
@@ -340,17 +344,21 @@ def _read_complete(value: JsonObject, path: str) -> MessageResponse:
     if reason not in GenerationFinishReason._value2member_map_:
         reasons = ", ".join(each.value for each in GenerationFinishReason)
         raise LeapSerializationError(f"unknown reason {reason!r}; known are {reasons}", path=f"{path}.finish_reason")
-    where = f"{path}.warnings"
-    warnings = list_at(value.get("warnings", []), where)
+
+    def sentences(name: str) -> tuple[str, ...]:
+        where = f"{path}.{name}"
+        return tuple(text_at(each, f"{where}[{n}]") for n, each in enumerate(list_at(value.get(name, []), where)))
+
     return Complete(
         ChatMessage.from_json(value.get("message"), f"{path}.message"),
         GenerationFinishReason(reason),
         None if stats is None else stats_from_json(stats, f"{path}.stats"),
-        tuple(text_at(warning, f"{where}[{n}]") for n, warning in enumerate(warnings)),
+        sentences("warnings"),
         _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
         _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
         None if value.get("stop_string") is None else text_at(value["stop_string"], f"{path}.stop_string"),
         tuple(_read_result(object_at(each, path), path) for each in list_at(value.get("searches", []), path)),
+        sentences("left_out"),
         RequestFacts.from_json(facts) if isinstance(facts := value.get("facts"), dict) else None,
     )
 

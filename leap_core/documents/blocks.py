@@ -133,10 +133,22 @@ class Document:
 
     @property
     def text(self) -> str:
-        """All text, as Markdown; a form feed ends each section, where there is a unit."""
+        """All text, as Markdown; a form feed ends each section, where there is a unit. A line says where a page is a
+        picture."""
         if not self.unit:
             return "\n\n".join(section.text for section in self.sections)
-        return "".join(f"{section.text}\n\f" for section in self.sections)
+        return "".join(f"{self._shown(number)}\n\f" for number in range(1, len(self.sections) + 1))
+
+    def _shown(self, number: int) -> str:
+        section = self.sections[number - 1]
+        if not section.is_scan:
+            return section.text
+        return f"[{self.unit} {number} is a picture]\n\n{section.text}".rstrip()
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is any text in it."""
+        return any(section.text.strip() for section in self.sections)
 
     @property
     def lines(self) -> list[TextLine]:

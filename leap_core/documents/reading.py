@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
 from ..system.child import child_for, killed_when
@@ -29,6 +29,9 @@ from .blocks import TABLE, Block, Document, Section, UnreadableDocumentError
 from .kinds import EML, HTML, IPYNB, LIBRARIES, PDF, TEXTS, UNITS, kind_by_content, kind_of
 from .output import CHARACTERS, DocumentOutput, OutputFull
 from .output import SECONDS as OWN_SECONDS
+
+if TYPE_CHECKING:
+    from ..conversation.messages import PagePicture
 
 LARGEST_TEXT, LARGEST_DOCUMENT = 32 * 1024**2, 256 * 1024**2
 READ_HERE = 1024**2
@@ -247,7 +250,7 @@ def document_text(source: Path | bytes, name: str | None = None) -> str:
 
 def check_has_text(document: Document, name: str) -> None:
     """Raises UnreadableDocumentError for a document without any text."""
-    if any(section.text.strip() for section in document.sections):
+    if document.has_text:
         return
     if document.kind == PDF:
         why = f"{name} has no text: its pages are pictures, or empty"
@@ -277,15 +280,30 @@ def data_url(data: bytes, kind: str) -> str:
 def parts_of(document: Document, name: str, *, stop: threading.Event | None = None) -> list[dict[str, Any]]:
     """A document as parts of a chat message: its text under its name, and pictures of pages that are scans. Raises
     LeapSerializationError for one without either."""
-    text = document.text.replace("\f", "\n").strip()
-    pictures = list(pictures_of(document, document.blank[:MOST_PICTURES], stop=stop)) if document.blank else []
-    if not text and not pictures:
+    pictures = page_pictures(document, name, stop=stop)
+    if not document.has_text and not pictures:
         raise LeapSerializationError(f"{name} has no text")
-    parts: list[dict[str, Any]] = [{"type": "text", "text": f"{name}:\n{text}\n"}] if text else []
-    for number, picture in pictures:
-        url = data_url(picture, "image/jpeg")
-        parts += [
-            {"type": "text", "text": f"{name}, page {number}:\n"},
-            {"type": "image_url", "image_url": {"url": url}},
-        ]
-    return parts
+    text = document.text.replace("\f", "\n").strip()
+    return [{"type": "text", "text": f"{name}:\n{text}\n"}, *(picture.to_json() for picture in pictures)]
+
+
+def page_pictures(document: Document, name: str, *, stop: threading.Event | None = None) -> list[PagePicture]:
+    """The pages of a document that are pictures, at most MOST_PICTURES of them. Raises UnreadableDocumentError."""
+    numbers = document.blank[:MOST_PICTURES]
+    if not numbers:
+        return []
+    from ..conversation.messages import PagePicture
+
+    drawn = pictures_of(document, numbers, stop=stop)
+    return [PagePicture(picture, name, number, is_needed=not document.has_text) for number, picture in drawn]
+
+
+def notes_of(document: Document) -> list[str]:
+    """What a model is not given of a document, whether it sees or not: a sentence each."""
+    more = document.blank[MOST_PICTURES:]
+    if not more:
+        return list(document.notes)
+    from ..conversation.page_pictures import numbers_text
+
+    pages = f"{'page' if len(more) == 1 else 'pages'} {numbers_text(more)}"
+    return [*document.notes, f"{pages}: left out, for at most {MOST_PICTURES} pages are sent as pictures"]

@@ -55,7 +55,10 @@ class MediaSegments:
 
 
 class ReadsMedia(Protocol):
-    """Makes segments of a prompt out of images and audio, or says why not."""
+    """Makes segments of a prompt out of images and audio, or says why not. ``sees``: it takes images."""
+
+    @property
+    def sees(self) -> bool: ...
 
     def read(self, part: ChatMessageContent, options: GenerationOptions) -> MediaSegments: ...
 
@@ -70,6 +73,8 @@ def check_count(parts: Sequence[ChatMessageContent]) -> None:
 
 class NoProjector:
     """Takes the place of the projector of a model that has none: every picture and every sound is refused."""
+
+    sees = False
 
     def __init__(self, model_id: str, path: Path) -> None:
         self._model_id, self._path = model_id, path
@@ -110,6 +115,7 @@ class MediaReader:
         self._info = info
         self._model = model
         self.cache = cache
+        self.sees = info.sees
         self._longest = min(info.longest_seconds, MOST_SECONDS)
         self._sizes: _Recent[tuple[int, int]] = _Recent()
         self._lengths: _Recent[int] = _Recent()
@@ -119,7 +125,7 @@ class MediaReader:
         LeapUnsupportedMediaError for one that this model has no encoder for."""
         name = self._model.path.name
         if isinstance(part, Image):
-            if not self._info.sees:
+            if not self.sees:
                 raise LeapUnsupportedMediaError(f"{name} does not accept images, only audio", hint="send audio or text")
             return self._picture(part, options)
         if isinstance(part, (Audio, AudioPcmF32)):

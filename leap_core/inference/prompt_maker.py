@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..conversation.generator import DecisionModel, check_wanted
 from ..conversation.messages import Audio, ChatMessage, ChatMessageContent, ChatMessageRole, Image, Speech, Text
 from ..conversation.options import AUTO, FunctionCallParser, GenerationOptions
+from ..conversation.page_pictures import naming_pages, without_pages
 from ..errors import (
     LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
@@ -46,6 +47,8 @@ class MadePrompt:
     warnings: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     """Of the messages that it was made of."""
+    left_out: tuple[str, ...] = ()
+    """Pages of documents that the model does not see."""
 
     @property
     def opens_reasoning(self) -> bool:
@@ -98,8 +101,11 @@ class PromptMaker:
             texts = [message.text for message in messages if message.role is not ChatMessageRole.ASSISTANT]
             check_length(self._model, texts, within)
         parser = self.parser_for(options) or self._parser
+        left_out: tuple[str, ...] = ()
         if not all(isinstance(part, Text) for message in messages for part in message.content):
             messages = self._media.readable(messages)
+            if not self._media.sees:
+                messages, left_out = without_pages(messages)
         if options.tool_choice == "none":  # a model that is shown functions writes calls as text
             functions = ()
         pieces = self._template.render(
@@ -109,7 +115,9 @@ class PromptMaker:
             enable_thinking=options.enable_thinking,
             kwargs=options.chat_template_kwargs,
         )
-        return replace(self._made(pieces, options, within), roles=tuple(message.role.value for message in messages))
+        roles = tuple(message.role.value for message in messages)
+        with naming_pages(messages):
+            return replace(self._made(pieces, options, within), roles=roles, left_out=left_out)
 
     def of_text(self, text: str | Sequence[int], within: int | None = None) -> MadePrompt:
         """The prompt that ``text`` is, special tokens read where it spells them; token ids are taken as they are."""
@@ -360,6 +368,7 @@ class SpokenHistory:
     def __init__(self, voice: ModelVoice | None, media: ReadsMedia) -> None:
         self._voice = voice
         self._media = media
+        self.sees = media.sees
 
     def readable(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
         """The messages with speech only where this model has said it. Such a message is nothing else: the tokens of its

@@ -376,6 +376,7 @@ class InProcessRunner(ModelRunner):
                 *self._prompts.warnings(functions),
                 *self._speech_warnings(instruction),
             ),
+            left_out=made.left_out,
         )
         self.scheduler.submit(request)
 

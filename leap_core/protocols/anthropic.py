@@ -342,7 +342,7 @@ class MessagesReply(EventReply):
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
         body = {**self._body(blocks, complete.stats), **_stop(complete)}
-        return {**body, "leap": leap_fields(complete, self._request.notes) | document_fields(self._request)}
+        return {**body, "leap": leap_fields(complete, self._request.notes) | document_fields(self._request, complete)}
 
     def begin(self) -> bytes:
         opened = self._body([], None)
@@ -377,7 +377,7 @@ class MessagesReply(EventReply):
                 yield from self._close()
         elif isinstance(response, Complete):
             yield from self._close()
-            extras = leap_fields(response, self._request.notes) | document_fields(self._request)
+            extras = leap_fields(response, self._request.notes) | document_fields(self._request, response)
             yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
             yield _event("message_stop")
 

@@ -301,7 +301,8 @@ class ServedAnswer:
             if (departure := self._note_facts(item, now)) is not None:
                 counts += f", {departure}"
             if self._counts is not None:  # what was not done as asked is told here too: few clients show it
-                self._counts += [counts, *self.request.notes, *self.request.document_notes, *item.warnings]
+                request = self.request
+                self._counts += [counts, *request.notes, *request.document_notes, *item.left_out, *item.warnings]
         elif isinstance(item, LeapError):
             self._metrics.failed(name, type(item).__name__)
             self._note_facts(item, now)

@@ -11,8 +11,13 @@ import pytest
 import soundfile
 from PIL import Image as pillow
 
-from leap_core.conversation.messages import Audio, Image, Text
+from leap_core.conversation.messages import Audio, ChatMessage, Image, PagePicture, Text
+from leap_core.conversation.responses import Complete, GenerationFinishReason
+from leap_core.errors import LeapUnsupportedMediaError
+from tests.documents.test_page_pictures import LOGO, RULE, TEXT, pdf
 from tests.documents.test_reading import scan
+
+STOP = GenerationFinishReason.STOP
 
 RATE = 16_000
 
@@ -222,12 +227,46 @@ def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_
 
 
 @pytest.mark.slow
-def test_a_scan_that_the_model_cannot_see_is_named(leap, directory) -> None:
-    from leap_core.errors import LeapUnsupportedMediaError
+def test_pages_that_are_pictures_are_named_and_the_others_answered(leap, directory) -> None:
+    """A page that shows a rule or a logo keeps no document from a model that reads text only."""
+    (directory / "fees.pdf").write_bytes(pdf(RULE, TEXT, LOGO))
+    said = "pages 1 and 3 of fees.pdf are pictures and were left out"
+    runner = leap.script(["forty-two", Complete(ChatMessage("assistant", "forty-two"), STOP, left_out=(said,))])
+    done = leap("generate", "-m", "some", "-f", "fees.pdf", "How much?")
+    assert (done.code, done.stdout) == (0, "forty-two\n") and f"leap: warning: {said}\n" in done.stderr
+    content = runner.requests[0].messages[0].content
+    pages = [(part.file, part.page, part.is_needed) for part in content if isinstance(part, PagePicture)]
+    assert pages == [("fees.pdf", 1, False), ("fees.pdf", 3, False)]
+    text = "[page 1 is a picture]\nThe fee of page 2 is 42 euros.\n[page 3 is a picture]"
+    assert f"fees.pdf:\n```\n{text}\n```" in content[-1].text
+    leap.script("forty-two")
+    chat = leap("chat", "-m", "some", stdin="/attach fees.pdf\nHow much?\n", stdin_terminal=True)
+    assert "forty-two" in chat.stdout
 
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [("summarize",), ("extract", "--schema", "fee: number"), ("extract", "--lines")])
+def test_tasks_leave_pages_out_that_are_pictures(leap, directory, task) -> None:
+    (directory / "fees.pdf").write_bytes(pdf(RULE, TEXT))
+    schema = () if "--schema" in task or task == ("summarize",) else ("--schema", "fee: number")
+    runner = leap.script(*([BLIND] if "--lines" not in task else []), '{"fee": 42}')
+    done = leap(*task, *schema, "-m", "some", "fees.pdf")
+    assert done.code == 0 and "page 1 of fees.pdf is a picture and was left out" in done.stderr, done
+    assert "The fee of page 2 is 42 euros." in runner.requests[-1].messages[-1].text
+
+
+BLIND = [LeapUnsupportedMediaError("some takes no pictures")]
+
+
+@pytest.mark.slow
+def test_a_document_of_pictures_alone_is_refused_by_its_name(leap, directory) -> None:
+    from leap_core import ModelLoadingOptions
+    from leap_core.inference.runner import InProcessRunner
+    from tests.support.random_models import TINY_LFM2, write_random_model
+
+    model = write_random_model(directory / "tiny.gguf", TINY_LFM2, "f32")
+    leap.runner = InProcessRunner(model, "some", ModelLoadingOptions())
     (directory / "scan.pdf").write_bytes(scan("one", "two"))
-    (directory / "letter.txt").write_text("The invoice.")
-    leap.script([LeapUnsupportedMediaError("the message contains a picture, and some reads text only")])
-    done = leap("generate", "-m", "some", "-f", "letter.txt", "-f", "scan.pdf", "When?")
+    done = leap("generate", "-m", "some", "-f", "scan.pdf", "When?")
     assert (done.code, done.stdout) == (3, "")
     assert done.stderr.startswith("leap: error: pages of scan.pdf are pictures: the message contains a picture")

@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 from PIL import Image as pillow
 
-from leap_core.conversation.messages import Audio, AudioPcmF32, ChatMessage, ChatMessageContent, Image, Text
+from leap_core.conversation.messages import (
+    Audio,
+    AudioPcmF32,
+    ChatMessage,
+    ChatMessageContent,
+    Image,
+    PagePicture,
+    Text,
+)
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions
-from leap_core.conversation.responses import Complete
+from leap_core.conversation.responses import Complete, MessageResponse
 from leap_core.errors import (
     LeapGenerationPromptExceedContextLengthError,
     LeapModelLoadingError,
@@ -237,6 +245,26 @@ def test_a_model_without_projector_says_so(load: Load, files: tuple[Path, Path],
         ):
             ask(unseeing, medium)
         assert error.value.hint is not None and f"leap download {model_id}" in error.value.hint
+
+
+def page_picture(**fields: Any) -> PagePicture:
+    return PagePicture(picture(1).data, "a.pdf", 2, **fields)
+
+
+def test_a_page_that_is_a_picture_is_left_out_by_a_model_that_reads_text(load: Load) -> None:
+    runner = load(mm_proj_path=None)
+    with_page = ChatMessage("user", [page_picture(), Text("What is this?")])
+    without = ChatMessage("user", "What is this?")
+    assert runner.render([with_page]).text == runner.render([without]).text
+    said = ask(runner, page_picture(), "What is this?")
+    assert said.left_out == ("page 2 of a.pdf is a picture and was left out",)
+    assert said.full_message == ask(runner, "What is this?").full_message
+    assert MessageResponse.from_json(said.to_json()) == said
+    with pytest.raises(LeapUnsupportedMediaError) as error:
+        ask(runner, page_picture(is_needed=True), "What is this?")
+    assert error.value.message.startswith("pages of a.pdf are pictures: the message contains a picture")
+    seeing = load()
+    assert not ask(seeing, page_picture(), "What is this?").left_out and encoded(seeing) == 1
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import base64
 import openai
 import pytest
 
+from tests.documents.test_page_pictures import RULE, TEXT, pdf
 from tests.documents.test_reading import docx_bytes
 from tests.pdf_bytes import pdf_bytes
 
@@ -69,3 +70,30 @@ def test_what_could_not_be_read_is_said_in_the_answer(serve):
         messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "sum.xlsx"}]}],
     )
     assert message.model_dump()["leap"]["notes"] == [note]
+
+
+@pytest.mark.slow
+def test_pages_that_are_pictures_are_named_in_the_notes(serve, tmp_path):
+    """By the real engine: a model that reads text only answers from the pages that have text."""
+    from leap_core import ModelLoadingOptions
+    from leap_core.inference.runner import InProcessRunner
+    from tests.support.random_models import TINY_LFM2, write_random_model
+
+    model = write_random_model(tmp_path / "tiny.gguf", TINY_LFM2, "f32")
+    runner = InProcessRunner(model, "builtin", ModelLoadingOptions())
+    server = serve(runner=runner)
+    note = "page 1 of fees.pdf is a picture and was left out"
+    client, data = server.client(), base64.b64encode(pdf(RULE, TEXT)).decode()
+    part = {"type": "file", "file": {"filename": "fees.pdf", "file_data": data}}
+    messages = [{"role": "user", "content": [part]}]
+    whole = client.chat.completions.create(model="builtin", messages=messages, max_tokens=2)
+    assert whole.model_dump()["leap"]["notes"] == [note]
+    *_, last = client.chat.completions.create(model="builtin", messages=messages, max_tokens=2, stream=True)
+    assert last.model_dump()["leap"]["notes"] == [note]
+    content = [{"type": "input_file", "filename": "fees.pdf", "file_data": f"data:;base64,{data}"}]
+    asked = [{"role": "user", "content": content}]
+    response = client.responses.create(model="builtin", input=asked, max_output_tokens=2)
+    assert response.model_dump()["leap"]["notes"] == [note]
+    scan = {"type": "file", "file": {"filename": "scan.pdf", "file_data": base64.b64encode(pdf(RULE)).decode()}}
+    with pytest.raises(openai.BadRequestError, match="pages of scan.pdf are pictures"):
+        client.chat.completions.create(model="builtin", messages=[{"role": "user", "content": [scan]}])

@@ -16,7 +16,6 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
-from ...input.files import naming_pages
 from ...input.prompt import INPUT
 from ...options.answer import ANSWER, AnswerOutput
 from ...options.background import BACKGROUND, Background, open_jobs, print_id
@@ -99,10 +98,9 @@ def command(env: Environment, /, args: GenerateArguments) -> ExitCode:
         if prompt.dry_run:
             question.show_prompt(options, place)
             return ExitCode.DONE
-        with naming_pages(prompt.files, env):
-            code = question.answer(
-                options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
-            )
+        code = question.answer(
+            options, place, spoken=spoken, before_first=lambda: note_builtin(env, model.name, output)
+        )
         if code is ExitCode.INTERRUPTED:
             raise click.exceptions.Exit(code)  # so that an output file stays where nothing has come
     return code

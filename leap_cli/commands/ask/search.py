@@ -377,6 +377,7 @@ def _index_record(indexes: Indexes, name: str) -> dict[str, Any]:
 def _update(
     env: Environment, indexes: Indexes, name: str, settings: IndexSettings, embedder: ModelChoice, reader: str | None
 ) -> Update:
+    from leap_core.conversation.page_pictures import left_out
     from leap_core.documents.scans import PAGES_AT_ONCE, read_scans
     from leap_core.tasks.search.updating import update_index
 
@@ -402,9 +403,8 @@ def _update(
             stop=stop,
             scans=None if sees is None else written_down,
         )
-    for path, count in list(update.without_text.items())[:20]:
-        pages = "page has" if count == 1 else "pages have"
-        output.warning(f"{path}: {count} {pages} no text; --ocr-model MODEL reads pictures of pages")
+    for path, pages in list(update.without_text.items())[:20]:
+        output.warning(f"{left_out(path, pages)}; --ocr-model MODEL reads pictures of pages")
     for path, notes in list(update.notes.items())[:20]:
         output.note(f"{path}: {'; '.join(notes)}")
     for path, reason in list(update.skipped.items())[:20]:

@@ -172,7 +172,8 @@ class LineResult:
         value["finish_reason"] = finish_reason(complete)
         counts = usage(complete.stats or NO_STATS) or {}
         value |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
-        return value | ({"warnings": list(complete.warnings)} if complete.warnings else {})
+        warnings = [*complete.left_out, *complete.warnings]
+        return value | ({"warnings": warnings} if warnings else {})
 
     def _row_of_table(self, row: Row) -> JsonObject:
         """Columns as in CSV, with values of their own types."""

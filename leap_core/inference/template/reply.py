@@ -11,6 +11,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -217,7 +218,8 @@ class Score(Protocol):
 class ReplyBuilder:
     """Builds one assistant message while its tokens arrive.
 
-    ``inside_reasoning``: the template has opened the think tag. ``warnings`` are passed on with Complete.
+    ``inside_reasoning``: the template has opened the think tag. ``warnings`` and ``left_out`` are passed on with
+    Complete.
     """
 
     def __init__(
@@ -229,6 +231,7 @@ class ReplyBuilder:
         functions: Sequence[LeapFunction] = (),
         inside_reasoning: bool = False,
         warnings: Sequence[str] = (),
+        left_out: tuple[str, ...] = (),
     ) -> None:
         self._vocabulary = vocabulary
         self._options = options
@@ -275,7 +278,7 @@ class ReplyBuilder:
         self._reasoning: list[str] = []
         self._function_calls: list[LeapFunctionCall] = []
         self._speech: Speech | None = None
-        self._warnings = list(warnings)
+        self._warnings, self._left_out = list(warnings), left_out
 
     @property
     def met_stop_string(self) -> bool:
@@ -372,7 +375,8 @@ class ReplyBuilder:
             function_calls=self._function_calls or None,
         )
         logprobs = self._logprobs(scores), self._logprobs(prompt_scores)
-        events.append(Complete(message, reason, stats, tuple(self._warnings), *logprobs, self._stop.met))
+        complete = Complete(message, reason, stats, tuple(self._warnings), *logprobs, self._stop.met)
+        events.append(replace(complete, left_out=self._left_out))
         return events
 
     def _logprobs(self, scores: Sequence[Score]) -> tuple[TokenLogprob, ...]:

@@ -10,12 +10,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
 from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt, is_whole_wanted
 from ...conversation.loading_options import LoraAdapter, existing_adapters
 from ...conversation.options import GenerationOptions, check_options, check_tool_choice
+from ...conversation.page_pictures import UnseenPagesGeneration, without_pages
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
 from ...conversation.streams import CheckedGeneration
@@ -252,6 +254,13 @@ class EndpointRunner(ModelRunner):
         return self._context_size
 
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
+        kept, left_out = without_pages(messages)
+        if not left_out:
+            return self._start(messages, functions, options)
+        whole, without = (partial(self._start, asked, functions, options) for asked in (messages, kept))
+        return UnseenPagesGeneration(whole, without, left_out)
+
+    def _start(self, messages: Messages, functions: Functions, options: MaybeOptions) -> Generation:
         options = self._checked(options)
         check_tool_choice(options.tool_choice, [function.name for function in functions])
         check = shape_check(options)

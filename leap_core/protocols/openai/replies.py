@@ -262,9 +262,10 @@ def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
     return extras | ({"warnings": warnings} if warnings else {})
 
 
-def document_fields(request: GenerationRequest) -> JsonObject:
-    """What of the request's documents could not be read."""
-    return {"notes": list(request.document_notes)} if request.document_notes else {}
+def document_fields(request: GenerationRequest, complete: Complete) -> JsonObject:
+    """What of the request's documents could not be read, or not be shown to the model."""
+    notes = [*request.document_notes, *complete.left_out]
+    return {"notes": notes} if notes else {}
 
 
 class EventReply:
@@ -315,7 +316,7 @@ class OpenAIReply(EventReply):
         complete = _as_requested(self._request, complete)
         if self._is_chat:
             body = whole_chat(self._head, complete, self._request.audio)
-            return {**body, "leap": body["leap"] | document_fields(self._request)}
+            return {**body, "leap": body["leap"] | document_fields(self._request, complete)}
         return whole_text(self._head, complete, self._echo, self._request.first_token)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
@@ -386,7 +387,7 @@ class OpenAIReply(EventReply):
 
     def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
         delivered = _as_requested(self._request, complete)
-        more = event or {"leap": leap_fields(delivered) | document_fields(self._request)}
+        more = event or {"leap": leap_fields(delivered) | document_fields(self._request, delivered)}
         if self._is_chat:
             logprobs = logprobs_of(delivered)
         else:

@@ -315,7 +315,7 @@ class _DocumentParts:
         return found
 
     def _parts_of(self, part: Mapping[str, Any], where: str) -> list[Any]:
-        from ...documents.reading import ReadingBudget, parts_of, read_document
+        from ...documents.reading import ReadingBudget, notes_of, parts_of, read_document
 
         file = object_at(part.get("file"), where)
         if file.get("file_id") is not None:
@@ -327,7 +327,7 @@ class _DocumentParts:
         self._budget = self._budget or ReadingBudget()
         try:
             document = read_document(fetch(url, self.urls), name, stop=_stop.get(), budget=self._budget)
-            self.notes += [f"{name}: {note}" for note in document.notes]
+            self.notes += [f"{name}: {note}" for note in notes_of(document)]
             return parts_of(document, name, stop=_stop.get())
         except LeapSerializationError as error:
             raise LeapSerializationError(error.message, path=where, hint=error.hint) from None

@@ -160,7 +160,7 @@ class ResponsesReply(EventReply):
         notes = self._request.chat.notes
         if unstored is not None:
             body["store"], notes = False, (*notes, unstored)
-        self.finished = {**body, "leap": leap_fields(complete, notes) | document_fields(self._request.chat)}
+        self.finished = {**body, "leap": leap_fields(complete, notes) | document_fields(self._request.chat, complete)}
         return self.finished
 
     def so_far(self, status: str, problem: str | None = None) -> JsonObject:

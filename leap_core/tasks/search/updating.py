@@ -43,8 +43,8 @@ Progress = Callable[[str, int, int], object]
 
 @dataclass
 class Update:
-    """What an update did. ``skipped``: files that cannot be indexed, with the reason. ``without_text``: how many pages
-    of a file are pictures, which nobody has read. ``notes``: what of a file could not be read."""
+    """What an update did. ``skipped``: files that cannot be indexed, with the reason. ``without_text``: the pages of a
+    file that are pictures, which nobody has read. ``notes``: what of a file could not be read."""
 
     added: int = 0
     changed: int = 0
@@ -52,7 +52,7 @@ class Update:
     unchanged: int = 0
     embedded: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
-    without_text: dict[str, int] = field(default_factory=dict)
+    without_text: dict[str, list[int]] = field(default_factory=dict)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -182,7 +182,7 @@ def _read_version(
     update.notes |= {name: document.notes} if document.notes else {}
     if document.blank and scans is not None:
         document = scans(document)
-    if blank := len(document.blank):
+    if blank := document.blank:
         update.without_text[name] = blank
         modified = 0  # so that it is read again, by a model that sees
     digest = _digest(f"{line.number} {line.text}" for line in document.lines)

@@ -306,6 +306,27 @@ def test_a_picture_goes_to_an_endpoint_upright_and_without_what_the_camera_wrote
     assert [each.size for each in sent] == [(32, 64), (64, 32)]
 
 
+def test_pages_that_an_endpoint_refuses_are_left_out(fake, runner):
+    """However late the refusal comes; a second one is the error."""
+    from PIL import Image as pillow
+
+    from leap_core.conversation.messages import Image, PagePicture, Text
+
+    page = PagePicture(Image.from_pil_image(pillow.new("RGB", (8, 8))).data, "a.pdf", 2)
+    message = ChatMessage("user", [page, Text("How much?")])
+    complete = last_of(runner.start([message]))
+    assert complete.left_out == () and len(fake.requests) == 1
+    assert set(fake.requests[0][2]["messages"][0]["content"][0]) == {"type", "image_url"}
+    fake.behaviours.append(fails(400, "no pictures"))
+    complete = last_of(runner.start([message]))
+    assert complete.left_out == ("page 2 of a.pdf is a picture and was left out",)
+    assert fake.requests[-1][2]["messages"][0]["content"] == "How much?" and len(fake.requests) == 3
+    fake.always = fails(400, "no")
+    with pytest.raises(LeapEndpointError, match="refuses the request"):
+        last_of(runner.start([message]))
+    assert len(fake.requests) == 5
+
+
 def test_an_endpoint_of_this_machine_is_reached_past_a_proxy(fake, runner, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
