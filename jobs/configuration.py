@@ -154,11 +154,6 @@ class JobsConfiguration:
         return self.directories.run / f"{self._stem}.lock"
 
     @property
-    def replacing_lock(self) -> Path:
-        """Held by a worker while it ends one of an older leap."""
-        return self.directories.run / f"{self._stem}-replacing.lock"
-
-    @property
     def worker_state(self) -> Path:
         """JSON: the worker's pid, start and version, written again each second. A worker that is killed leaves it."""
         return self.directories.run / f"{self._stem}.json"

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
-from leap_core import __version__
 from leap_core.errors import LeapUnavailableError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.directories import private_directory
@@ -23,20 +20,6 @@ from leap_core.system.locks import is_locked
 from leap_core.system.processes import kill_group, open_log, start_detached, start_time
 
 from .configuration import JobsConfiguration
-from .table import database as schema
-from .table.job import VERSION
-
-FIELD = "revision"
-
-
-REVISION = [*map(int, re.findall(r"\d+", __version__)[:3]), schema.SCHEMA.version, VERSION]
-"""The version, that of the tables, and the newest parameters of jobs that are read."""
-
-
-def is_of_older_leap(state: Mapping[str, Any]) -> bool:
-    """Whether the worker that wrote this state is of an older leap than this one. An empty state is not known."""
-    revision = state.get(FIELD)
-    return bool(state.get("pid")) and (not isinstance(revision, list) or revision < REVISION)
 
 
 def is_running(configuration: JobsConfiguration) -> bool:
@@ -69,8 +52,6 @@ KILL_SECONDS = 5.0
 HANG_SECONDS = 60.0
 """How long a worker may show no sign of life; longer than it may have to wait for a busy database."""
 POLL_SECONDS = 0.02
-REPLACE_SECONDS = 30.0
-"""How long a worker of this leap may take to end one of an older leap."""
 
 
 class WorkerKeeper:
@@ -80,7 +61,6 @@ class WorkerKeeper:
         self._configuration, self._variables = configuration, variables
         self._last_look = float("-inf")
         self._absent_since: float | None = None
-        self._replaced = float("-inf")
         self._sign: float | None = None
         self._sign_since = float("-inf")
 
@@ -100,21 +80,16 @@ class WorkerKeeper:
             if self._silent_seconds() > HANG_SECONDS:
                 self._kill()
         deadline = time.monotonic() + START_SECONDS
-        if not is_running(self._configuration) or self.is_outdated():
+        if not is_running(self._configuration):
             start_worker(self._configuration, self._variables)
-            deadline += REPLACE_SECONDS if self.is_outdated() else 0.0
         while True:
             running = is_running(self._configuration)
-            state = self._state()  # read once: an older worker may take its own away at any moment
-            if running and state.get("pid") and not is_of_older_leap(state):
+            state = self._state()
+            if running and state.get("pid"):
                 return self._described(running, state)
             if time.monotonic() > deadline:
                 raise self._not_started_error()
             time.sleep(POLL_SECONDS)
-
-    def is_outdated(self) -> bool:
-        """Whether the worker that runs is of an older leap: one that this leap starts takes its place."""
-        return is_of_older_leap(self._state())
 
     def stop(self) -> bool:
         """End the worker and wait until it has ended; one that does not end in time is killed. False when none runs.
@@ -141,9 +116,6 @@ class WorkerKeeper:
         self._last_look = now
         if is_running(self._configuration):
             self._absent_since = None
-            if self.is_outdated() and now - self._replaced > REPLACE_SECONDS:
-                self._replaced = now
-                start_worker(self._configuration, self._variables, for_jobs=True)
             sign = self._last_sign()
             if sign is None or sign != self._sign:
                 self._sign, self._sign_since = sign, now

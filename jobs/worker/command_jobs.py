@@ -47,10 +47,6 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     parameters = attempt.job.parameters
     if parameters["do"] == "leap":
         return _run_leap(attempt, configuration)
-    if parameters["do"] == "webhook":  # of an older leap
-        from .webhooks import deliver
-
-        return deliver(attempt, table, configuration)
     about = table.get(parameters["about"])
     if about is None:
         raise LeapJobError(f"the job {parameters['about']} was removed before this began")

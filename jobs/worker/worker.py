@@ -24,17 +24,13 @@ from leap_core.system.files import replacing
 from leap_core.system.locks import Busy, locked
 from leap_core.system.processes import start_time
 
-from .. import worker_process
 from ..configuration import DEFAULT_NAME, JobsConfiguration
-from ..table.claims import WorkerRows
 from ..table.table import Table
 from ..worker_log import log
-from ..worker_process import FIELD, FOR_JOBS, WorkerKeeper, is_running
+from ..worker_process import FOR_JOBS
 from .worker_loop import WorkerLoop
 
 LOOK_SECONDS, SHARED_LOOK_SECONDS = 0.5, 1.0
-DRAIN_SECONDS = 10.0
-"""How long a worker of an older leap may continue with what it has when a newer one was started."""
 LOCK_SECONDS = 1.0
 """How long to try for the lock: a process that looks whether a worker runs holds it for a moment."""
 
@@ -66,36 +62,9 @@ class Worker:
                     if self._work():
                         return True
             except Busy:
-                if not self._replace_older():
-                    return False
-                self._met_another = self._for_jobs = (
-                    False  # it was ended for this one, which stays though nothing may be left to do
-                )
-                continue
+                return False
             if self.stop.is_set() or self.configuration.is_shared or not self._has_unfinished_jobs():
                 return True
-
-    def _replace_older(self) -> bool:
-        """End a worker of an older leap: it begins nothing more, may finish what it has for a while, and what it has
-        then is queued again. False where there is none, or another process is about it."""
-        keeper = WorkerKeeper(self.configuration, os.environ)
-        if not keeper.is_outdated():
-            return False
-        try:
-            with locked(self.configuration.replacing_lock, wait=False):
-                log("a worker of an older leap runs: it is to end")
-                with Table(self.configuration.table_place) as table:
-                    rows = WorkerRows(table.database)
-                    pid, machine = keeper.describe()["pid"], self.configuration.machine
-                    rows.drain([each.id for each in rows.all() if (each.pid, each.machine) == (pid, machine)])
-                deadline = time.monotonic() + DRAIN_SECONDS
-                while is_running(self.configuration) and time.monotonic() < deadline and not self.stop.wait(0.1):
-                    pass
-                if not self.stop.is_set() and keeper.is_outdated():
-                    keeper.stop()
-        except Busy:
-            return False
-        return not self.stop.is_set()
 
     def _patience(self) -> Callable[[], None]:
         end = time.monotonic() + LOCK_SECONDS
@@ -126,7 +95,6 @@ class Worker:
             "version": __version__,
             "process": start_time(pid),
         }
-        state[FIELD] = worker_process.REVISION
         with replacing(self.configuration.worker_state, mode=0o600, durable=False) as file:
             file.write(json.dumps(state).encode())
 

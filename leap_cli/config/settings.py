@@ -267,8 +267,6 @@ OF_A_TOOL = tuple(map(_of, configuration.TOOL_SETTINGS))
 def find(key: str) -> KnownSetting:
     """The setting with this key. Raises UsageError with the keys that were probably meant."""
     parts = key.split(".")
-    if key in configuration.REMOVED:
-        raise click.UsageError(configuration.REMOVED[key])
     for setting in GENERAL:
         if setting.key == key:
             return setting

@@ -90,12 +90,11 @@ class OptionDefaults(UserDict[str, Any]):
         return values
 
     def _warn_of_keys(self, configured: Mapping[str, Any], file: Path) -> None:
-        from leap_core.system.configuration import KEYS, REMOVED
+        from leap_core.system.configuration import KEYS
 
         for key in () if self._repairs else configured:  # those look at the whole file themselves
             if key not in KEYS:
-                says = REMOVED.get(key) or f"there is no setting {key!r}{_meant(key, KEYS)}"
-                self.warnings.append(f"{file}: {says}")
+                self.warnings.append(f"{file}: there is no setting {key!r}{_meant(key, KEYS)}")
 
     def _warn_of_variables(self, variables: Iterable[str], by_name: Mapping[str, click.Option]) -> None:
         """Variables that name this command and none of its options, or nothing that leap has."""
@@ -259,7 +258,7 @@ def _meant(name: str, names: Iterable[str]) -> str:
 
 
 def other_spellings(name: str) -> list[str]:
-    """What leap calls the option that other programs, or an earlier leap, call so in the configuration."""
+    """What leap calls the option that other programs call so in the configuration."""
     context = click.get_current_context(silent=True)
     spellings = getattr(context.find_root().command, "spellings", {}) if context is not None else {}
     flag = f"--{name.replace('_', '-')}"

@@ -18,21 +18,3 @@ class Term(NamedTuple):
 TERMS = tuple(
     Term(*line.split(" | ", 2)) for line in (Path(__file__).parent / "terms.txt").read_text("utf-8").splitlines()
 )
-FORMER = {
-    "agents": "coding-agents",
-    "batches": "batch-inference",
-    "documents": "documents-and-ocr",
-    "endpoints": "remote-models",
-    "first-hour": "quickstart",
-    "host": "model-server",
-    "log": "prompt-log",
-    "many-machines": "distributed-jobs",
-    "one-shot": "text-generation",
-    "pictures-and-sound": "vision-and-audio",
-    "pipes": "pipelines",
-    "schemas": "structured-outputs",
-    "speech": "text-to-speech",
-    "standing-work": "scheduling",
-    "words": "reference",
-}
-"""Pages by the names that they had."""

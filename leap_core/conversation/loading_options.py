@@ -154,29 +154,6 @@ def check_integer(name: str, value: object, low: int) -> None:
         raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
 
 
-FORMER_NAMES = {
-    "exact": "deterministic",
-    "finish_shape": "complete_json",
-    "free_white_space": "any_whitespace",
-    "lookup": "prompt_lookup",
-    "loop_stop": "repetition_detection",
-    "open_objects": "additional_properties",
-}
-"""Names that options have in jobs, recipes and logs that an earlier leap stored, and in the keys of journals. One more
-makes another ``VERSION`` of jobs and another ``PROTOCOL`` of hosts: processes of an earlier leap do not know it."""
-
-
-def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored options by the names that they have now."""
-    return {FORMER_NAMES.get(name, name): value for name, value in options.items()}
-
-
-def former_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names that the keys of journals have."""
-    former = {name: before for before, name in FORMER_NAMES.items()}
-    return {former.get(name, name): value for name, value in options.items()}
-
-
 def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
     """The plain options of these ``names`` in an ``extras`` text; what is no number, text, list or boolean cannot be
     given there. Raises LeapOptionsError."""
@@ -186,7 +163,6 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
         raise LeapOptionsError("extras", f"not JSON: {error}") from None
     if not isinstance(options, dict):
         raise LeapOptionsError("extras", "must be a JSON object")
-    options = current_names(options)
     for name in options:
         if name not in names or name in CLOSED_TO_EXTRAS:
             raise LeapOptionsError(f"extras.{name}", "there is no such option")
@@ -350,7 +326,7 @@ class ModelLoadingOptions:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ModelLoadingOptions:
         """Read what was stored; an unknown name raises LeapOptionsError."""
-        return cls(**current_names(value))
+        return cls(**value)
 
     def kv_types(self, gpu_layers: int, *, is_coarse: bool = False) -> tuple[str, str]:
         """How the context keeps keys and values. On a CPU of two kinds, by default bf16 and f16, for which llama.cpp

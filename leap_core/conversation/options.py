@@ -20,7 +20,6 @@ from .loading_options import (
     are_texts,
     check_integer,
     check_number,
-    current_names,
     is_finite,
     plain_number,
     read_extras,
@@ -342,10 +341,10 @@ class GenerationOptions:
 
     @classmethod
     def from_json(cls, value: object, path: str = "options") -> GenerationOptions:
-        """Read what ``to_json`` writes, also that of an earlier leap; an unknown name raises LeapOptionsError."""
+        """Read what ``to_json`` writes; an unknown name raises LeapOptionsError."""
         if not isinstance(value, dict):
             raise LeapOptionsError(path, "expected an object")
-        options = current_names(value)
+        options = dict(value)
         for name in options:
             if name not in cls.__dataclass_fields__:
                 raise LeapOptionsError(f"{path}.{name}", "there is no such option")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeapError, LeapOptionsError, LeapSchemaError
 from ..schemas.json_values import canonical
 from ..schemas.shorthand import list_of
-from ..schemas.transforms import absent_as_null, all_optional, closed
+from ..schemas.transforms import absent_as_null, closed
 from ..system import __version__
 from ..system.dataclass import dataclass
 from ..system.files import text_of
@@ -195,7 +195,7 @@ class PromptLog(SqliteStore):
     def add(self, entry: Entry) -> int:
         """Write an entry; its number."""
         values = {**asdict(entry), **{name: json.dumps(getattr(entry, name)) for name in JSON_COLUMNS}}
-        if entry.facts:  # in a column that is there: a file of this version may be of an earlier leap
+        if entry.facts:
             values["made_by"] = json.dumps({**entry.made_by, FACTS: entry.facts})
         row = [text_of(values[name]) if isinstance(values[name], str) else values[name] for name in COLUMNS]
         places = ", ".join("?" * len(row))
@@ -308,12 +308,12 @@ FINISHED = ("stop", "constraint")
 
 def forms_of(schema: Any) -> list[str]:
     """The canonical texts of a schema and of what leap makes of it: a list of its documents, and the closed one that
-    ``leap extract`` asks for: with null for absent fields, or with all of its fields optional in earlier versions."""
+    ``leap extract`` asks for, with null for absent fields."""
     forms = [schema]
     with suppress(LeapSchemaError):
         forms.append(list_of(schema))
     if isinstance(schema, dict):
-        forms += [closed(schema), all_optional(schema), absent_as_null(closed(schema))]
+        forms += [closed(schema), absent_as_null(closed(schema))]
     return list(dict.fromkeys(canonical(form) for form in forms))
 
 

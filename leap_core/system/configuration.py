@@ -122,11 +122,6 @@ SETTINGS = (
 _BY_KEY = {each.key: each for each in SETTINGS}
 KEYS = tuple(dict.fromkeys([*(key.partition(".")[0] for key in _BY_KEY), "aliases", "endpoints", "options"]))
 """Keys allowed at the top of the file."""
-REMOVED = {
-    "queue_url": "there is no queue_url any more: workers are woken without it, "
-    "and jobs_url names a server for jobs of several machines"
-}
-"""Settings that there were, and what to say of them."""
 TOOL_SETTINGS = tuple(
     replace(_BY_KEY[f"tools.{name}"], key=name, meaning=meaning, default=None)
     for name, meaning in (

@@ -9,7 +9,7 @@ import pytest
 from leap_core.batch import settings as model_fingerprint
 from leap_core.batch.input.line_index import check_lines
 from leap_core.batch.input.lines import RequestReader, key_of
-from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions, SamplingDefaults
+from leap_core.conversation.options import ModelLoadingOptions, SamplingDefaults
 from leap_core.models.resolving import LocalModel
 
 from .conftest import rows_of
@@ -72,15 +72,6 @@ def test_a_line_has_the_key_that_it_had(name):
     index = check_lines(rows_of(other + row), RequestReader()).index  # the second is checked in the quick way
     assert (index.digest(1), key_of(index.digest(1), "circumstances")) == (digest, key)
     assert RequestReader().read(row).digest("a") == digest
-
-
-def test_options_have_the_keys_of_their_former_names():
-    stored = {"loop_stop": False, "finish_shape": True, "open_objects": True, "free_white_space": True}
-    options = GenerationOptions.from_json(stored)
-    assert (options.repetition_detection, options.complete_json) == (False, True)
-    assert (options.additional_properties, options.any_whitespace) == (True, True)
-    line = RequestReader(options=options).read(b'{"prompt": "Hi"}')
-    assert line.digest("a") == "5c373e35a1ed38615facd0af480b29b2"
 
 
 CIRCUMSTANCES = (

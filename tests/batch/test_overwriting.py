@@ -116,14 +116,6 @@ def test_outputs_and_journals_that_move_together_stay_together(batch, tmp_path):
         assert (done.code, runner.asked) == (0, [])
 
 
-def test_a_journal_of_an_older_leap_is_gone_on_with(batch, tmp_path):
-    batch(LINES, "--journal", "j")
-    _, *results = (tmp_path / "j").read_bytes().splitlines(keepends=True)
-    (tmp_path / "j").write_bytes(b'{"leap_batch_journal":1}\n' + b"".join(results))
-    done, runner = batch(LINES, "--journal", "j")
-    assert (done.code, runner.asked) == (0, [])
-
-
 def test_a_link_and_its_target_are_one_output(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     first = Journal(journal_path(tmp_path / "real"), tmp_path / "real")

@@ -117,27 +117,17 @@ def test_list_warns_of_what_nobody_reads(leap, file):
     assert "jobs.batch must be a number, without quotes" in done.stderr
 
 
-def test_a_setting_that_was_removed_is_named_with_what_replaces_it_and_can_be_unset(leap, file):
-    file.write_text('queue_url = "redis://me:secret@localhost"\nlog = false\n')
-    says = "there is no queue_url any more: workers are woken without it, and jobs_url names a server"
-    for arguments in (["config", "list"], ["saved", "list"]):
-        done = leap(*arguments)
-        assert done.code == 0 and done.stderr.count(says) == 1 and "secret" not in done.stderr
-    assert leap("config", "unset", "queue_url").code == 0
-    assert file.read_text() == "log = false\n"
-
-
-def test_an_option_by_the_name_that_an_older_leap_had_is_named_as_it_is_called_now(leap, leap_home, file):
-    file.write_text("[options.generate]\nloop_stop = false\n")
-    says = "there is no option options.generate.loop_stop; did you mean repetition_detection?"
+def test_an_option_by_the_name_that_others_give_it_is_named_as_leap_calls_it(leap, leap_home, file):
+    file.write_text("[options.generate]\nnum_predict = 5\n")
+    says = "there is no option options.generate.num_predict; did you mean max_tokens?"
     done = leap("generate", "Hi")
     assert done.code == 2 and says in done.stderr
-    assert "did you mean options.generate.repetition_detection?" in leap("config", "list").stderr
-    assert leap("config", "unset", "options.generate.loop_stop").code == 0
+    assert "did you mean options.generate.max_tokens?" in leap("config", "list").stderr
+    assert leap("config", "unset", "options.generate.num_predict").code == 0
     (leap_home / "templates").mkdir()
-    (leap_home / "templates" / "mine.toml").write_text('prompt = "Say {input}"\n[options]\nfinish_shape = true\n')
+    (leap_home / "templates" / "mine.toml").write_text('prompt = "Say {input}"\n[options]\nguided_json = "a int"\n')
     done = leap("generate", "-t", "mine", "Hi")
-    assert done.code == 2 and "did you mean complete_json?" in done.stderr
+    assert done.code == 2 and "did you mean json_schema?" in done.stderr
 
 
 def test_get(leap, file):
@@ -215,7 +205,6 @@ def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_pa
         (["options.generate.format", "xml"], "'xml' is not one of"),
         (["jobs.download", "1", "2"], "takes one value, and 2 were given"),
         (["jobs_url", "foo://"], "jobs_url: 'foo://' begins with none of postgresql://, postgres://"),
-        (["queue_url", "sqlite:///q.db"], "there is no queue_url any more: workers are woken without it, and jobs_url"),
         (["options.generate.context_size", "1"], "options.generate.context_size: context_size: 1 must be 8 or more"),
         (["tools.timeout", "nan"], "tools.timeout: nan is not a number"),
         (["default_model", "\udcff"], "is not valid UTF-8"),
@@ -368,16 +357,10 @@ def test_an_option_can_be_set_for_all_commands(leap):
     assert leap("config", "set", "options.temprature", "0.3").code == 2
 
 
-def test_options_that_were_renamed_are_pointed_to(leap):
-    leap.home.mkdir(exist_ok=True)
-    (leap.home / "config.toml").write_text("[options.generate]\nfinish_shape = true\n")
+def test_a_variable_of_an_option_by_the_name_that_others_give_it_is_named(leap):
+    leap.variables["LEAP_GENERATE_NUM_PREDICT"] = "5"
     leap.script("a")
-    done = leap("generate", "-m", "builtin", "x")
-    assert "did you mean complete_json?" in done.stderr
-    (leap.home / "config.toml").unlink()
-    leap.variables["LEAP_GENERATE_FINISH_SHAPE"] = "1"
-    leap.script("a")
-    assert "did you mean LEAP_GENERATE_COMPLETE_JSON?" in leap("generate", "-m", "builtin", "x").stderr
+    assert "did you mean LEAP_GENERATE_MAX_TOKENS?" in leap("generate", "-m", "builtin", "x").stderr
 
 
 def test_misspelt_keys_and_variables_are_named(leap):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leap_cli.help.search import MOST, all_sections, entries, plain, terms_in
-from leap_cli.help.terms import FORMER, TERMS
+from leap_cli.help.terms import TERMS
 from leap_cli.help.topics import topics
 from leap_cli.reference import pages as reference
 from leap_core.system.text_index import TextIndex
@@ -97,7 +97,6 @@ def test_every_term_has_a_page_and_one_meaning():
     assert [each for each in TERMS if not {*each.pages.split()} & {*topics()}] == []
     words = [word.strip() for each in TERMS for word in each.words.split(",")]
     assert sorted({word for word in words if words.count(word) > 1}) == []
-    assert set(FORMER.values()) <= {*topics()} and not set(FORMER) & {*topics()}
 
 
 def test_words_of_an_option_a_question_and_an_error_are_found(leap):
@@ -105,11 +104,6 @@ def test_words_of_an_option_a_question_and_an_error_are_found(leap):
     assert "batch-inference" in leap("help", "how do I split a batch over machines").stdout
     assert "error: there is no index" in leap("help", "there is no index").stdout
     assert "leap help options-model" in leap("help", "flash", "attention").stdout
-
-
-def test_former_names_of_pages_print_them(leap):
-    for former, page in FORMER.items():
-        assert leap("help", former).stdout == leap("help", page).stdout
 
 
 def test_the_reference_is_made_when_it_is_asked_for(leap):

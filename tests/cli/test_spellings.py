@@ -56,10 +56,6 @@ FOREIGN = [
     ("generate", "--json", "--format json"),  # and others
     ("chat", "--json", "--jsonl"),
     ("generate", "--greedy", "--temperature 0"),
-    ("generate", "--exact", "--deterministic"),  # former names
-    ("generate", "--finish-shape", "--complete-json"),
-    ("generate", "--lookup", "--prompt-lookup"),
-    ("generate", "--loop-stop", "--repetition-detection"),
     ("download", "--force", "--replace"),
     ("embed", "--line-file", "--lines"),
     ("generate", "--output-file", "--output"),

@@ -138,7 +138,7 @@ def test_a_name_that_no_variable_declares_stands_as_it_is_and_is_told_of(leap, d
     assert leap("generate", "-t", "old", "--dry-run", "x").stderr.count("stands as it is") == 0
 
 
-def test_former_spellings_of_a_batch_mean_the_pattern(leap, leap_home):
+def test_a_template_of_a_batch_may_be_the_pattern(leap, leap_home):
     assert prompts(leap, "batch", "-", "--template", "Say {a}!", stdin='{"a": "hi"}\n') == [["Say hi!"]]
     leap_home.mkdir(exist_ok=True)
     (leap_home / "config.toml").write_text('[options.batch]\ntemplate = "Tell {a}!"\n')

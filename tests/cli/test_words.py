@@ -168,7 +168,7 @@ def test_other_spellings_of_verbs_are_taken(leap, line):
         ("batch in.jsonl --overwrite", "--replace"),
         ("extract --guided-json a", "--json-schema"),
         ("index make x --glob *.py", "--include"),
-        ("setup --keep-warm 5m", "--keep-alive"),
+        ("setup --ttl 5m", "--keep-alive"),
     ],
 )
 def test_an_option_that_leap_has_not_names_the_one_it_has(leap, line, meant):

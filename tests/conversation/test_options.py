@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from dataclasses import MISSING, fields
+from dataclasses import fields
 
 import pytest
 
-from leap_core.conversation.loading_options import current_names
 from leap_core.conversation.options import CacheOptions, GenerationOptions, ModelLoadingOptions, SamplingDefaults
 from leap_core.errors import LeapOptionsError
 
@@ -113,29 +112,6 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
     assert GenerationOptions.from_json(json.loads(text)) == options
     others = {"regex_constraint", "grammar_constraint", "choices_constraint"}
     assert set(options.to_json()) | others == {f.name for f in fields(GenerationOptions)}
-
-
-STORED = """
-adapters additional_properties any_whitespace audio_temperature audio_top_k choices_constraint complete_json decision
-enable_thinking extras finish_shape forced_logprobs free_white_space frequency_penalty function_call_parser
-grammar_constraint image_tiles image_tokens inject_schema_into_prompt inline_thinking_tags json_schema_constraint
-logit_bias logprob_tokens logprobs loop_stop max_tokens min_p open_objects presence_penalty priority prompt_logprobs
-regex_constraint repairs repeat_last_n repetition_detection repetition_penalty rng_seed stop temperature think_budget
-think_budget_message tool_choice top_k top_logprobs top_p
-"""
-STORED_LOADING = """
-adapters audio_decoder_path audio_tokenizer_path batch_size cache_options chat_template context_size cpu_moe cpu_threads
-deterministic devices engine exact extras flash_attention kv_type_k kv_type_v lookup media_cache_bytes mm_proj_path
-n_gpu_layers prompt_lookup random_seed slots tensor_split use_mmap
-"""
-
-
-@pytest.mark.parametrize(("kind", "stored"), [(GenerationOptions, STORED), (ModelLoadingOptions, STORED_LOADING)])
-def test_options_that_jobs_and_logs_hold_are_read_whatever_they_are_called_now(kind, stored):
-    for name in stored.split():
-        (current,) = current_names({name: None})
-        default = kind.__dataclass_fields__[current].default  # a KeyError: FORMER_NAMES lacks the name
-        assert default is MISSING or getattr(kind.from_json({name: default}), current) == default
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from leap_core.batch.settings import BatchSettings
 from leap_core.models.builtin import model_path
 from leap_core.system.locks import locked
 
-from .test_faults import SHORT, configure
+from .test_faults import SHORT
 from .waiting import until
 
 pytestmark = [
@@ -74,14 +74,3 @@ def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_pat
         with pytest.raises(ZeroDivisionError):
             client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
         assert list(client.configuration.inputs.iterdir()) == []
-
-
-def test_a_queue_url_of_an_older_leap_stops_no_job_and_its_password_is_not_shown(leap_home, capfd):
-    configure(leap_home, 'queue_url = "postgresql://me:geheim@127.0.0.1:9/leap"\n')
-    with JobsClient() as client:
-        id = client.generate("Hi", options=SHORT)
-        assert client.wait(id, 60).state is State.SUCCEEDED
-        client.stop_worker()
-        written = client.configuration.worker_log.read_text()
-    assert "geheim" not in written + "".join(capfd.readouterr())
-    assert len(written) < 5_000

@@ -74,23 +74,6 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
         WakeUpQueue(tmp_path / "no" / "such" / "queue.db")
 
 
-def test_the_queue_of_an_older_leap_is_used_and_its_messages_wake_nobody(tmp_path):
-    woken: list[str] = []
-    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection, connection:
-        connection.execute(
-            "CREATE TABLE task (id INTEGER NOT NULL PRIMARY KEY, queue TEXT NOT NULL, data BLOB NOT NULL, "
-            "priority REAL NOT NULL DEFAULT 0.0)"
-        )
-        connection.execute("INSERT INTO task (queue, data) VALUES ('leap-generate', '[\"leap-generate\", 1]')")
-    queue = WakeUpQueue(tmp_path / "queue.db", woken.append)
-    queue.drain()
-    assert woken == []
-    queue.send([("job1", 1, "batch", 0)])
-    queue.drain()
-    assert woken == ["batch"]
-    queue.close()
-
-
 def test_psycopg_is_not_imported_and_can_be_afterwards():
     check = "import sys, jobs.queue; assert 'psycopg' not in sys.modules; import psycopg"
     pytest.importorskip("psycopg")

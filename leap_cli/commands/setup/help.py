@@ -12,7 +12,6 @@ from ...framework.click_classes import CommandTable, HelpContext, leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
 from ...framework.wrapping import WordWrap
-from ...help.terms import FORMER
 from ...help.topics import topics
 
 
@@ -73,9 +72,6 @@ def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
-    if len(words) == 1 and words[0] in FORMER:
-        _print(FORMER[words[0]], output)
-        return
     found = search(words, pages())
     if not found:
         near = nearest(words, root.table)

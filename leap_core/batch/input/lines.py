@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ...conversation.calls import LeapFunction
-from ...conversation.loading_options import former_names, refuse_adapters
+from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
 from ...conversation.messages import ChatMessage, ChatMessageRole, Text
 from ...conversation.options import GenerationOptions
@@ -124,7 +124,6 @@ class LineRequest:
         if options.get("json_schema_constraint") == ANY_OBJECT:
             options.pop("inject_schema_into_prompt", None)  # journals know json_object without it
         tools = [function.to_json_object() for function in self.functions]
-        options = former_names(options)
         task = "" if self.task is None else f',"task":{canonical(self.task.to_json())}'
         several = f',"n":{self.choices}' if self.choices > 1 else ""
         return f'"options":{canonical(options)},"tools":{canonical(tools)}{several}{task}'

@@ -136,7 +136,7 @@ def append_whole(descriptor: int, data: bytes) -> None:
 
 
 BEGINNING = b'{"leap_batch_journal":1'
-"""The first line begins so, and continues with the output that the journal is of; in older journals it ends here."""
+"""The first line begins so, and continues with the output that the journal is of."""
 LONGEST_HEADER = 1 << 16
 OUTPUT = "output"
 STREAM = "-"

@@ -132,7 +132,7 @@ class RemoteModelRunner(ModelRunner):
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
         streamed: JsonObject = {"stream": True, "return_progress": True, "leap": _extension(options)}
-        if options.priority is not None:  # a host of an older version ignores the field, and would refuse the option
+        if options.priority is not None:
             streamed["priority"] = options.priority
         answer = self._model.open(path, {**body, **streamed}, timeout=None)
         generation = RemoteGeneration(self._model.host, answer)

@@ -202,7 +202,7 @@ def runner_of(host: ModelHost, model: dict[str, Any]) -> RemoteModelRunner:
 
 
 def _embeds(model: Mapping[str, Any]) -> bool:
-    """Whether a model makes vectors. Hosts of earlier versions do not say, and hold none that does."""
+    """Whether a model makes vectors."""
     return bool(model.get("embedding"))
 
 

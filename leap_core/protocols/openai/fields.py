@@ -247,7 +247,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     kwargs |= {name: value for name, value in (given or {}).items() if name != "enable_thinking"}
     if kwargs:
         options["chat_template_kwargs"] = kwargs
-    if not body.boolean("repetition_detection", body.boolean("loop_stop", True)):  # the second name is the former one
+    if not body.boolean("repetition_detection", True):
         options["repetition_detection"] = False
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)

@@ -53,7 +53,7 @@ MOST_ANSWERS = 128
 KNOWN_FIELDS = frozenset(
     (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
 ) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking"}
-KNOWN_FIELDS |= {"chat_template_kwargs", "leap", "repetition_detection", "loop_stop"}
+KNOWN_FIELDS |= {"chat_template_kwargs", "leap", "repetition_detection"}
 KNOWN_FIELDS -= {"priority"}  # in a line of a batch a field of the user's own data
 """The fields of a chat request that mean something here."""
 FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}

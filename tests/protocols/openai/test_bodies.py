@@ -69,7 +69,6 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
     "bias of a word": ({"logit_bias": {"yes": 1}}, Refused("logit_bias", "token ids")),
     "thinking": ({"enable_thinking": True}, Taken({"enable_thinking": True})),
     "repetition": ({"repetition_detection": False}, Taken({"repetition_detection": False})),
-    "repetition, as it was called": ({"loop_stop": False}, Taken({"repetition_detection": False})),
     "thinking of the template": (
         {"chat_template_kwargs": {"enable_thinking": True}},
         Taken({"enable_thinking": True}),
