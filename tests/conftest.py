@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ SECONDS_TO_END = 10.0
 """What processes have after the last test to end by themselves."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; programs that tests start would, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
+    signal.signal(signal.SIGHUP, lambda *_: None)
 sys.dont_write_bytecode = False  # the suite starts hundreds of processes, which would compile leap's source each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 IS_FIRST = left_processes.MARK not in os.environ

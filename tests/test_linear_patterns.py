@@ -15,10 +15,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    from re import _parser as parser  # type: ignore[attr-defined]
+else:
+    import sre_parse as parser
 
 PACKAGES = (
     *("server", "protocols", "tools", "conversation", "tasks", "schemas"),

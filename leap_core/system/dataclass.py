@@ -47,7 +47,8 @@ class _Init:
         self._compiled: dict[type, Any] = {}
 
     def __get__(self, instance: object, owner: type) -> Any:
-        for cls in owner.__mro__:
+        bound = instance.__mro__ if isinstance(instance, type) else ()  # as inspect looks it up since Python 3.13
+        for cls in (*owner.__mro__, *bound):
             if vars(cls).get("__init__") is self:
                 self._compiled[cls] = cls.__init__ = _compiled(cls)  # type: ignore[misc]
             if cls in self._compiled:  # by another thread, where this one has just looked it up

@@ -25,18 +25,13 @@ WARM = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
-
-TAKING_INTERRUPTS = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-STUB = [sys.executable, "-c", TAKING_INTERRUPTS + "os.execv(sys.argv[1], sys.argv[1:])"]
-"""Becomes the program, which then takes SIGINT also where these tests run in the background and ignore it."""
-
 TERMINAL_STUB = [
     sys.executable,
     "-c",
-    "import fcntl, termios; " + TAKING_INTERRUPTS + "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])",
 ]
-"""The same, with the terminal on its stdin as the one that sends it signals."""
+"""Becomes the program, with the terminal on its stdin as the one that sends it signals."""
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +104,7 @@ def start(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., s
 
     def begin(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        process = subprocess.Popen([*STUB, *LEAP, *arguments], cwd=tmp_path, env=variables, **options)
+        process = subprocess.Popen([*LEAP, *arguments], cwd=tmp_path, env=variables, **options)
         started.append(process)
         return process
 

@@ -17,7 +17,7 @@ import pytest
 
 from leap_core.conversation.responses import MessageResponse
 
-from .conftest import LONG, QUESTION, STUB
+from .conftest import LONG, QUESTION
 
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
@@ -138,7 +138,7 @@ def test_ctrl_c_while_the_program_is_read_says_nothing(variables):
         "import signal, sys, types; main = types.ModuleType('leap_cli.main'); "
         f"main.run = lambda: {look}; sys.modules['leap_cli.main'] = main; from leap_cli.__main__ import run; run()"
     )
-    done = subprocess.run([*STUB, sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("SIG_DFL False\n", "")
 
 

@@ -16,16 +16,22 @@ pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 PROGRAM = """
 import sys
+import time
 from leap_core.conversation import prompt_progress
+from leap_core.inference.llama.context import LlamaContext
 prompt_progress.FIRST_SECONDS, prompt_progress.SECONDS = 0.0, 0.001
+pause, decode = float(sys.argv.pop(1)), LlamaContext.decode
+LlamaContext.decode = lambda self, **given: time.sleep(pause) or decode(self, **given)
 from leap_cli.main import run
 run()
 """
-"""leap, which shows every prompt."""
-LINE = [sys.executable, "-c", PROGRAM, "generate", "-m", "builtin", "--no-host", "--temperature", "0"]
+"""leap, which shows every prompt and pauses before each step, as the first argument says in seconds."""
+LINE = [sys.executable, "-c", PROGRAM, "0.001", "generate", "-m", "builtin", "--no-host", "--temperature", "0"]
 LINE += ["--batch-size", "1", "--max-tokens", "3", "-f", "long.txt", "What?"]
 CLEAR = b"\r\x1b[K"
-ENDLESS = 100.0
+LINE_OF_MINUTES = [*LINE[:3], "0.3", *LINE[4:]]
+"""The same, so slow that no signal comes too late."""
+ENDLESS = 200.0
 
 
 @pytest.fixture
@@ -34,12 +40,12 @@ def long_prompt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(directory: Path, until: bytes | None = None) -> tuple[int, bytes]:
+def shown(line: list[str], directory: Path, until: bytes | None = None) -> tuple[int, bytes]:
     """What a terminal gets, and the exit code; Ctrl-C is pressed as soon as it got ``until``."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(directory)
-        os.execvpe(LINE[0], LINE, {**os.environ, "TERM": "xterm", "COLUMNS": "120"})
+        os.execvpe(line[0], line, {**os.environ, "TERM": "xterm", "COLUMNS": "120"})
     seen, deadline = b"", time.monotonic() + ENDLESS
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1.0)[0]:
@@ -60,14 +66,14 @@ def shown(directory: Path, until: bytes | None = None) -> tuple[int, bytes]:
 
 
 def test_a_terminal_sees_it_and_nothing_is_left_of_it(long_prompt):
-    code, seen = shown(long_prompt)
+    code, seen = shown(LINE, long_prompt)
     assert code == 0 and b"reading the prompt: " in seen and b" tokens/s, 0:" in seen
     last = seen.rpartition(b"reading the prompt: ")[2]
     assert CLEAR in last and last.partition(CLEAR)[2].strip()  # the answer
 
 
 def test_ctrl_c_while_a_prompt_is_read_leaves_nothing(long_prompt):
-    code, seen = shown(long_prompt, until=b"reading the prompt: ")
+    code, seen = shown(LINE_OF_MINUTES, long_prompt, until=b"reading the prompt: ")
     assert code in (130, -signal.SIGINT)
     assert seen.rpartition(b"reading the prompt: ")[2].partition(CLEAR)[2].strip() in (b"", b"^C")
 

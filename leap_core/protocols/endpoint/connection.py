@@ -71,7 +71,7 @@ class Connection:
             return
         end = asyncio.run_coroutine_threadsafe(self._end(), loop)
         if thread is threading.current_thread():  # collected there
-            loop.call_soon(loop.stop)
+            end.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
             return
         with suppress(Exception):
             end.result(END_SECONDS)
@@ -81,11 +81,17 @@ class Connection:
             loop.close()
 
     async def _end(self) -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await self._cancel_others()
         await self._transport.close()
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        await asyncio.sleep(0)  # generators that were dropped get their tasks in the next turn
+        await self._cancel_others()
+
+    async def _cancel_others(self) -> None:
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
     def ask(self, method: str, url: str, body: JsonObject | None = None, seconds: float = 30.0) -> Any:
         """A short answer as JSON. Raises LeapEndpointError, without asking again."""

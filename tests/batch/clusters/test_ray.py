@@ -18,7 +18,6 @@ import pytest
 
 from leap_core.models.builtin import model_path
 
-from ...end_to_end.conftest import STUB
 from .test_pipelines import pipeline
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
@@ -104,7 +103,7 @@ def check_interrupt_job_and_client(nodes, client_port, tmp_path):
         assert done.returncode == 0, done
         return done.stdout.strip()
 
-    driver = subprocess.Popen([*STUB, sys.executable, "-m", "leap_cli", *on_ray], cwd=tmp_path, env=environment)
+    driver = subprocess.Popen([sys.executable, "-m", "leap_cli", *on_ray], cwd=tmp_path, env=environment)
     answered = until(lambda: count_of(journal) > 20 and count_of(journal))
     driver.send_signal(signal.SIGINT)
     assert driver.wait(60) == 130 and count_of(journal) >= answered

@@ -54,7 +54,8 @@ def answer(runner: InProcessRunner, number: int) -> tuple[list[object], Complete
 @pytest.mark.slow
 def test_a_crowd_gets_what_each_gets_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [answer(runner, number) for number in range(REQUESTS)]
-    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 0.2)  # so that many tokens come together
+    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)  # so that many tokens come together
+    monkeypatch.setattr(scheduler, "CROWD", 1)  # however late the others begin
     found: dict[int, tuple[list[object], Complete]] = {}
     threads = [
         threading.Thread(target=lambda number=number: found.update({number: answer(runner, number)}))

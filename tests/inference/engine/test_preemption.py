@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,6 +34,8 @@ from .conftest import finish, request
 
 Make = Callable[..., Scheduler]
 Known = dict[int, list[tuple[int, float]]]
+PATIENCE = 100.0
+"""Seconds that only a hang takes."""
 
 
 @pytest.fixture(scope="module", params=MEMORY_KINDS)
@@ -98,16 +101,42 @@ def told(sequence: Request) -> list[tuple[int, float]]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.0005)
 
 
-def preempted(scheduler: Scheduler, victim: Request) -> Request:
-    """A request for which ``victim`` has just left its slot."""
+class Stops:
+    """Stops a scheduler before its first step in which each of the conditions holds, in this order."""
+
+    def __init__(self, scheduler: Scheduler, *conditions: Callable[[], bool]) -> None:
+        self._conditions, self._decode = list(conditions), scheduler._context.decode
+        self._reached, self._over = threading.Semaphore(0), threading.Semaphore(0)
+        scheduler._context.decode = self._step  # type: ignore[method-assign]
+
+    def _step(self, **given: bool) -> int:
+        if self._conditions and self._conditions[0]():
+            self._conditions.pop(0)
+            self._reached.release()
+            assert self._over.acquire(timeout=PATIENCE)
+        return self._decode(**given)
+
+    @contextmanager
+    def next(self) -> Iterator[None]:
+        """The scheduler goes on when this is left."""
+        assert self._reached.acquire(timeout=PATIENCE), "the condition has not come to hold"
+        try:
+            yield
+        finally:
+            self._over.release()
+
+
+def preempted(scheduler: Scheduler, victim: Request, stops: Stops) -> Request:
+    """A request for which ``victim`` has just left its slot, where the scheduler stops next."""
     before = victim.preempted
-    scheduler.submit(other := asked(words(25, 99), 500, INTERACTIVE))
+    with stops.next():
+        scheduler.submit(other := asked(words(25, 99), 500, INTERACTIVE))
     wait_until(lambda: victim.preempted > before or victim.ended)
     assert victim.preempted > before
     return other
@@ -125,13 +154,14 @@ def test_lines_of_a_batch_say_the_same_as_alone(
         options = CacheOptions(tmp_path, enabled=True, max_bytes_memory=0)
     scheduler = make_scheduler(slots=2, cache=options)
     batch = [line(n) for n in range(lines)]
+    times = range(10, 25 * lines, 15)
+    stops = Stops(scheduler, *(lambda n=n: sum(each.generated for each in batch) > n for n in times))
     for each in batch:
         scheduler.submit(each)
-    prompts = 0
-    while not all(each.ended for each in batch):
-        scheduler.submit(chat := asked(words(20, 50 + prompts), 3, INTERACTIVE))
+    for n in times:
+        with stops.next():
+            scheduler.submit(chat := asked(words(20, 50 + n), 3, INTERACTIVE))
         finish(chat)
-        prompts += 1
     assert [told(each) for each in batch] == alone
     assert sum(each.preempted for each in batch) >= 5
     assert scheduler.activity().preemptions == sum(each.preempted for each in batch)
@@ -151,11 +181,11 @@ def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel
 
     (fresh := make_scheduler(slots=1)).submit(sequence := shaped())
     alone = finish(sequence)[0]
-    scheduler = make_scheduler(slots=1)
-    scheduler.submit(sequence := shaped())
-    for tokens in (5, 30, 60):
-        wait_until(lambda tokens=tokens: sequence.generated > tokens)
-        preempted(scheduler, sequence).cancel()
+    scheduler, sequence = make_scheduler(slots=1), shaped()
+    stops = Stops(scheduler, *(lambda tokens=tokens: sequence.generated > tokens for tokens in (5, 30, 60)))
+    scheduler.submit(sequence)
+    for _ in range(3):
+        preempted(scheduler, sequence, stops).cancel()
     assert finish(sequence)[0] == alone and sequence.preempted == 3
     fresh.close()
 
@@ -167,10 +197,10 @@ def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> Non
 
     (fresh := make_scheduler(slots=1)).submit(sequence := asks())
     alone = told(sequence)
-    scheduler = make_scheduler(slots=1, batch_size=48)
-    scheduler.submit(sequence := asks())
-    wait_until(lambda: sequence.read > 48)
-    other = preempted(scheduler, sequence)
+    scheduler, sequence = make_scheduler(slots=1, batch_size=48), asks()
+    stops = Stops(scheduler, lambda: sequence.read > 48)
+    scheduler.submit(sequence)
+    other = preempted(scheduler, sequence, stops)
     read = sequence.read
     assert sequence.progress.processed == read < 900
     other.cancel()
@@ -232,30 +262,35 @@ def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=3)
     running = [asked(words(20, n), 400, priority) for n, priority in enumerate([10, 20, 20])]
-    for each in running:
-        scheduler.submit(each)
-        wait_until(lambda each=each: each.generated > 0)
-    scheduler.submit(first := asked(words(20, 7), 400, 10))
-    wait_until(lambda: first.generated > 0)
-    assert [each.preempted for each in running] == [0, 0, 1] and running[2].waiting_since is not None
-    scheduler.submit(second := asked(words(20, 8), 400, 20))
-    time.sleep(0.05)
-    assert second.waiting_since is not None and second.generated == 0, "nobody runs whose level is lower"
-    activity = scheduler.activity()
-    assert activity.waiting_by_level == {"batch": 2}
-    assert '"waiting_by_level": {"batch": 2}' in json.dumps(asdict(activity)), "as /health sends it"
-    for each in [*running, first, second]:
-        each.cancel()
-        assert finish(each)[1].reason is Reason.INTERRUPTED
+    first, second = asked(words(20, 7), 400, 10), asked(words(20, 8), 400, 20)
+    begun = [lambda each=each: each.generated > 0 for each in (*running, first)]
+    stops = Stops(scheduler, *begun, lambda: first.generated > 9)
+    scheduler.submit(running[0])
+    for each in (running[1], running[2], first):
+        with stops.next():
+            scheduler.submit(each)
+    with stops.next():
+        assert [each.preempted for each in running] == [0, 0, 1] and running[2].waiting_since is not None
+        scheduler.submit(second)
+    with stops.next():
+        assert second.waiting_since is not None and second.generated == 0, "nobody runs whose level is lower"
+        activity = scheduler.activity()
+        assert activity.waiting_by_level == {"batch": 2}
+        assert '"waiting_by_level": {"batch": 2}' in json.dumps(asdict(activity)), "as /health sends it"
+        for each in [*running, first, second]:
+            each.cancel()
+    assert all(finish(each)[1].reason is Reason.INTERRUPTED for each in [*running, first, second])
 
 
 @pytest.mark.parametrize("memory", [512 * 1024**2, 0])
 def test_cancelled_while_it_waits_to_go_on(make_scheduler: Make, tmp_path: Path, memory: int) -> None:
     scheduler = make_scheduler(slots=1, cache=CacheOptions(tmp_path, enabled=True, max_bytes_memory=memory))
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    other = preempted(scheduler, sequence)
-    sequence.cancel()
+    sequence = line(3)
+    stops = Stops(scheduler, lambda: sequence.generated > 3, lambda: sequence.preempted > 0)
+    scheduler.submit(sequence)
+    other = preempted(scheduler, sequence, stops)
+    with stops.next():
+        sequence.cancel()
     tokens, ended = finish(sequence)
     assert ended.reason is Reason.INTERRUPTED and len(tokens) == sequence.generated == ended.stats.completion_tokens
     assert scheduler._snapshots._held_bytes == 0
@@ -267,10 +302,15 @@ def test_cancelled_while_it_waits_to_go_on(make_scheduler: Make, tmp_path: Path,
 
 def test_closed_while_one_waits_to_go_on(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1)
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    preempted(scheduler, sequence)
-    scheduler.close()
+    sequence = line(3)
+    stops = Stops(scheduler, lambda: sequence.generated > 3, lambda: sequence.preempted > 0)
+    scheduler.submit(sequence)
+    preempted(scheduler, sequence, stops)
+    closing = threading.Thread(target=scheduler.close)
+    with stops.next():
+        closing.start()
+        wait_until(lambda: bool(scheduler._closing))
+    closing.join()
     assert isinstance(finish(sequence)[1].error, LeapGenerationError)
 
 
@@ -280,15 +320,14 @@ def test_what_was_held_is_lost(make_scheduler: Make, monkeypatch: pytest.MonkeyP
     alone = told(sequence)
     monkeypatch.setattr(SnapshotStore, "take", lambda self, held: self.drop(held))
     scheduler = make_scheduler(slots=1)
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    preempted(scheduler, sequence).cancel()
-    assert told(sequence) == alone
-    monkeypatch.setattr(SlotMemory, "load", lambda self, slot, *_: self.clear(slot))
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    preempted(scheduler, sequence).cancel()
-    assert told(sequence) == alone
+    for n in range(2):
+        if n:
+            monkeypatch.setattr(SlotMemory, "load", lambda self, slot, *_: self.clear(slot))
+        sequence = line(3)
+        stops = Stops(scheduler, lambda sequence=sequence: sequence.generated > 3)
+        scheduler.submit(sequence)
+        preempted(scheduler, sequence, stops).cancel()
+        assert told(sequence) == alone
     fresh.close()
 
 
@@ -296,11 +335,11 @@ def test_without_a_place_for_its_state_and_with_other_bits_nobody_leaves(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Scheduler, "_recomputes_alike", False)
-    scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
-    assert sequence.generated < 33
+    scheduler, sequence = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0)), line(3)
+    stops = Stops(scheduler, lambda: sequence.generated > 3)
+    scheduler.submit(sequence)
+    with stops.next():
+        scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
     told(chat)
     assert not sequence.preempted and sequence.ended
     told(sequence)
@@ -313,10 +352,11 @@ def test_a_state_without_a_place_is_not_saved_in_each_step(
     monkeypatch.setattr(Scheduler, "_recomputes_alike", False)
     saved = []
     monkeypatch.setattr(SnapshotStore, "hold", lambda *given: saved.append(given))
-    scheduler = make_scheduler(slots=1)
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
+    scheduler, sequence = make_scheduler(slots=1), line(3)
+    stops = Stops(scheduler, lambda: sequence.generated > 3)
+    scheduler.submit(sequence)
+    with stops.next():
+        scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
     told(sequence)
     told(chat)
     assert len(saved) == 1 and scheduler.activity().preemptions == 0
@@ -331,7 +371,7 @@ def test_a_request_that_cannot_be_given_a_slot_ends(make_scheduler: Make, monkey
     with monkeypatch.context() as patch:
         patch.setattr(Admission, "_prepare", prepare)
         scheduler.submit(sequence := line(3))
-        error = sequence.events.get(timeout=10)
+        error = sequence.events.get(timeout=PATIENCE)
     assert isinstance(error, SequenceEnd) and "MemoryError" in str(error.error)
     scheduler.submit(again := line(2))
     told(again)
@@ -341,9 +381,10 @@ def test_a_state_that_cannot_be_loaded_is_computed_anew(make_scheduler: Make, mo
     scheduler = make_scheduler(slots=1)
     scheduler.submit(sequence := line(3))
     alone = told(sequence)
-    scheduler.submit(sequence := line(3))
-    wait_until(lambda: sequence.generated > 3)
-    other = preempted(scheduler, sequence)
+    sequence = line(3)
+    stops = Stops(scheduler, lambda: sequence.generated > 3)
+    scheduler.submit(sequence)
+    other = preempted(scheduler, sequence, stops)
 
     def load(*_: object) -> bool:
         raise MemoryError
@@ -357,11 +398,12 @@ def test_a_crowd_does_not_save_states_all_the_time(make_scheduler: Make, monkeyp
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 3600.0)
     scheduler = make_scheduler(slots=2)
     batch = [line(n) for n in range(4)]
+    stops = Stops(scheduler, lambda: any(each.generated > 2 for each in batch))
     for each in batch:
         scheduler.submit(each)
-    wait_until(lambda: any(each.generated > 2 for each in batch))
-    for chat in (chats := [asked(words(20, 50 + n), 5, INTERACTIVE) for n in range(6)]):
-        scheduler.submit(chat)
+    with stops.next():
+        for chat in (chats := [asked(words(20, 50 + n), 5, INTERACTIVE) for n in range(6)]):
+            scheduler.submit(chat)
     for each in [*batch, *chats]:
         told(each)
     assert sum(each.preempted for each in batch) == 1
@@ -382,7 +424,7 @@ def test_cancelled_and_preempted_at_any_time(make_scheduler: Make, lines_alone: 
             scheduler.submit(other)
             stop.wait(rng.random() * 0.01)
             other.cancel()
-            while not isinstance(other.events.get(timeout=30), SequenceEnd):
+            while not isinstance(other.events.get(timeout=PATIENCE), SequenceEnd):
                 pass
 
     threads = [threading.Thread(target=bother) for _ in range(3)]
@@ -447,9 +489,10 @@ def test_one_that_was_computed_anew_does_not_give_its_slot_again(make_scheduler:
     scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
     if not scheduler._recomputes_alike:
         pytest.skip("it never gives its slot")
-    scheduler.submit(sequence := asked(words(40, 11), 300, BATCH))
-    wait_until(lambda: sequence.generated > 3)
-    preempted(scheduler, sequence).cancel()
+    sequence = asked(words(40, 11), 300, BATCH)
+    stops = Stops(scheduler, lambda: sequence.generated > 3)
+    scheduler.submit(sequence)
+    preempted(scheduler, sequence, stops).cancel()
     wait_until(lambda: sequence.waiting_since is None)
     scheduler.submit(chat := asked(words(20, 7), 4, INTERACTIVE))
     told(chat)

@@ -13,7 +13,10 @@ from ...conftest import CommandLine
 from .fake_server import FakeEndpoint, fake_endpoint
 
 KEY = "sk-test-1234567890"
-QUICK = Patience(retries=2, first_wait=0.01, held_back=2.0, connect=2.0, silence=0.3)
+QUICK = Patience(retries=2, first_wait=0.01, held_back=60.0, connect=60.0, silence=60.0)
+"""Tries again soon; only a hang reaches the other times."""
+SOON_TIRED = Patience(retries=100, first_wait=0.01, held_back=60.0, connect=60.0, silence=0.3)
+"""For silence: on a slow machine an answer may be late, too, and is then asked for again."""
 
 
 @pytest.fixture

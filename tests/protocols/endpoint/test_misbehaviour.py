@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import io
 import json
@@ -18,9 +19,12 @@ from leap_core.conversation.responses import Complete
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapGenerationPromptExceedContextLengthError
 
-from .conftest import KEY, QUICK
+from .conftest import KEY, QUICK, SOON_TIRED
 from .fake_server import chunk, fails, fake_endpoint, hangs_up, page, redirects, says, sleeps, streams
 
+DONE = b"data: [DONE]\n\n"
+ENDLESS = 200.0
+"""Seconds that no client waits."""
 ASKED = [ChatMessage("user", "What is the capital of France?")]
 
 
@@ -59,7 +63,6 @@ MAY_PASS = {
     **{str(status): fails(status, "busy") for status in (408, 409, 429, 500, 502, 503, 504)},
     "page of 502": page(502),
     "hangs up": hangs_up,
-    "silent": sleeps(1.0),
     "empty stream": streams(),
     "no JSON": streams(then=b"data: {nonsense\n\n"),
     "error in stream": streams({"error": {"message": "overloaded"}}),
@@ -76,7 +79,7 @@ def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in MAY_PASS if case not in ("429", "silent")])
+@pytest.mark.parametrize("case", [case for case in MAY_PASS if case != "429"])
 def test_asking_again_has_a_bound(fake, runner, case):
     fake.always = MAY_PASS[case]
     error = error_of(runner)
@@ -91,37 +94,38 @@ def test_a_stream_that_breaks_in_the_middle_is_no_answer(fake, runner):
 
 
 @pytest.mark.slow
-def test_silence_in_the_middle_ends_an_answer(fake, runner):
+def test_silence_may_pass_and_ends_an_answer_in_the_middle(fake, leap_home):
     def behave(handler):
         handler.begin_stream()
         handler.event(chunk({"content": "Par"}))
-        time.sleep(1)
+        time.sleep(ENDLESS)
 
-    fake.always = behave
-    assert "sent nothing for 0.3 s" in error_of(runner).message
+    fake.behaviours.append(sleeps(ENDLESS))
+    with Leap.connect(fake.url, model="m", patience=SOON_TIRED) as runner:
+        complete = ask(runner)
+        assert complete.full_message.text == "Paris." and len(fake.requests) >= 2
+        assert f"asked {len(fake.requests)} times" in complete.warnings[0]
+        fake.always = behave
+        assert "sent nothing for 0.3 s" in error_of(runner).message
 
 
 @pytest.mark.slow
 def test_retry_after_is_kept_by_all_requests(fake, runner):
     fake.behaviours.append(fails(429, Retry_After="1"))
-    began = time.monotonic()
     threads = [threading.Thread(target=ask, args=(runner,)) for _ in range(3)]
     threads[0].start()
-    while not fake.times:
+    while not runner._connection._hold_back._until:
         time.sleep(0.01)
-    time.sleep(0.1)
     for thread in threads[1:]:
         thread.start()
     for thread in threads:
-        thread.join(20)
-    assert len(fake.requests) == 4 and all(at - began > 0.95 for at in fake.times[1:])
+        thread.join()
+    assert len(fake.requests) == 4 and all(at - fake.times[0] > 0.95 for at in fake.times[1:])
 
 
 def test_a_wait_that_is_too_long_is_an_error(fake, runner):
     fake.always = fails(429, "slow down", Retry_After="3600")
-    began = time.monotonic()
     assert "failed with 429 Too Many Requests: slow down" in error_of(runner).message
-    assert time.monotonic() - began < 5
 
 
 def test_nobody_at_the_address(leap_home):
@@ -209,13 +213,30 @@ def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
 
 @pytest.mark.slow
 def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
-    fake.always = sleeps(8)
+    fake.always = sleeps(ENDLESS)
     with Leap.connect(fake.url, model="m") as runner:
         stream = runner.create_conversation().generate_response("Hello")
         threading.Timer(0.1, stream.stop).start()
-        began = time.monotonic()
         *_, end = stream
-    assert end.finish_reason.value == "interrupted" and time.monotonic() - began < 6
+    assert end.finish_reason.value == "interrupted"
+
+
+def test_a_stream_that_stays_open_after_its_end_leaves_nothing_behind(fake, leap_home):
+    """No generator of HTTP is left to a loop that has ended, which Python 3.13 warns of."""
+
+    def behave(handler):
+        handler.begin_stream()
+        events = [chunk({"content": "Paris."}), chunk({}, "stop")]
+        handler.wfile.write(b"".join(b"data: %s\n\n" % json.dumps(each).encode() for each in events) + DONE)
+        over.wait(ENDLESS)
+
+    over = threading.Event()
+    fake.always = behave
+    for _ in range(5):
+        with Leap.connect(fake.url, model="m", patience=QUICK) as runner:
+            assert ask(runner).full_message.text == "Paris."
+    over.set()
+    gc.collect()
 
 
 def squeezed(times: int, size: int):
