@@ -158,9 +158,11 @@ def test_lines_of_a_batch_say_the_same_as_alone(
     stops = Stops(scheduler, *(lambda n=n: sum(each.generated for each in batch) > n for n in times))
     for each in batch:
         scheduler.submit(each)
-    for n in times:
+    chats = [asked(words(20, 50 + n), 3, INTERACTIVE) for n in times]
+    for chat in chats:
         with stops.next():
-            scheduler.submit(chat := asked(words(20, 50 + n), 3, INTERACTIVE))
+            scheduler.submit(chat)
+    for chat in chats:
         finish(chat)
     assert [told(each) for each in batch] == alone
     assert sum(each.preempted for each in batch) >= 5
