@@ -23,10 +23,10 @@ from .file import STANDARD, writing_to
 
 if TYPE_CHECKING:
     from jobs.table.job import Job
+    from leap_core.batch.training_data import TrainingConversation, TrainingTemplate
     from leap_core.conversation.calls import LeapFunction
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.sessions import Mark, Session
-    from leap_core.evaluation.improvement.training_data import TrainingConversation, TrainingTemplate
 
 
 class Exported(NamedTuple):
@@ -110,7 +110,7 @@ Reading = Callable[[], "TrainingConversation"]
 def write_training_data(env: Environment, training: Training, sources: Sequence[str], output: str | None) -> None:
     """Write those that can be trained on, and note how many were left out, and why. Without ``sources`` and others that
     ``training`` names, every session."""
-    from leap_core.evaluation.improvement.training_data import UnfitError, redacted
+    from leap_core.batch.training_data import UnfitError, redacted
 
     functions = configured_tools(env).functions_of_files(training.tools_files, (), Output(env).warning)
     reasons: Counter[str] = Counter()
@@ -142,7 +142,7 @@ def _readings(
     env: Environment, training: Training, sources: Sequence[str], functions: Sequence[LeapFunction]
 ) -> Iterator[Reading]:
     """What makes each of the conversations, or raises UnfitError."""
-    from leap_core.evaluation.improvement.training_data import of_history
+    from leap_core.batch.training_data import of_history
 
     for source in sources:
         found: Iterable[Exported | Job] = conversations_in_input(env) if source == STANDARD else [named(source, env)]
@@ -152,7 +152,7 @@ def _readings(
             else:
                 yield from _of_job(env, each, training)
     if training.batch is not None:
-        from leap_core.evaluation.improvement.training_data import of_files
+        from leap_core.batch.training_data import of_files
 
         lines, results = (env.cwd / name for name in training.batch)
         yield from of_files(lines, results, training.wanted)
@@ -165,8 +165,8 @@ def _readings(
 def _of_sessions(env: Environment, training: Training, functions: Sequence[LeapFunction]) -> Iterator[Reading]:
     if not env.directories.sessions_file.exists():
         return
+    from leap_core.batch.training_data import UnfitError, of_history
     from leap_core.conversation.sessions import SessionStore
-    from leap_core.evaluation.improvement.training_data import UnfitError, of_history
 
     def read(id: str) -> TrainingConversation:
         try:
@@ -181,8 +181,8 @@ def _of_sessions(env: Environment, training: Training, functions: Sequence[LeapF
 
 
 def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
+    from leap_core.batch.training_data import of_entry
     from leap_core.conversation.prompt_log import PromptLog
-    from leap_core.evaluation.improvement.training_data import of_entry
     from leap_core.system.configuration import log_file
 
     if log_file(env.directories).is_file():
@@ -194,15 +194,15 @@ def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
 
 def _of_job(env: Environment, job: Job, training: Training) -> Iterator[Reading]:
     """The answer of a job of ``leap generate``, or those of a batch."""
+    from leap_core.batch.training_data import of_answer
     from leap_core.conversation.calls import LeapFunction
     from leap_core.conversation.options import GenerationOptions
     from leap_core.conversation.sessions import Mark
-    from leap_core.evaluation.improvement.training_data import of_answer
 
     parameters = job.parameters
     if job.kind == "batch":
         from leap_core.batch.settings import BatchSettings
-        from leap_core.evaluation.improvement.training_data import of_journal
+        from leap_core.batch.training_data import of_journal
 
         settings = BatchSettings.from_json(parameters["batch"])
         yield from of_journal(settings, env.variables, Path(parameters["cwd"]), training.wanted)
@@ -227,8 +227,8 @@ def _lines(conversation: TrainingConversation, template: TrainingTemplate, *, re
 
 def _template(env: Environment, reference: str) -> TrainingTemplate:
     """That of a model on this machine, which is opened for its vocabulary."""
+    from leap_core.batch.training_data import TrainingTemplate
     from leap_core.conversation.options import ModelLoadingOptions
-    from leap_core.evaluation.improvement.training_data import TrainingTemplate
     from leap_core.inference.llama.model import LlamaModel
     from leap_core.models.resolving import resolve_local
     from leap_core.opening import try_local

@@ -313,7 +313,7 @@ def read_questions_file(name: str, env: Environment, option: str = "--questions"
     try:
         if not name.lower().endswith(YAML):
             return json.loads(text)
-        from leap_core.evaluation.rows import read_yaml
+        from leap_core.batch.input.small_files import read_yaml
 
         return read_yaml(text.encode())
     except (ValueError, RecursionError) as error:

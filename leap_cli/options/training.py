@@ -15,7 +15,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 
 if TYPE_CHECKING:
-    from leap_core.evaluation.improvement.training_data import Wanted
+    from leap_core.batch.training_data import Wanted
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _build(arguments: Arguments) -> Training | None:
     for name in ("media_dir", "format"):
         if arguments.is_typed(name):
             raise click.UsageError(f"{arguments.flag(name)} cannot be combined with --for-training")
-    from leap_core.evaluation.improvement.training_data import Wanted
+    from leap_core.batch.training_data import Wanted
 
     return Training(
         arguments["model"],

@@ -46,8 +46,9 @@ def page(topic: str) -> str:
 
 
 def is_of_no_command(topic: str) -> bool:
-    """Whether it names a page on options that commands share, such as ``options-model``, on settings or exit codes."""
-    return topic in (SETTINGS, EXIT_CODES) or (topic.startswith("options-") and topic in pages())
+    """Whether it names a page of the reference on something else: all commands, options that commands share, such as
+    ``options-model``, settings or exit codes."""
+    return topic in (REFERENCE, SETTINGS, EXIT_CODES) or (topic.startswith("options-") and topic in pages())
 
 
 def _index() -> str:

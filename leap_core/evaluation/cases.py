@@ -14,6 +14,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from ..batch.input.small_files import read_rows
 from ..conversation.messages import ChatMessage, ChatMessageRole
 from ..conversation.prompt_log import Entry
 from ..conversation.sessions import RATINGS, Mark
@@ -23,7 +24,6 @@ from ..system.dataclass import dataclass
 from ..tasks.review.documents import ReviewedDocument, corrected_document
 from .expectations import KINDS, Expectation, read_expectations
 from .formats import as_cases
-from .rows import read_rows
 
 OWN_FIELDS = ("id", "custom_id", "expect", "group", "weight", "vars")
 """Fields that are no part of what a model is asked."""

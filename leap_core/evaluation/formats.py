@@ -12,11 +12,12 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from ..batch.input.small_files import Row
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
 from . import promptfoo
 from .promptfoo import ConvertedCases
-from .rows import Row, of_table
+from .table_rows import of_table
 
 ANSWERS = "possible_answer"
 TYPES = {

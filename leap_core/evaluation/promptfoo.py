@@ -11,10 +11,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ..batch.input.small_files import Row, read_rows
 from ..errors import LeapSerializationError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
-from .rows import Row, read_rows
 
 FILE = "file://"
 VARIABLE = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")

@@ -191,7 +191,7 @@ def test_a_quoted_comma_of_a_list_is_a_comma():
 
 
 def test_words_that_older_yaml_takes_for_booleans_are_texts(tmp_path):
-    from leap_core.evaluation.rows import read_yaml
+    from leap_core.batch.input.small_files import read_yaml
 
     text = b"enum: [on, off, yes, no, y, n, On]\ntruth: [true, False]\nday: 2026-01-02\nn: 3"
     assert read_yaml(text) == {

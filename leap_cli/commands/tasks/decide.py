@@ -71,7 +71,7 @@ def command(
         settings, question = replace(settings, files=(question, *settings.files)), None
     fields = {**_asked(question, choices, score, questions, env), **asking.fields}
     if questions.fit is not None:
-        from ...answers.cases import fit_temperatures
+        from ...answers.temperatures import fit_temperatures
 
         if settings.files or settings.background:
             raise click.UsageError("--calibrate takes its texts from the cases, and runs in this process")

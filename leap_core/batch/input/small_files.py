@@ -1,4 +1,4 @@
-"""The rows of a file of cases (JSONL, JSON, YAML, CSV, TSV), and rows of a table as cases."""
+"""The rows of a file that is read whole, such as cases: JSONL, JSON, YAML, CSV, TSV."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..batch.input.lines import parse_line
-from ..batch.input.rows import CSV, JSONL, TABLES, as_json_lines, format_of
-from ..errors import LeapError, LeapSerializationError
-from ..schemas.json_values import JsonObject
-from .expectations import KINDS
+from ...errors import LeapError, LeapSerializationError
+from ...schemas.json_values import JsonObject
+from .lines import parse_line
+from .rows import JSONL, TABLES, as_json_lines, format_of
 
 Row = tuple[str, Any]
 """Where a row is, in words, and the row."""
 YAML = (".yaml", ".yml")
 LARGEST_FILE = 256 * 1024 * 1024
-"""Bytes: cases are held in memory."""
+"""Bytes: the rows are held in memory."""
 
 
 def read_rows(path: Path) -> tuple[JsonObject | None, list[Row]]:
@@ -45,11 +44,6 @@ def read_rows(path: Path) -> tuple[JsonObject | None, list[Row]]:
         return None, [_line(n, raw) for n, raw in enumerate(lines, 1) if raw.strip()]
     except LeapError as error:
         raise LeapSerializationError(f"{path.name}: {error.message}", hint=error.hint) from None
-
-
-def read_table(path: Path) -> list[Row]:
-    """The rows of a CSV file. Raises LeapSerializationError."""
-    return [(f"row {n}", json.loads(raw)) for n, raw in as_json_lines(io.BytesIO(path.read_bytes()), CSV)]
 
 
 def _line(number: int, raw: bytes) -> Row:
@@ -91,43 +85,3 @@ def _yaml(data: bytes, path: Path) -> Any:
         return read_yaml(data)
     except ValueError as error:
         raise LeapSerializationError(f"{path.name} is not YAML: {error}") from None
-
-
-FIELDS = ("id", "group", "prompt", "system", "image", "audio", "task")
-"""Columns that are fields of a case."""
-OF_TASKS = ("text", "to", "from", "question", "labels", "choices", "score", "kind", "schema")
-"""Columns that are fields where the row has a task."""
-SETTINGS = ("of", "ignore_case", "threshold")
-
-
-def of_table(row: JsonObject) -> JsonObject:
-    """A case of a row: columns called like an expectation (``contains``, ``not_regex``) are expected, ``expect`` is a
-    text that the answer equals or JSON, and columns of other names are variables of a template. Empty cells say
-    nothing."""
-    cells = {name: value for name, value in row.items() if value != ""}
-    fields = (*FIELDS, *OF_TASKS) if "task" in cells else FIELDS
-    case: JsonObject = {name: cells[name] for name in fields if name in cells}
-    if "weight" in cells:
-        case["weight"] = _json(cells["weight"])
-    expected = _json(cells["expect"]) if "expect" in cells else []
-    kinds = {name: _json(value) for name, value in cells.items() if name in KINDS or name.removeprefix("not_") in KINDS}
-    settings = {name: _json(cells[name]) for name in SETTINGS if name in cells}
-    wanted = (
-        expected if isinstance(expected, list) else [expected if isinstance(expected, dict) else str(cells["expect"])]
-    )
-    if kinds:
-        wanted = [*wanted, {**kinds, **settings}]
-    if wanted:
-        case["expect"] = wanted
-    known = {*fields, "weight", "expect", *kinds, *settings}
-    variables = {name: value for name, value in cells.items() if name not in known}
-    return {**case, "vars": variables} if variables else case
-
-
-def _json(text: str) -> Any:
-    """An object, a list, a truth or a number that a cell spells, else the text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, str) else value

@@ -8,13 +8,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from leap_core.conversation.calls import LeapFunction
-from leap_core.conversation.messages import ChatMessage, LeapFunctionCall
-from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
-from leap_core.conversation.prompt_log import Entry, PromptLog
-from leap_core.conversation.sessions import Mark, SessionStore
-from leap_core.errors import LeapError
-from leap_core.evaluation.improvement.training_data import (
+from leap_core.batch.training_data import (
     TrainingTemplate,
     UnfitError,
     Wanted,
@@ -23,6 +17,12 @@ from leap_core.evaluation.improvement.training_data import (
     of_journal,
     redacted,
 )
+from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.messages import ChatMessage, LeapFunctionCall
+from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.prompt_log import Entry, PromptLog
+from leap_core.conversation.sessions import Mark, SessionStore
+from leap_core.errors import LeapError
 from leap_core.models.resolving import resolve_local
 from leap_core.opening import load_local
 

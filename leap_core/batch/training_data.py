@@ -14,26 +14,26 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...batch.checking import check_batch
-from ...batch.input.line_index import read_again
-from ...batch.input.lines import Line, LineRequest, RequestReader, identifier_of, key_of
-from ...batch.journal.journal import NOWHERE, JournalView, journal_path
-from ...batch.settings import BatchSettings
-from ...conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
-from ...conversation.prompt_log import FINISHED
-from ...conversation.responses import Complete
-from ...conversation.sessions import UNMARKED, Mark
-from ...errors import LeapError, LeapGenerationError, LeapSerializationError
-from ...inference.template.chat_template import SEAMS, ChatTemplate, deeply
-from ...system.dataclass import dataclass
-from ...tasks.redaction import found_by_pattern, mask
-from ..rows import read_rows
+from ..conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Text
+from ..conversation.prompt_log import FINISHED
+from ..conversation.responses import Complete
+from ..conversation.sessions import UNMARKED, Mark
+from ..errors import LeapError, LeapGenerationError, LeapSerializationError
+from ..inference.template.chat_template import SEAMS, ChatTemplate, deeply
+from ..system.dataclass import dataclass
+from ..tasks.redaction import found_by_pattern, mask
+from .checking import check_batch
+from .input.line_index import read_again
+from .input.lines import Line, LineRequest, RequestReader, identifier_of, key_of
+from .input.small_files import read_rows
+from .journal.journal import NOWHERE, JournalView, journal_path
+from .settings import BatchSettings
 
 if TYPE_CHECKING:
-    from ...conversation.calls import LeapFunction
-    from ...conversation.options import FunctionCallParser, GenerationOptions
-    from ...conversation.prompt_log import Entry
-    from ...inference.llama.model import LlamaModel
+    from ..conversation.calls import LeapFunction
+    from ..conversation.options import FunctionCallParser, GenerationOptions
+    from ..conversation.prompt_log import Entry
+    from ..inference.llama.model import LlamaModel
 
 
 class UnfitError(Exception):
@@ -70,7 +70,7 @@ class TrainingTemplate:
     @staticmethod
     def of_model(model: LlamaModel, template: str | None, parser_name: str) -> TrainingTemplate:
         """That of a model. Raises LeapGenerationError where it has no chat template."""
-        from ...inference.prompt_maker import parser_of_model, read_template
+        from ..inference.prompt_maker import parser_of_model, read_template
 
         read = read_template(model, template)
         if read is None:
@@ -199,7 +199,7 @@ def of_history(
     """A conversation up to its last answer that is wanted, without questions that got none. ``marks``: of each message,
     or none of any. Raises UnfitError for one without such an answer, with an empty one, or with a call of a function
     that is not declared."""
-    from ...conversation.session_recorder import answered
+    from ..conversation.session_recorder import answered
 
     of_message = {id(message): mark for message, mark in zip(history, marks, strict=False)}
     kept = list(answered(history))
@@ -242,8 +242,8 @@ def of_answer(
         functions = ()
     schema = options.json_schema_constraint
     if schema is not None:
-        from ...inference.constraints import inject_schema
-        from ...schemas.json_schema import read_schema
+        from ..inference.constraints import inject_schema
+        from ..schemas.json_schema import read_schema
 
         try:
             if options.inject_schema_into_prompt:
@@ -261,7 +261,7 @@ def of_answer(
 
 def of_entry(entry: Entry, wanted: Wanted = ALL) -> TrainingConversation:
     """An entry of the log of prompts. Raises UnfitError, also where the log does not hold all of it."""
-    from ...conversation.prompt_log import request_of
+    from ..conversation.prompt_log import request_of
 
     if entry.is_trial:
         raise UnfitError(f"leap {entry.command} asked it")
