@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -165,9 +164,7 @@ def test_reports_come_before_the_first_response_alone():
     runner = prompt_progress.ReportingRunner(
         ScriptedModelRunner(["a", Stall(seconds=0.1), "b"]), lambda _generation, progress: told.append(progress)
     )
-    began = time.monotonic()
     assert [response for response in runner.start_text("x")] and told == []
-    assert time.monotonic() - began < prompt_progress.FIRST_SECONDS
 
 
 def test_a_job_says_how_far_its_prompt_is_read(slow):

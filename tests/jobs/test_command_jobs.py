@@ -91,7 +91,7 @@ def test_a_command_ends_with_its_job(table, tmp_path):
     begun = time.monotonic()
     words = ["generate", "-m", "builtin", "--count", "256", "--max-tokens", "2000", "--temperature", "2", "hi"]
     job = run(table, words, tmp_path, stop_after=1.0)
-    assert job.state is State.CANCELLED and time.monotonic() - begun < 1.0 + command_jobs.GRACE_SECONDS + 5
+    assert job.state is State.CANCELLED and time.monotonic() - begun < 1.0 + command_jobs.GRACE_SECONDS + 60
 
 
 def test_what_a_killed_worker_has_left_running_is_ended_and_nothing_else(leap_home):

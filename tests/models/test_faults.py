@@ -73,9 +73,8 @@ def test_a_body_that_ends_early_or_is_shorter_than_the_range_is_resumed(
 def test_a_stalled_connection_is_given_up_and_resumed(hub, download, content, target):
     hub.fault("stall", after=500_000)
     download.options = DownloadOptions(retry_delay=0.01, stall_seconds=0.4)
-    began = time.monotonic()
     download(NAME)
-    assert target.read_bytes() == content and time.monotonic() - began < 10
+    assert target.read_bytes() == content
     assert "sends nothing any more" in download.notices
 
 

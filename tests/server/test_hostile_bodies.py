@@ -151,7 +151,7 @@ def test_a_refusal_does_not_repeat_all_of_a_long_value(serve, path, body):
     url, headers = server.url.removesuffix("v1") + path, {"Authorization": "Bearer secret"}
     answer = httpx.post(url, json={"model": "builtin", **body}, headers=headers, timeout=20)
     assert 400 <= answer.status_code < 500 and len(answer.content) < 200_000
-    assert time.process_time() - begun < 1.0
+    assert time.process_time() - begun < 5.0
 
 
 LONG = "漢" * 30_000

