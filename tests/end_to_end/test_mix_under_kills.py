@@ -11,7 +11,7 @@ import pytest
 from .conftest import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_is_lost_when_host_and_worker_are_killed():
     """A short form of ``python scripts/mix_under_kills.py``: each is killed once."""
     sizes = ["--lines", "32", "--kills", "1", "--tokens", "96", "--agent-tokens", "400", "--every", "0.2"]

@@ -109,8 +109,9 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
-        *(("random", kind) for kind in KINDS),
-        *(pytest.param("trained", kind, marks=() if kind == "Q4_K_M" else pytest.mark.long) for kind in KINDS),
+        pytest.param(source, kind, marks=() if (source, kind) == ("random", "Q4_K_M") else pytest.mark.long)
+        for source in ("random", "trained")
+        for kind in KINDS
     ],
     indirect=["source"],
 )

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts" / "departures.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_beside_clients_that_leave() -> None:
     given = ("--kinds", "hybrid", "--slots", "4", "--through", "http", "--departures", "12", "--late", "60")
     done = subprocess.run([sys.executable, str(SCRIPT), *given], capture_output=True, text=True, timeout=300)

@@ -68,7 +68,7 @@ def test_slow_and_leaving_clients_leave_nothing_behind(serve):
     assert 'leap_slots_in_use{model="builtin"} 0.0' in text and 'leap_queue{model="builtin"} 0.0' in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_under_load():
     """A short form of ``python scripts/load_server.py``; how long /health took is told there, and not judged here."""
     script = Path(__file__).parent.parent.parent / "scripts" / "load_server.py"

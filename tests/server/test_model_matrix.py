@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "model_matrix.py"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_row_of_the_builtin_model(leap_home):
