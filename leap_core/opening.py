@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from os import PathLike, fspath
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from .conversation.embedding import EmbeddingRunner
-from .conversation.loading_options import DETAILS
+from .conversation.loading_options import LOADING
 from .conversation.options import ModelLoadingOptions, SamplingDefaults
 from .conversation.runner import ModelRunner
 from .errors import LeapError, LeapModelLoadingError, LeapOptionsError, LeapUnavailableError
@@ -143,7 +143,7 @@ class _Place(NamedTuple):
         if self.host is HostUse.DEMAND:
             raise LeapUnavailableError(f"{endpoint.label} is an endpoint: no model host on this machine holds it")
         own = {"slots", "cache_options", "n_gpu_layers"}
-        without_effect = ", ".join(name for name in _set_options(options) if name not in own)
+        without_effect = ", ".join(name for name in options.changed() if name not in own)
         if without_effect and self.on_warning is not None:
             self.on_warning(f"{endpoint.label} is already loaded by another process: {without_effect} has no effect")
 
@@ -153,7 +153,7 @@ class _Place(NamedTuple):
         if self.host is HostUse.NEVER:
             return None
         demanded = self.host is HostUse.DEMAND
-        unknown = [name for name in _set_options(options) if name not in HOST_OPTIONS]
+        unknown = [name for name, row in options.changed().items() if row.host is None]
         if demanded and unknown:
             raise LeapUnavailableError(
                 f"the model host cannot load a model with {', '.join(unknown)}",
@@ -175,25 +175,6 @@ class _Place(NamedTuple):
             if self.on_warning is not None:
                 self.on_warning(f"the model host is not used: {error.message}")
             return None
-
-
-HOST_OPTIONS = {
-    *DETAILS,
-    "context_size",
-    "cpu_threads",
-    "n_gpu_layers",
-    "chat_template",
-    "slots",
-    "cache_options",
-    "engine",
-}
-"""Options that a host looks at, or that change no answer."""
-
-
-def _set_options(options: ModelLoadingOptions) -> list[str]:
-    """The names of the options that are not left at their defaults."""
-    plain = ModelLoadingOptions()
-    return [f.name for f in fields(options) if getattr(options, f.name) != getattr(plain, f.name)]
 
 
 @dataclass(frozen=True)
@@ -443,12 +424,7 @@ def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
 
 def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
     """The options with what the model brings where they leave it open, and why its own vocoder is left alone."""
-    own: dict[str, Any] = {
-        "adapters": model.adapters,
-        "chat_template": model.chat_template,
-        "cpu_threads": model.threads,
-        "mm_proj_path": model.mm_proj_path,
-    }
+    own = {name: getattr(model, row.model) for name, row in LOADING.items() if row.model}
     options = replace(options, **{name: value for name, value in own.items() if getattr(options, name) in (None, ())})
     decoder = model.audio_decoder_path
     if options.audio_decoder_path is not None or decoder is None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leap_core.conversation.loading_options import LOADING
 from leap_core.errors import LeapError, LeapJobError, LeapModelNotFoundError, LeapUnavailableError
 from leap_core.models.digests import ModelDigests
 from leap_core.schemas.json_values import JsonObject
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.settings import BatchSettings
 
-FILES_OF_LOADING = ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path", "adapters", "cache_options", "extras")
-"""Fields of ModelLoadingOptions that name files, or hold options which may."""
 GENERATION = ("label", "model", "messages", "options", "tools", "loading", "host", "embeds", "transcription", "kept")
 FIELDS = {
     GENERATE: GENERATION,
@@ -70,7 +69,7 @@ def refuse_files(parameters: Mapping[str, Any]) -> None:
         )
     batch = parameters.get("batch")
     loading = [parameters.get("loading"), batch.get("loading") if isinstance(batch, dict) else None]
-    for name in FILES_OF_LOADING:
+    for name in (name for name, row in LOADING.items() if row.opens_files):
         if any(isinstance(each, dict) and each.get(name) for each in loading):
             raise LeapJobError(f"a job on a server cannot name files: {name}", hint="leave it out, or --background")
 

@@ -193,7 +193,7 @@ def show(talk: TypedConversation, name: str) -> None:
 
 def setting_names(_env: Environment, begun: str) -> Iterator[Suggestion]:
     """What may follow ``/set``."""
-    meanings = {**{name: meaning for name, (_, _, meaning) in NUMBERS.items()}, **OTHERS}
+    meanings = {**{name: row.text for name, row in NUMBERS.items()}, **OTHERS}
     for name in _names():
         if name.startswith(begun.lower()):
             yield Suggestion(name, meanings.get(name, "Constrain the answers to this."))

@@ -30,7 +30,8 @@ class LeapOption(click.Option):
     ``heading``: where help shows it. ``wish``: from a variable or config.toml it is a general setting, which a command
     passes over where it cannot fulfil it. ``saved``: the text that a saved prompt keeps for one that was typed; None
     for an option that belongs to one call, or has a place of its own in a saved prompt. ``implies``: the parameter of
-    another option whose rules this one shares: what excludes that one excludes this one, too.
+    another option whose rules this one shares: what excludes that one excludes this one, too. ``rare``: only
+    --help-all shows it where a command has many options, as those of ``help.rare_options``.
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class LeapOption(click.Option):
         wish: bool = False,
         saved: Callable[[str, Environment], str] | None = lambda text, _env: text,
         implies: str = "",
+        rare: bool = False,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.heading, self.wish, self.saved, self.implies = heading, wish, saved, implies
+        self.heading, self.wish, self.saved, self.implies, self.rare = heading, wish, saved, implies, rare
 
 
 option = partial(click.option, cls=LeapOption)

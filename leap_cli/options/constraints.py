@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.conversation.options import CONSTRAINTS
 from leap_core.errors import LeapSchemaError
 from leap_core.system.dataclass import dataclass
 
@@ -30,12 +31,7 @@ SHAPES = {
     "regex": "--regex",
     "grammar": "--grammar",
 }
-NO_SHAPE: dict[str, Any] = {
-    "json_schema_constraint": None,
-    "choices_constraint": None,
-    "regex_constraint": None,
-    "grammar_constraint": None,
-}
+NO_SHAPE: dict[str, Any] = dict.fromkeys(CONSTRAINTS)
 """The fields of GenerationOptions that constrain the structure of an answer, none of them set."""
 NO_PATH = re.compile(r"[\s:]")
 """What is hardly in a file's name, but in a shorthand."""

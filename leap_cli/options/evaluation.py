@@ -20,7 +20,7 @@ from ..framework.options import option
 from .batch import concurrency_option
 from .loading import ModelChoice
 from .prompt import read_system_option
-from .sampling import NUMBERS
+from .sampling import NUMBERS, number_from_text
 
 if TYPE_CHECKING:
     from leap_core.evaluation.running import Column
@@ -55,7 +55,7 @@ class ColumnOptions:
             for values in product(*varied.values()):
                 chosen = dict(zip(varied, values, strict=True))
                 options = dict(self.options)
-                options |= {NUMBERS[key][0]: NUMBERS[key][1](value) for key, value in chosen.items() if key in NUMBERS}
+                options |= dict(number_from_text(key, value) for key, value in chosen.items() if key in NUMBERS)
                 if "temperature" not in options and self.repeats == 1:
                     options["temperature"] = 0.0
                 loading = dict(model.fields)
@@ -141,7 +141,7 @@ def _columns(arguments: Arguments) -> ColumnOptions:
 def _check_numbers(name: str, values: Sequence[str]) -> None:
     for value in values:
         try:
-            NUMBERS[name][1](value)
+            NUMBERS[name].kind.value_type(value)
         except ValueError:
             raise click.UsageError(f"--vary {name}: {value!r} is no number") from None
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.conversation.loading_options import LOADING
+from leap_core.conversation.option_rows import Host
 from leap_core.conversation.priority import VARIABLE_OF_JOBS
 from leap_core.errors import LeapError, LeapModelLoadingError
 from leap_core.system.dataclass import dataclass
@@ -24,6 +26,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Size, in_bytes, option, seconds_of
 from ..framework.output import Output
 from .background import Background
+from .option_rows import option_of
 from .tools import FOLD_TOOLS
 
 if TYPE_CHECKING:
@@ -32,12 +35,7 @@ if TYPE_CHECKING:
     from leap_core.models.store import InstalledModel
     from leap_core.opening import HostUse
 
-KV_TYPES = click.Choice(["f32", "f16", "bf16", "q8_0", "q4_0"])
-"""leap_core.conversation.loading_options has the same names; importing that would make every start slower."""
-PLAIN = (
-    *("context_size", "cpu_threads", "n_gpu_layers", "kv_type_k", "kv_type_v"),
-    *("flash_attention", "use_mmap", "batch_size", "prompt_lookup", "deterministic", "engine", "tensor_split"),
-)
+ROWS = {name: row for name, row in LOADING.items() if row.flag}
 """Options that are fields of ModelLoadingOptions unchanged."""
 
 
@@ -77,7 +75,7 @@ def _absolute_adapter(text: str, env: Environment) -> str:
 MODEL_OPTION = option(
     "-m", "--model", type=ModelName(), saved=absolute_if_file, help="Use this model: a GGUF file, a name, or 'builtin'."
 )
-THREADS_OPTION = option("--threads", "cpu_threads", type=int, help="Number of CPU threads to use.")
+THREADS_OPTION = option_of(ROWS["cpu_threads"])
 HOST_OPTION = option(
     "--host/--no-host",
     default=None,
@@ -86,17 +84,11 @@ HOST_OPTION = option(
     "used.",
 )
 _SIZES = (
-    option("--context-size", type=int, help="Context window in tokens, prompt and answer together."),
+    option_of(ROWS["context_size"]),
     THREADS_OPTION,
-    option(
-        "--gpu-layers",
-        "n_gpu_layers",
-        type=GpuLayers(),
-        default="auto",
-        metavar="N",
-        help="Offload this many layers to GPUs; -1 is all, auto (default) as many as fit.",
-    ),
+    option_of(ROWS["n_gpu_layers"], type=GpuLayers(), default="auto"),
 )
+ENGINE_OPTION = option_of(ROWS["engine"], metavar="ENGINE")
 GPU_DEVICES = option(
     "--device",
     "gpu_devices",
@@ -106,12 +98,7 @@ GPU_DEVICES = option(
 )
 _PLACEMENT = (
     GPU_DEVICES,
-    option(
-        "--tensor-split",
-        type=CommaList(float),
-        metavar="N[,N...]",
-        help="Split the model across GPUs in these proportions, such as 3,1.",
-    ),
+    option_of(ROWS["tensor_split"], type=CommaList(float), metavar="N[,N...]"),
     option("--cpu-moe", is_flag=True, default=None, help="Keep the MoE experts of all layers on the CPU."),
     option("--n-cpu-moe", type=click.IntRange(0), help="Keep the MoE experts of the first N layers on the CPU."),
 )
@@ -130,26 +117,7 @@ _DETAILS = (
         saved=absolute_if_file,
         help="Use this chat template instead of the model's: a file of Jinja, or chatml, llama3 or gemma.",
     ),
-    option(
-        "--kv-type-k",
-        type=KV_TYPES,
-        help="KV cache type of the keys (default: bf16, or f16 on a GPU and for K-quants).",
-    ),
-    option("--kv-type-v", type=KV_TYPES, help="KV cache type of the values; f16 by default."),
-    option("--flash-attention/--no-flash-attention", default=None, help="Use flash attention (default) or not."),
-    option("--mmap/--no-mmap", "use_mmap", default=None, help="Memory-map the model file (default), or read it."),
-    option("--batch-size", type=int, help="Process at most this many prompt tokens per step; 512 by default."),
-    option(
-        "--prompt-lookup/--no-prompt-lookup",
-        default=None,
-        help="Speculative decoding with n-grams of the prompt: faster where the answer repeats it; off by default.",
-    ),
-    option(
-        "--deterministic/--no-deterministic",
-        default=None,
-        help="On a CPU, give the same request the same answer with weights of any type; prompts are processed "
-        "more slowly.",
-    ),
+    *(option_of(row) for row in ROWS.values() if row.host is Host.DETAIL and row.name != "tensor_split"),
     option(
         "--mmproj",
         type=FileName(),
@@ -199,8 +167,7 @@ def _host_loading(arguments: Arguments) -> HostLoading:
     fields = {name: value for name, value in _fields(arguments).items() if value != "auto" and name != "engine"}
     shares = {name: value for name in _OF_SERVERS if (value := arguments[name]) is not None}
     options = ModelLoadingOptions(**fields, **{name: value for name, value in shares.items() if name == "slots"})
-    common = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
-    request = {**{name: fields[name] for name in common if name in fields}, **shares}
+    request = {name: value for name, value in fields.items() if LOADING[name].host is Host.FIELD} | shares
     if details := options.details():
         request["details"] = details
     if (cache := _prompt_cache(arguments)) is not None:
@@ -208,7 +175,6 @@ def _host_loading(arguments: Arguments) -> HostLoading:
     return HostLoading(request, engine)
 
 
-ENGINE_OPTION = option("--engine", metavar="ENGINE", help="Use this engine (llama.cpp build) of `leap engine list`.")
 _OF_EACH = (
     *_SIZES,
     HOST_OPTION,
@@ -255,7 +221,7 @@ def prompt_cache_directory(env: Environment) -> Path:
 
 
 def _fields(arguments: Arguments) -> dict[str, Any]:
-    fields = {name: value for name in PLAIN if (value := arguments.get(name)) is not None}
+    fields = {name: value for name in ROWS if (value := arguments.get(name)) is not None}
     if (devices := arguments.get("gpu_devices")) is not None:
         fields["devices"] = devices
     if arguments["cpu_moe"] or arguments["n_cpu_moe"]:

@@ -2,72 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import click
 
+from leap_core.conversation.option_rows import Number, Whole
+from leap_core.conversation.options import GENERATION, PARSERS, GenerationOptions
+from leap_core.errors import LeapOptionsError
 from leap_core.system.dataclass import dataclass
 
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from .constraints import Constraint
+from .option_rows import option_of
 
-if TYPE_CHECKING:
-    from leap_core.conversation.options import GenerationOptions
-
-CALL_PARSERS = (
-    *("auto", "lfm", "hermes", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
-    *("granite", "nemotron", "apertus", "command_r7b", "minimax_m2", "seed_oss", "qwen3_coder", "glm45"),
-    *("functiongemma", "gemma4", "functionary", "llama3_json", "none"),
-)
-"""``leap_core.conversation.options.PARSERS``, which a start of a command need not load, and none."""
-
-_FLAGS: tuple[tuple[str, str, type, str], ...] = (
-    ("--temperature", "temperature", float, "Randomness of sampling, 0 or more; 0 takes the likeliest token."),
-    ("--top-p", "top_p", float, "Sample from the likeliest tokens up to this total probability, 0 to 1."),
-    ("--min-p", "min_p", float, "Drop tokens less likely than this fraction of the likeliest, 0 to 1."),
-    ("--top-k", "top_k", int, "Sample from this many of the likeliest tokens; 0 is all."),
-    (
-        "--repetition-penalty",
-        "repetition_penalty",
-        float,
-        "Penalize tokens that already occurred; 1 is off, higher values penalize more.",
-    ),
-    (
-        "--frequency-penalty",
-        "frequency_penalty",
-        float,
-        "Penalize tokens by how often they occurred, -2 to 2; 0 is off.",
-    ),
-    (
-        "--presence-penalty",
-        "presence_penalty",
-        float,
-        "Penalize tokens that occurred at all, -2 to 2; 0 is off.",
-    ),
-    ("--repeat-last-n", "repeat_last_n", int, "Apply penalties to the last N tokens; -1 is the whole context."),
-    ("--seed", "rng_seed", int, "Random seed; the same seed repeats the answer."),
-    ("--audio-temperature", "audio_temperature", float, "Randomness of spoken audio, 0 or more."),
-    ("--audio-top-k", "audio_top_k", int, "Sample from this many of the likeliest audio codes; 0 is all."),
-    (
-        "--top-logprobs",
-        "top_logprobs",
-        int,
-        "Return log-probabilities of each token and N alternatives in JSON, 0 to 20.",
-    ),
-    ("--max-tokens", "max_tokens", int, "Stop after this many tokens."),
-    ("--think-budget", "think_budget", int, "Limit reasoning to this many tokens; 0 skips it."),
-    ("--image-tokens", "image_tokens", int, "Encode an image as at most this many tokens, 16 to 1024; 256 by default."),
-)
-
-
-NUMBERS = {flag[2:]: (field, kind, meaning) for flag, field, kind, meaning in _FLAGS}
-"""Options whose values are numbers: name -> field of GenerationOptions, type, meaning."""
-HEADINGS = {"--image-tokens": "Prompt", "--top-logprobs": "Answer", "--think-budget": "Reasoning"}
-"""Where help shows options that are no sampling."""
-SILENT = ("--image-tokens", "--image-tiles", "--top-logprobs")
+CALL_PARSERS = (*PARSERS, "none")
+ROWS = {name: row for name, row in GENERATION.items() if row.flag}
+NUMBERS = {row.flag[2:]: row for row in ROWS.values() if isinstance(row.kind, (Number, Whole))}
+"""The rows of options whose values are numbers, by their names without dashes."""
+SILENT = ("image_tokens", "image_tiles", "top_logprobs")
 """Options that are only about pictures and JSON; help of a text that is read aloud leaves them out."""
+DETAILS = ("think_budget_message", "logit_bias")
+"""Options of commands that generate text at length."""
 
 
 @dataclass(frozen=True)
@@ -79,76 +36,47 @@ class Sampling:
     def options(self, shape: Constraint | None = None, **more: Any) -> GenerationOptions:
         """The options of an answer of this ``shape``, with ``more`` fields. Raises LeapOptionsError for a value outside
         its range."""
-        from leap_core.conversation.options import GenerationOptions
-        from leap_core.errors import LeapOptionsError
-
         try:
             return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})
         except LeapOptionsError as error:
-            flag = next((name for name, (field, *_) in NUMBERS.items() if field == error.option), None)
-            if flag is None:
+            if error.option not in ROWS:
                 raise
-            raise LeapOptionsError(f"--{flag}", error.reason) from None
+            raise LeapOptionsError(ROWS[error.option].flag, error.reason) from None
 
 
-def _options(hidden: tuple[str, ...] = ()) -> tuple[Callable[[Any], Any], ...]:
-    numbers = (
-        option(flag, name, type=kind, hidden=flag in hidden, metavar="N", help=meaning, heading=HEADINGS.get(flag, ""))
-        for flag, name, kind, meaning in _FLAGS
-    )
-    return (
-        *numbers,
-        option(
-            "--image-tiles",
-            is_flag=True,
-            hidden="--image-tiles" in hidden,
-            heading="Prompt",
-            help="Split large images into up to ten tiles of 256 tokens, for small text; otherwise they are "
-            "scaled down.",
-        ),
-        option("--stop", multiple=True, help="Stop before this text occurs."),
-        option(
-            "--repetition-detection/--no-repetition-detection",
-            default=None,
-            help="Stop an answer that repeats itself (default) or not.",
-        ),
+ATTRIBUTES: dict[str, dict[str, Any]] = {"image_tiles": {"is_flag": True}, "logit_bias": {"metavar": "TOKEN=N"}}
+
+
+def _options(hidden: Sequence[str] = (), details: Sequence[str] = ()) -> tuple[Callable[[Any], Any], ...]:
+    return tuple(
+        option_of(row, hidden=name in hidden, **ATTRIBUTES.get(name, {}))
+        for name, row in ROWS.items()
+        if name not in DETAILS or name in details
     )
 
 
-_DETAILS = (
-    option("--think-budget-message", heading="Reasoning", help="Insert this text when reasoning reaches its budget."),
-    option(
-        "--logit-bias",
-        multiple=True,
-        metavar="TOKEN=N",
-        help="Add a bias to the logit of a token id.",
-    ),
-    option(
-        "--tool-call-parser",
-        "call_parser",
-        type=click.Choice(CALL_PARSERS),
-        heading="Tools",
-        metavar="FORMAT",
-        help="Parse tool calls in this format; auto (default) follows the model's template, none leaves them in the "
-        f"text. {', '.join(CALL_PARSERS)}.",
-    ),
+_PARSER = option(
+    "--tool-call-parser",
+    "call_parser",
+    type=click.Choice(CALL_PARSERS),
+    heading="Tools",
+    metavar="FORMAT",
+    help="Parse tool calls in this format; auto (default) follows the model's template, none leaves them in the "
+    f"text. {', '.join(CALL_PARSERS)}.",
 )
 
 
 def _build(arguments: Arguments) -> Sampling:
-    fields = arguments.of(*(name for _, name, *_ in _FLAGS), "image_tiles", "stop")
-    if arguments.get("repetition_detection") is False:
-        fields["repetition_detection"] = False
-    if arguments.get("think_budget_message"):
-        fields["think_budget_message"] = arguments["think_budget_message"]
-    if arguments.get("logit_bias"):
+    given = ((name, row, arguments.get(name)) for name, row in ROWS.items())
+    fields = {name: value for name, row, value in given if value not in (None, "") and value != row.default}
+    if "logit_bias" in fields:
         fields["logit_bias"] = dict(_bias(value, arguments) for value in arguments["logit_bias"])
     if (parser := arguments.get("call_parser")) is not None:
         fields["function_call_parser"] = None if parser == "none" else parser
     return Sampling(fields)
 
 
-SAMPLING = OptionGroup("sampling", "Sampling", (*_options(), *_DETAILS), _build)
+SAMPLING = OptionGroup("sampling", "Sampling", (*_options(details=DETAILS), _PARSER), _build)
 PLAIN_SAMPLING = OptionGroup("sampling", "Sampling", _options(), _build)
 """Without the rarer options."""
 SPOKEN_SAMPLING = OptionGroup("sampling", "Sampling", _options(hidden=SILENT), _build)
@@ -156,18 +84,18 @@ SPOKEN_SAMPLING = OptionGroup("sampling", "Sampling", _options(hidden=SILENT), _
 
 
 def number_from_text(name: str, value: str | None) -> tuple[str, Any]:
-    """The field of GenerationOptions that a name in ``NUMBERS`` means, and the value that a text means for it; None is
-    the default. Raises UsageError."""
-    field, kind, _meaning = NUMBERS[name]
+    """The option that a name in ``NUMBERS`` means, and the value that a text means for it; None is the default. Raises
+    UsageError."""
+    row = NUMBERS[name]
     try:
-        return field, None if value is None else kind(value)
+        return row.name, None if value is None else row.kind.value_type(value)
     except ValueError:
         raise click.UsageError(f"{name} takes a number, and {value!r} is none") from None
 
 
 def options_in_words(options: GenerationOptions) -> list[str]:
     """What is set, a line each: ``temperature 0.3``."""
-    values = ((name, getattr(options, field)) for name, (field, *_) in NUMBERS.items())
+    values = ((name, getattr(options, row.name)) for name, row in NUMBERS.items())
     return [f"{name} {value}" for name, value in values if value is not None]
 
 

@@ -15,6 +15,7 @@ from ..conversation.options import GenerationOptions, ModelLoadingOptions
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..inference.speech.voices import CONVERSATION_PROMPT
 from ..models.aliases_and_endpoints import Endpoint
+from ..models.manifest import SAMPLING_KEYS
 from ..models.resolving import Registry
 from ..protocols.openai.fields import functions_of
 from ..schemas.json_values import JsonObject
@@ -420,10 +421,6 @@ def _check_ending(path: PurePath) -> None:
         )
 
 
-SAMPLING = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
-"""Named one by one: a further field with its default must not change the keys of old journals."""
-
-
 def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: Mapping[str, str], cwd: Path) -> str:
     """A text that is equal when model and loading are. Raises LeapModelLoadingError when there is no such model."""
     model = Registry(variables, cwd).find(reference)
@@ -433,7 +430,7 @@ def fingerprint_of(reference: str, loading: ModelLoadingOptions, *, variables: M
         return json.dumps({"opener": model.opener.value, "model": model.model_id}, sort_keys=True)
     value: dict[str, object] = {
         "model": _sampled(model.path),
-        "sampling": {name: getattr(model.sampling, name) for name in SAMPLING},
+        "sampling": {name: getattr(model.sampling, name) for name in SAMPLING_KEYS},
         "chat_template": loading.chat_template or model.chat_template,
         "parser": model.parser_name,
         "context_size": loading.context_size,

@@ -5,14 +5,33 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import LeapModelNotFoundError, LeapOptionsError
 from ..system.dataclass import dataclass
+from .option_rows import (
+    SAME,
+    FilePath,
+    Host,
+    Number,
+    OneOf,
+    OptionKind,
+    OptionRow,
+    Several,
+    Switch,
+    Whole,
+    Words,
+    keep_checked,
+    option,
+    rows_of,
+    suggestion,
+)
+
+SCALE = Number(-math.inf)
 
 
 @dataclass(frozen=True)
@@ -26,9 +45,7 @@ class LoraAdapter:
         if not isinstance(self.path, (str, os.PathLike)) or not os.fspath(self.path):
             raise LeapOptionsError("adapters", f"{self.path!r} is not a path")
         object.__setattr__(self, "path", Path(self.path))
-        scale = self.scale
-        if not isinstance(scale, (int, float)) or isinstance(scale, bool) or not math.isfinite(scale):
-            raise LeapOptionsError("adapters", f"{scale!r} is not a finite number")
+        SCALE.read("adapters", self.scale)
 
     def to_json(self) -> dict[str, Any]:
         """With an absolute path, so that it means the same in another process."""
@@ -78,25 +95,14 @@ def _adapter_of(value: object) -> LoraAdapter:
     raise LeapOptionsError("adapters", f"{value!r} is no adapter")
 
 
-LARGEST = 2**64 - 1
-"""The largest whole number of an option."""
-CLOSED_TO_EXTRAS = {"extras", "cache_options", "logit_bias", "function_call_parser", "adapters"}
-"""Options that ``extras`` cannot give."""
+class Adapters(OptionKind):
+    """LoRA adapters: themselves, paths, or objects with ``path`` and ``scale``."""
 
+    def read(self, name: str, value: Any) -> Any:
+        return adapters_of(value)
 
-def plain_number(value: object) -> object:
-    """A number of Python for one of numpy's, which no JSON can hold; anything else as it is."""
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return value.item()  # type: ignore[attr-defined]
-    return value
-
-
-def suggestion(name: str, names: Iterable[str]) -> str:
-    """ "; did you mean 'x'?" where a name is like one of ``names``, else nothing."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    def to_json(self, value: Any) -> Any:
+        return None if value is None else [adapter.to_json() for adapter in value]
 
 
 Kind = TypeVar("Kind")
@@ -118,45 +124,9 @@ def refusing_unknown(kind: type[Kind]) -> type[Kind]:
     return kind
 
 
-def is_finite(value: float) -> bool:
-    """Whether a float can hold it."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer larger than any float
-        return False
-
-
-def are_texts(value: object) -> bool:
-    """Whether this is a list of texts, none of them empty."""
-    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) and text for text in value)
-
-
-def check_number(name: str, value: object, low: float, high: float) -> None:
-    """Raises LeapOptionsError unless the value is None or a finite number from ``low`` to ``high``."""
-    if value is None:
-        return
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not is_finite(value):
-        raise LeapOptionsError(name, f"{value!r} is not a finite number")
-    if not low <= value <= high:
-        limits = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
-        raise LeapOptionsError(name, f"{value!r} must be {limits}")
-
-
-def check_integer(name: str, value: object, low: int) -> None:
-    """Raises LeapOptionsError unless the value is None or a whole number from ``low`` on."""
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise LeapOptionsError(name, f"{value!r} is not a whole number")
-    if value < low:
-        raise LeapOptionsError(name, f"{value} must be {low} or more")
-    if value > LARGEST:
-        raise LeapOptionsError(name, f"{value} must be {LARGEST} or less")
-
-
-def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
-    """The plain options of these ``names`` in an ``extras`` text; what is no number, text, list or boolean cannot be
-    given there. Raises LeapOptionsError."""
+def read_extras(rows: Mapping[str, OptionRow], text: str) -> dict[str, Any]:
+    """The options of these ``rows`` in an ``extras`` text; what is no number, text, list or boolean cannot be given
+    there. Raises LeapOptionsError."""
     try:
         options = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -164,19 +134,11 @@ def read_extras(names: Collection[str], text: str) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise LeapOptionsError("extras", "must be a JSON object")
     for name in options:
-        if name not in names or name in CLOSED_TO_EXTRAS:
+        if name not in rows or not rows[name].extras:
             raise LeapOptionsError(f"extras.{name}", "there is no such option")
     return options
 
 
-DETAILS = (
-    *("flash_attention", "kv_type_k", "kv_type_v", "use_mmap", "batch_size"),
-    *("random_seed", "prompt_lookup", "deterministic", "mm_proj_path", "adapters"),
-    *("devices", "tensor_split", "cpu_moe"),
-)
-"""Options beside the common ones that a model host follows."""
-MOST = {"slots": 256, "cpu_threads": 512} | dict.fromkeys(("context_size", "batch_size", "n_gpu_layers"), 2**31 - 1)
-"""What llama.cpp takes; a larger number would wrap around."""
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 
 
@@ -189,17 +151,16 @@ class CacheOptions:
     first out: ``max_entries_disk`` (0 = 4,096), ``max_bytes_disk``, ``max_entries_memory``, ``max_bytes_memory``.
     """
 
-    path: Path | None = None
-    enabled: bool = False
-    max_entries_disk: int = 0
-    max_bytes_disk: int = 8 * 1024**3
-    max_entries_memory: int = 256
-    max_bytes_memory: int = 512 * 1024**2
-    disk_disabled: bool = False
+    path: Path | None = option(FilePath())
+    enabled: bool = option(Switch(), False)
+    max_entries_disk: int = option(Whole(), 0)
+    max_bytes_disk: int = option(Whole(), 8 * 1024**3)
+    max_entries_memory: int = option(Whole(), 256)
+    max_bytes_memory: int = option(Whole(), 512 * 1024**2)
+    disk_disabled: bool = option(Switch(), False)
 
     def __post_init__(self) -> None:
-        for name in ("max_entries_disk", "max_bytes_disk", "max_entries_memory", "max_bytes_memory"):
-            check_integer(name, getattr(self, name), 0)
+        keep_checked(self, CACHE)
 
     @classmethod
     def in_memory(cls, max_bytes: int = 512 * 1024**2) -> CacheOptions:
@@ -217,6 +178,20 @@ class CacheOptions:
         return self.max_entries_disk or 4096
 
 
+CACHE = rows_of(CacheOptions)
+
+
+class _Cache(OptionKind):
+    def read(self, name: str, value: Any) -> Any:
+        if not isinstance(value, CacheOptions):
+            raise LeapOptionsError(name, "must be CacheOptions")
+        return value
+
+
+LIMIT = "llama.cpp's limit"
+"""Whose larger numbers would wrap around."""
+
+
 @refusing_unknown
 @dataclass(frozen=True)
 class ModelLoadingOptions:
@@ -225,103 +200,145 @@ class ModelLoadingOptions:
     Raises LeapOptionsError for a value outside its range.
     """
 
-    context_size: int | None = None
+    context_size: int | None = option(
+        Whole(8, 2**31 - 1, LIMIT),
+        host=Host.FIELD,
+        flag="--context-size",
+        text="Context window in tokens, prompt and answer together.",
+    )
     """Most tokens of one sequence, from 8; None: the model's own, at most 8,192."""
-    cpu_threads: int | None = None
+    cpu_threads: int | None = option(
+        Whole(1, 512, LIMIT),
+        host=Host.FIELD,
+        model="threads",
+        flag="--threads",
+        rare=True,
+        text="Number of CPU threads to use.",
+    )
     """Threads, 1 to 512; None: the physical cores that this process may use."""
-    n_gpu_layers: int | str = 0
+    n_gpu_layers: int | str = option(
+        Whole(-1, 2**31 - 1, LIMIT, word="auto"),
+        0,
+        host=Host.FIELD,
+        flag="--gpu-layers",
+        text="Offload this many layers to GPUs; -1 is all, auto (default) as many as fit.",
+    )
     """Layers on a GPU: a number, -1 for all, "auto" for as many as fit into its free memory."""
-    devices: Sequence[str] = ()
+    devices: Sequence[str] = option(Several(str, "names"), (), host=Host.DETAIL)
     """The GPUs by their names in ``leap doctor``; () for all, ("none",) for none."""
-    tensor_split: Sequence[float] = ()
+    tensor_split: Sequence[float] = option(
+        Several((int, float), "numbers"),
+        (),
+        host=Host.DETAIL,
+        flag="--tensor-split",
+        rare=True,
+        text="Split the model across GPUs in these proportions, such as 3,1.",
+    )
     """How much goes to each GPU, in proportion; () is by free memory."""
-    cpu_moe: int = 0
+    cpu_moe: int = option(Whole(-1), 0, host=Host.DETAIL)
     """The first layers whose experts stay on the processor, -1 for all."""
-    use_mmap: bool = True
+    use_mmap: bool = option(
+        Switch(),
+        True,
+        host=Host.DETAIL,
+        flag="--mmap",
+        rare=True,
+        text="Memory-map the model file (default), or read it.",
+    )
     """Map the file instead of reading it."""
-    chat_template: str | None = None
+    chat_template: str | None = option(Words(), host=Host.FIELD, model=SAME)
     """Jinja text that replaces the model's template."""
-    random_seed: int | None = None
+    random_seed: int | None = option(Whole(), host=Host.DETAIL)
     """Seed of generations that give none, from 0; None: a new one each time."""
-    cache_options: CacheOptions = field(default_factory=CacheOptions)
+    cache_options: CacheOptions = option(
+        _Cache(), factory=CacheOptions, host=Host.APART, extras=False, opens_files=True
+    )
     """Prompt snapshots; off by default."""
-    slots: int = 4
+    slots: int = option(Whole(1, 256, LIMIT), 4, host=Host.APART)
     """Sequences that run at once, 1 to 256."""
-    batch_size: int = 512
+    batch_size: int = option(
+        Whole(1, 2**31 - 1, LIMIT),
+        512,
+        host=Host.DETAIL,
+        flag="--batch-size",
+        rare=True,
+        text="Process at most this many prompt tokens per step; 512 by default.",
+    )
     """Most prompt tokens that are computed in one step, from 1 (at least one for each slot)."""
-    flash_attention: bool = True
+    flash_attention: bool = option(
+        Switch(),
+        True,
+        host=Host.DETAIL,
+        flag="--flash-attention",
+        rare=True,
+        text="Use flash attention (default) or not.",
+    )
     """Use flash attention."""
-    kv_type_k: str | None = None
-    """Type of the keys in the KV cache: f32, f16, bf16, q8_0 or q4_0; ``kv_types`` says what None means."""
-    kv_type_v: str | None = None
+    kv_type_k: str | None = option(
+        OneOf(KV_TYPES),
+        host=Host.DETAIL,
+        flag="--kv-type-k",
+        rare=True,
+        text="KV cache type of the keys (default: bf16, or f16 on a GPU and for K-quants).",
+    )
+    """Type of the keys in the KV cache; ``kv_types`` says what None means."""
+    kv_type_v: str | None = option(
+        OneOf(KV_TYPES),
+        host=Host.DETAIL,
+        flag="--kv-type-v",
+        rare=True,
+        text="KV cache type of the values; f16 by default.",
+    )
     """Type of the values in the KV cache, as ``kv_type_k``."""
-    mm_proj_path: Path | None = None
+    mm_proj_path: Path | None = option(FilePath(), host=Host.DETAIL, model=SAME, opens_files=True)
     """The projector of a model for images or audio; None: the one beside the model."""
-    audio_decoder_path: Path | None = None
+    audio_decoder_path: Path | None = option(FilePath(), opens_files=True)
     """The vocoder of a model that speaks; None: the one beside the model."""
-    audio_tokenizer_path: Path | None = None
+    audio_tokenizer_path: Path | None = option(FilePath(), opens_files=True)
     """The audio tokenizer of a model that speaks; None: the one beside the model."""
-    media_cache_bytes: int = 256 * 1024**2
+    media_cache_bytes: int = option(Whole(), 256 * 1024**2)
     """Most bytes of memory for images and audio that were encoded already, from 0."""
-    adapters: Sequence[LoraAdapter] = ()
+    adapters: Sequence[LoraAdapter] = option(
+        Adapters(), (), host=Host.DETAIL, model=SAME, extras=False, opens_files=True
+    )
     """LoRA adapters of generations that name none."""
-    prompt_lookup: bool = False
+    prompt_lookup: bool = option(
+        Switch(),
+        False,
+        host=Host.DETAIL,
+        flag="--prompt-lookup",
+        rare=True,
+        text="Speculative decoding with n-grams of the prompt: faster where the answer repeats it; off by default.",
+    )
     """Draft tokens from the prompt and the answer (speculative decoding); the answer is the same."""
-    deterministic: bool = False
+    deterministic: bool = option(
+        Switch(),
+        False,
+        host=Host.DETAIL,
+        flag="--deterministic",
+        rare=True,
+        text="On a CPU, give the same request the same answer with weights of any type; prompts are processed more "
+        "slowly.",
+    )
     """Compute each position alone, so that the same request gives the same answer with weights of any type, after any
     history and beside any neighbors. Prompts take about three times as long. Not together with ``prompt_lookup``."""
-    engine: str | None = None
+    engine: str | None = option(
+        Words(),
+        host=Host.APART,
+        flag="--engine",
+        rare=True,
+        text="Use this engine (llama.cpp build) of `leap engine list`.",
+    )
     """The name of the llama.cpp build that runs the model; None: the one that is set. A process runs one."""
-    extras: str | None = None
+    extras: str | None = option(Words(), extras=False, opens_files=True)
     """JSON text: an object of options by these names, which win over the fields."""
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            if getattr(self, f.name) is None and f.default is not None:  # None means the default everywhere
-                default = CacheOptions() if f.name == "cache_options" else f.default
-                object.__setattr__(self, f.name, default)
-        for name in ("mm_proj_path", "audio_decoder_path", "audio_tokenizer_path"):
-            if isinstance(getattr(self, name), str):  # as JSON holds it
-                object.__setattr__(self, name, Path(getattr(self, name)))
-        if self.adapters != ():
-            object.__setattr__(self, "adapters", adapters_of(self.adapters))
-        for name in ("use_mmap", "flash_attention", "prompt_lookup", "deterministic"):
-            if not isinstance(getattr(self, name), bool):
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not true or false")
+        keep_checked(self, LOADING)
         if self.deterministic and self.prompt_lookup:
             raise LeapOptionsError(
                 "deterministic", "each position is computed alone, so that prompt_lookup has nothing to verify at once"
             )
-        for name in ("chat_template", "engine"):
-            if not isinstance(getattr(self, name), (str, type(None))):
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not a text")
-        if not isinstance(self.cache_options, CacheOptions):
-            raise LeapOptionsError("cache_options", "must be CacheOptions")
-        for name, low in (
-            ("context_size", 8),
-            ("cpu_threads", 1),
-            ("slots", 1),
-            ("batch_size", 1),
-            ("media_cache_bytes", 0),
-        ):
-            check_integer(name, getattr(self, name), low)
-        if self.n_gpu_layers != "auto":
-            check_integer("n_gpu_layers", self.n_gpu_layers, -1)
-        check_integer("cpu_moe", self.cpu_moe, -1)
-        for name, kind in (("devices", str), ("tensor_split", (int, float))):
-            values = getattr(self, name)
-            is_fit = not isinstance(values, str) and all(isinstance(each, kind) for each in values)
-            if not is_fit or (kind is not str and not all(0 <= each < math.inf for each in values)):
-                raise LeapOptionsError(name, f"{values!r} is not a list of {'names' if kind is str else 'numbers'}")
-            object.__setattr__(self, name, tuple(values))
-        check_integer("random_seed", self.random_seed, 0)
-        for name, most in MOST.items():
-            value = getattr(self, name)
-            if isinstance(value, int) and value > most:
-                raise LeapOptionsError(name, f"{value} must be {most} or fewer (llama.cpp's limit)")
-        for name in ("kv_type_k", "kv_type_v"):
-            if getattr(self, name) not in (*KV_TYPES, None):
-                raise LeapOptionsError(name, f"{getattr(self, name)!r} is not one of {', '.join(KV_TYPES)}")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ModelLoadingOptions:
@@ -339,20 +356,18 @@ class ModelLoadingOptions:
         key = key or ("f16" if value == "bf16" else "bf16")
         return key, value or ("bf16" if key != "bf16" else "f16")
 
+    def changed(self) -> dict[str, OptionRow]:
+        """The rows of those that are not left at their defaults."""
+        return {name: row for name, row in LOADING.items() if getattr(self, name) != row.default}
+
     def details(self) -> dict[str, Any]:
-        """Those of DETAILS that are set, as JSON holds them."""
-        plain = ModelLoadingOptions()
-        changed = {name: getattr(self, name) for name in DETAILS if getattr(self, name) != getattr(plain, name)}
-        if "adapters" in changed:
-            changed["adapters"] = [adapter.to_json() for adapter in self.adapters]
-        if self.mm_proj_path is not None:
-            changed["mm_proj_path"] = str(self.mm_proj_path)
-        return changed
+        """The details of a request to a model host that are set, as JSON holds them."""
+        changed = self.changed().items()
+        return {name: row.kind.to_json(getattr(self, name)) for name, row in changed if row.host is Host.DETAIL}
 
     def with_extras(self) -> ModelLoadingOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
-        return (
-            self
-            if self.extras is None
-            else replace(self, extras=None, **read_extras([f.name for f in fields(self)], self.extras))
-        )
+        return self if self.extras is None else replace(self, extras=None, **read_extras(LOADING, self.extras))
+
+
+LOADING = rows_of(ModelLoadingOptions)

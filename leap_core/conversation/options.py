@@ -5,30 +5,36 @@ Ranges are checked when an option is set; a value outside raises LeapOptionsErro
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, field, fields, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LeapOptionsError
-from ..schemas.json_values import JsonObject, is_number
 from ..system.dataclass import dataclass
-from .loading_options import (
-    LARGEST,
-    LoraAdapter,
-    adapters_of,
-    are_texts,
-    check_integer,
-    check_number,
-    is_finite,
-    plain_number,
-    read_extras,
-    refusing_unknown,
-    suggestion,
-)
+from .loading_options import Adapters, LoraAdapter, read_extras, refusing_unknown
 from .loading_options import CacheOptions as CacheOptions
 from .loading_options import ModelLoadingOptions as ModelLoadingOptions
-from .messages import LeapFunctionCall
+from .option_rows import (
+    LARGEST,
+    SAME,
+    Biases,
+    Endpoint,
+    Members,
+    Number,
+    OptionKind,
+    Switch,
+    Texts,
+    TokenIds,
+    Whole,
+    Words,
+    option,
+    rows_of,
+    suggestion,
+)
+
+if TYPE_CHECKING:
+    from .messages import LeapFunctionCall
 
 
 class FunctionCallParser(Protocol):
@@ -54,124 +60,29 @@ PARSERS = (
     *("functiongemma", "gemma4", "functionary", "llama3_json"),
 )
 """Names of the ways in which models write calls: ``conversation.calls.dialects``."""
-CONSTRAINTS = ("json_schema_constraint", "regex_constraint", "grammar_constraint", "choices_constraint")
-"""Options of which at most one is given."""
-
-
+BUDGETS = ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget", "thinking_budget")
+"""What llama.cpp, vLLM and Qwen call ``think_budget``."""
 MOST_LOGPROBS = 20
 LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 16, 1024
 
 
-def _option(default: object, read: Callable[[str, Any], Any], to_json: Callable[[Any], object] | None = None) -> Any:
-    """The field of an option. ``read`` takes its name and a value and returns what is kept, or raises LeapOptionsError;
-    ``to_json`` makes JSON of a value that is none."""
-    metadata = {"read": read, "to_json": to_json}
-    if default == {}:
-        return field(default_factory=dict, metadata=metadata)
-    return field(default=default, metadata=metadata)
+class _Parser(OptionKind):
+    """How calls are read: a name of ``PARSERS``, a parser, or None for the raw text."""
 
-
-def _number(low: float, high: float = math.inf) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
-        check_number(name, value, low, high)
+    def read(self, name: str, value: Any) -> Any:
+        has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
+        if value is not None and value not in PARSERS and not has_name:
+            hint = "; give an object of the class" if isinstance(value, type) else ""
+            raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
         return value
 
-    return read
+    def to_json(self, value: Any) -> Any:
+        return value if isinstance(value, (str, type(None))) else value.name
 
 
-def _above_zero(name: str, value: Any) -> Any:
-    check_number(name, value, 0.0, math.inf)
-    if value == 0:
-        raise LeapOptionsError(name, "must be above 0 (1 means no penalty)")
-    return value
-
-
-def _integer(low: int, high: int = LARGEST) -> Callable[[str, Any], Any]:
-    def read(name: str, value: Any) -> Any:
-        check_integer(name, value, low)
-        if value is not None and value > high:
-            raise LeapOptionsError(name, f"{value} must be {high} or less")
-        return value
-
-    return read
-
-
-def _text(name: str, value: Any) -> Any:
-    if not isinstance(value, (str, type(None))):
-        raise LeapOptionsError(name, f"{value!r} is not a text")
-    return value
-
-
-def _switch(name: str, value: Any) -> Any:
-    if not isinstance(value, bool):
-        raise LeapOptionsError(name, f"{value!r} is not true or false")
-    return value
-
-
-def _switch_or_none(name: str, value: Any) -> Any:
-    return None if value is None else _switch(name, value)
-
-
-def _texts(nothing: Collection[object]) -> Callable[[str, Any], Any]:
-    """A list of texts; ``nothing``: values that represent none."""
-
-    def read(name: str, value: Any) -> Any:
-        if not are_texts(value) and value not in nothing:
-            raise LeapOptionsError(name, "must be a list of non-empty strings")
-        return value
-
-    return read
-
-
-def _token_ids(name: str, value: Any) -> Any:
-    if not isinstance(value, (list, tuple)) or not all(type(token) is int and token >= 0 for token in value):
-        raise LeapOptionsError(name, "must be a list of token ids")
-    return value
-
-
-def _biases(name: str, value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise LeapOptionsError(name, "must map token ids to numbers")
-    for token, bias in value.items():
-        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
-            raise LeapOptionsError(name, f"{token!r} is not a token id")
-        if not is_number(bias) or bias != bias or (isinstance(bias, int) and not is_finite(bias)):
-            raise LeapOptionsError(name, f"the bias of token {token} is not a number")
-    return value
-
-
-def _object(name: str, value: Any) -> Any:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise LeapOptionsError(name, f"{value!r} is not an object")
-    return value
-
-
-def _adapters(_name: str, value: Any) -> Any:
-    return value if value in (None, ()) else adapters_of(value)
-
-
-def _parser(name: str, value: Any) -> Any:
-    has_name = isinstance(getattr(value, "name", None), str) and not isinstance(value, type)
-    if value is not None and value not in PARSERS and not has_name:
-        hint = "; give an object of the class" if isinstance(value, type) else ""
-        raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(PARSERS)}, None{hint}")
-    return value
-
-
-def _parser_name(parser: Any) -> object:
-    return parser if isinstance(parser, (str, type(None))) else parser.name
-
-
-def _tokens_as_text(biases: Mapping[int, float]) -> object:
-    return {str(token): bias for token, bias in biases.items()}
-
-
-def _adapters_to_json(adapters: Sequence[LoraAdapter] | None) -> object:
-    return None if adapters is None else [adapter.to_json() for adapter in adapters]
-
-
-def _list_or_none(values: Sequence[object] | None) -> object:
-    return list(values) if values else None
+_sampling = partial(option, chat=(SAME,), endpoint=Endpoint.SENT, task=True)
+"""What changes how tokens are drawn: every protocol of OpenAI's has it under its own name, endpoints are sent it, and
+it wins over a task's."""
 
 
 @refusing_unknown
@@ -183,104 +94,257 @@ class GenerationOptions:
     Raises LeapOptionsError for a value outside its range.
     """
 
-    temperature: float | None = _option(None, _number(0.0))
-    """Randomness of sampling, from 0 (always the likeliest token); None: the model's own."""
-    top_p: float | None = _option(None, _number(0.0, 1.0))
-    """Nucleus sampling: the likeliest tokens that reach this probability together, 0 to 1."""
-    min_p: float | None = _option(None, _number(0.0, 1.0))
-    """Only tokens at least this likely, relative to the likeliest, 0 to 1."""
-    repetition_penalty: float | None = _option(None, _above_zero)
-    """Divides the logits of tokens in the last ``repeat_last_n``; above 0, 1 is none."""
-    top_k: int | None = _option(None, _integer(0))
-    """Only this many of the likeliest tokens, from 0 (all)."""
-    rng_seed: int | None = _option(None, _integer(0))
-    """Makes sampling repeatable, from 0; None: a new seed."""
-    json_schema_constraint: str | None = _option(None, _text)
+    temperature: float | None = _sampling(
+        Number(0.0),
+        responses=SAME,
+        anthropic=SAME,
+        ollama=SAME,
+        model=SAME,
+        flag="--temperature",
+        text="Randomness of sampling, 0 or more; 0 takes the likeliest token.",
+    )
+    """None: the model's own."""
+    top_p: float | None = _sampling(
+        Number(0.0, 1.0),
+        responses=SAME,
+        anthropic=SAME,
+        ollama=SAME,
+        model=SAME,
+        flag="--top-p",
+        rare=True,
+        text="Sample from the likeliest tokens up to this total probability, 0 to 1.",
+    )
+    min_p: float | None = _sampling(
+        Number(0.0, 1.0),
+        ollama=SAME,
+        model=SAME,
+        flag="--min-p",
+        rare=True,
+        text="Drop tokens less likely than this fraction of the likeliest, 0 to 1.",
+    )
+    repetition_penalty: float | None = _sampling(
+        Number(0.0, above=True),
+        chat=(SAME, "repeat_penalty"),
+        ollama="repeat_penalty",
+        model=SAME,
+        flag="--repetition-penalty",
+        rare=True,
+        text="Penalize tokens that already occurred; 1 is off, higher values penalize more.",
+    )
+    """Divides the logits of tokens in the last ``repeat_last_n``."""
+    top_k: int | None = _sampling(
+        Whole(),
+        anthropic=SAME,
+        ollama=SAME,
+        model=SAME,
+        flag="--top-k",
+        rare=True,
+        text="Sample from this many of the likeliest tokens; 0 is all.",
+    )
+    rng_seed: int | None = _sampling(
+        Whole(),
+        chat=("seed",),
+        ollama="seed",
+        flag="--seed",
+        text="Random seed; the same seed repeats the answer.",
+    )
+    """None: a new seed."""
+    json_schema_constraint: str | None = option(
+        Words(), chat=("response_format",), endpoint=Endpoint.SENT, constraint=True
+    )
     """JSON text of a schema that the answer conforms to. At most one of the four constraints is set."""
-    function_call_parser: FunctionCallParser | str | None = _option(AUTO, _parser, _parser_name)
+    function_call_parser: FunctionCallParser | str | None = option(
+        _Parser(), AUTO, endpoint="a format of calls", extras=False
+    )
     """How calls are read: "auto" (by the model), one of ``PARSERS``, a parser object, or None for the raw text."""
-    inject_schema_into_prompt: bool = _option(True, _switch)
+    inject_schema_into_prompt: bool = option(Switch(), True)
     """Show the schema to the model too."""
-    max_tokens: int | None = _option(None, _integer(1))
-    """Most tokens of the answer, from 1; None: as many as fit into the context."""
-    inline_thinking_tags: bool = _option(False, _switch)
+    max_tokens: int | None = _sampling(
+        Whole(1),
+        chat=(SAME, "max_completion_tokens"),
+        responses="max_output_tokens",
+        anthropic=SAME,
+        flag="--max-tokens",
+        text="Stop after this many tokens.",
+    )
+    """None: as many as fit into the context."""
+    inline_thinking_tags: bool = option(Switch(), False)
     """Deliver reasoning as text between literal think tags."""
-    enable_thinking: bool = _option(False, _switch)
+    enable_thinking: bool = option(Switch(), False, endpoint=Endpoint.SENT)
     """Deliver reasoning as ReasoningChunks, and ask a template that has the switch to think. The reply's
     ``reasoning_content`` holds the reasoning either way."""
-    chat_template_kwargs: Mapping[str, Any] = _option({}, _object, dict)
+    chat_template_kwargs: Mapping[str, Any] = option(Members(), factory=dict, endpoint=Endpoint.SENT)
     """Values for the chat template by name, such as ``reasoning_effort``; it gets those that it reads."""
-    extras: str | None = _option(None, _text)
+    extras: str | None = option(Words(), extras=False)
     """JSON text: an object of options by these names, which win over the fields."""
-    stop: Sequence[str] = _option((), _texts(((), [])), _list_or_none)
-    """Texts that end the answer and are not part of it; searched in the text alone, not in reasoning."""
-    frequency_penalty: float | None = _option(None, _number(-2.0, 2.0))
-    """Subtracted from a token's logit for each time it occurred in the last ``repeat_last_n``, -2 to 2."""
-    presence_penalty: float | None = _option(None, _number(-2.0, 2.0))
-    """Subtracted from the logit of a token that occurred in the last ``repeat_last_n``, -2 to 2."""
-    repeat_last_n: int | None = _option(None, _integer(-1))
-    """Tokens that the three penalties look back, -1 for the whole context, 0 for none; None: 64."""
-    logit_bias: Mapping[int, float] = _option({}, _biases, _tokens_as_text)
-    """Added to the logits of these token ids."""
-    tool_choice: str | None = _option(None, _text)
+    stop: Sequence[str] = option(
+        Texts(),
+        (),
+        chat=(SAME,),
+        ollama=SAME,
+        endpoint=Endpoint.SENT,
+        flag="--stop",
+        rare=True,
+        text="Stop before this text occurs.",
+    )
+    """Searched in the text alone, not in reasoning."""
+    frequency_penalty: float | None = _sampling(
+        Number(-2.0, 2.0),
+        ollama=SAME,
+        flag="--frequency-penalty",
+        rare=True,
+        text="Penalize tokens by how often they occurred, -2 to 2; 0 is off.",
+    )
+    """Subtracted from a token's logit for each time it occurred in the last ``repeat_last_n``."""
+    presence_penalty: float | None = _sampling(
+        Number(-2.0, 2.0),
+        ollama=SAME,
+        flag="--presence-penalty",
+        rare=True,
+        text="Penalize tokens that occurred at all, -2 to 2; 0 is off.",
+    )
+    """Subtracted from the logit of a token that occurred in the last ``repeat_last_n``."""
+    repeat_last_n: int | None = _sampling(
+        Whole(-1),
+        ollama=SAME,
+        endpoint="the reach of penalties",
+        flag="--repeat-last-n",
+        rare=True,
+        text="Apply penalties to the last N tokens; -1 is the whole context.",
+    )
+    """0 for none; None: 64."""
+    logit_bias: Mapping[int, float] = _sampling(
+        Biases(),
+        factory=dict,
+        extras=False,
+        flag="--logit-bias",
+        rare=True,
+        text="Add a bias to the logit of a token id.",
+    )
+    tool_choice: str | None = option(Words(), endpoint=Endpoint.SENT)
     """auto, required, none, or the name of the function to call; None: auto."""
-    regex_constraint: str | None = _option(None, _text)
+    regex_constraint: str | None = option(Words(), endpoint="a regular expression", constraint=True)
     """Regular expression that the whole answer matches."""
-    grammar_constraint: str | None = _option(None, _text)
+    grammar_constraint: str | None = option(Words(), endpoint="a grammar", constraint=True)
     """Lark grammar that the answer follows."""
-    choices_constraint: Sequence[str] | None = _option(None, _texts((None,)), _list_or_none)
+    choices_constraint: Sequence[str] | None = option(
+        Texts(may_be_empty=False), endpoint=Endpoint.SENT, constraint=True
+    )
     """The answer is one of these texts."""
-    audio_temperature: float | None = _option(None, _number(0.0))
-    """``temperature`` of the codes of speech; None: by the kind of speech."""
-    audio_top_k: int | None = _option(None, _integer(0))
-    """``top_k`` of the codes of speech, from 0 (all); None: by the kind of speech."""
-    image_tokens: int | None = _option(None, _integer(LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS))
-    """Most tokens of one image, 16 to 1,024; larger images are scaled down. None: 256."""
-    image_tiles: bool = _option(False, _switch)
-    """Cut large images into up to ten tiles of 256 tokens and a thumbnail instead."""
-    adapters: Sequence[LoraAdapter] | None = _option(None, _adapters, _adapters_to_json)
+    audio_temperature: float | None = option(
+        Number(0.0),
+        chat=(SAME,),
+        endpoint="the drawing of speech",
+        flag="--audio-temperature",
+        rare=True,
+        text="Randomness of spoken audio, 0 or more.",
+    )
+    """None: by the kind of speech."""
+    audio_top_k: int | None = option(
+        Whole(),
+        chat=(SAME,),
+        endpoint="the drawing of speech",
+        flag="--audio-top-k",
+        rare=True,
+        text="Sample from this many of the likeliest audio codes; 0 is all.",
+    )
+    """None: by the kind of speech."""
+    image_tokens: int | None = option(
+        Whole(LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS),
+        endpoint="the size of pictures",
+        task=True,
+        flag="--image-tokens",
+        heading="Prompt",
+        rare=True,
+        text="Encode an image as at most this many tokens, 16 to 1024; 256 by default.",
+    )
+    image_tiles: bool = option(
+        Switch(),
+        False,
+        endpoint="tiles of pictures",
+        task=True,
+        flag="--image-tiles",
+        heading="Prompt",
+        rare=True,
+        text="Split large images into up to ten tiles of 256 tokens, for small text; otherwise they are scaled down.",
+    )
+    """With a thumbnail beside the tiles."""
+    adapters: Sequence[LoraAdapter] | None = option(Adapters(), endpoint="adapters", task=True, extras=False)
     """LoRA adapters that compute this answer, none when empty; None: those of the loaded model."""
-    logprobs: bool = _option(False, _switch)
+    logprobs: bool = option(Switch(), False, chat=(SAME,), endpoint=Endpoint.SENT)
     """Report in Complete how likely each token was."""
-    top_logprobs: int | None = _option(None, _integer(0, MOST_LOGPROBS))
-    """Also report so many of the likeliest tokens at each place, 0 to 20."""
-    logprob_tokens: Sequence[int] = _option((), _token_ids, _list_or_none)
+    top_logprobs: int | None = option(
+        Whole(0, MOST_LOGPROBS),
+        chat=(SAME,),
+        responses=SAME,
+        endpoint=Endpoint.SENT,
+        flag="--top-logprobs",
+        heading="Answer",
+        rare=True,
+        text="Return log-probabilities of each token and N alternatives in JSON, 0 to 20.",
+    )
+    logprob_tokens: Sequence[int] = option(TokenIds(), (), endpoint="the likelihood of given tokens")
     """Instead report the log probabilities of these tokens at each place, in this order; see ``TokenLogprob``."""
-    decision: str | None = _option(None, _text)
+    decision: str | None = option(Words(), endpoint="a decision's template")
     """JSON text: variables of the template with which a GGUF made for decisions asks (its own, named systemone). The
     prompt is what it makes of them, with the images of the messages."""
-    prompt_logprobs: bool = _option(False, _switch)
+    prompt_logprobs: bool = option(Switch(), False, endpoint="the likelihood of the prompt")
     """Report the prompt's tokens too, where it is text alone; all of it is then computed."""
-    forced_logprobs: bool = _option(True, _switch)
+    forced_logprobs: bool = option(Switch(), True)
     """Compute also tokens that the constraint leaves no choice about; if not, they count as certain."""
-    additional_properties: bool = _option(False, _switch)
+    additional_properties: bool = option(Switch(), False, task=True)
     """Let objects have keys that the schema permits and does not name."""
-    any_whitespace: bool = _option(False, _switch)
+    any_whitespace: bool = option(Switch(), False, task=True)
     """Allow any usual layout of JSON; otherwise it is on one line."""
-    complete_json: bool | None = _option(None, _switch_or_none)
+    complete_json: bool | None = option(Switch(), task=True)
     """End the JSON the shortest way before the tokens are used up. None: false for one answer, true for a line of a
     batch and for a task."""
-    repairs: int | None = _option(None, _integer(0))
+    repairs: int | None = option(Whole())
     """How often an answer that does not conform is generated again, from 0; None: twice, and once at an endpoint."""
-    repetition_detection: bool = _option(True, _switch)
-    """End an answer that repeats up to 200 tokens word for word, hundreds of tokens long."""
-    think_budget: int | None = _option(None, _integer(0))
-    """Most tokens of reasoning, after which the answer begins; 0 ends reasoning at once."""
-    think_budget_message: str | None = _option(None, _text)
-    """A sentence that ends reasoning when its budget is used up."""
-    priority: int | None = _option(None, _integer(-LARGEST))
-    """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``."""
+    repetition_detection: bool = option(
+        Switch(),
+        True,
+        chat=(SAME,),
+        endpoint=Endpoint.SENT,
+        flag="--repetition-detection",
+        rare=True,
+        text="Stop an answer that repeats itself (default) or not.",
+    )
+    """It ends where up to 200 tokens occur word for word again, hundreds of tokens long."""
+    think_budget: int | None = option(
+        Whole(),
+        chat=(SAME, *BUDGETS),
+        endpoint="a budget of reasoning",
+        flag="--think-budget",
+        heading="Reasoning",
+        rare=True,
+        text="Limit reasoning to this many tokens; 0 skips it.",
+    )
+    think_budget_message: str | None = option(
+        Words(),
+        chat=(SAME,),
+        endpoint="a budget of reasoning",
+        flag="--think-budget-message",
+        heading="Reasoning",
+        rare=True,
+        text="Insert this text when reasoning reaches its budget.",
+    )
+    priority: int | None = option(
+        Whole(-LARGEST), chat=(SAME,), responses=SAME, anthropic=SAME, endpoint=Endpoint.SENT, line=False
+    )
+    """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``. In a
+    line of a batch the field is the user's own data."""
 
     def __post_init__(self) -> None:
         self._check_constraints()
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an option. Raises LeapOptionsError for one that is not there or a value outside its range."""
-        option = self.__dataclass_fields__.get(name)
-        if option is None:
-            raise LeapOptionsError(name, f"there is no such option{suggestion(name, self.__dataclass_fields__)}")
-        if value is not option.default:
-            value = option.metadata["read"](name, plain_number(value))
+        row = GENERATION.get(name)
+        if row is None:
+            raise LeapOptionsError(name, f"there is no such option{suggestion(name, GENERATION)}")
+        if value is not row.default:
+            value = row.read(value)
         object.__setattr__(self, name, value)
 
     @property
@@ -305,8 +369,8 @@ class GenerationOptions:
 
     def validate(self) -> None:
         """Check every option against its range; LeapOptionsError names the first that is outside."""
-        for option in fields(self):
-            option.metadata["read"](option.name, getattr(self, option.name))
+        for name, row in GENERATION.items():
+            row.read(getattr(self, name))
         self._check_constraints()
 
     def _check_constraints(self) -> None:
@@ -316,27 +380,20 @@ class GenerationOptions:
 
     def with_extras(self) -> GenerationOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""
-        return (
-            self
-            if self.extras is None
-            else replace(self, extras=None, **read_extras(self.__dataclass_fields__, self.extras))
-        )
+        return self if self.extras is None else replace(self, extras=None, **read_extras(GENERATION, self.extras))
 
     def with_defaults(self, defaults: SamplingDefaults) -> GenerationOptions:
         """A copy in which sampling options left as None take the given defaults."""
         missing = [f.name for f in fields(defaults) if getattr(self, f.name) is None]
         return replace(self, **{name: getattr(defaults, name) for name in missing})
 
-    def to_json(self) -> JsonObject:
+    def to_json(self) -> dict[str, Any]:
         """Only what differs from the default. A parser object is written by its name."""
-        value: JsonObject = {}
-        for option in fields(self):
-            to_json = option.metadata["to_json"]
-            current, default = getattr(self, option.name), option.default
-            if to_json is not None:
-                current, default = to_json(current), to_json({} if default is MISSING else default)
-            if current != default:
-                value[option.name] = current
+        value = {}
+        for name, row in GENERATION.items():
+            current = getattr(self, name)
+            if current is not row.default and (written := row.kind.to_json(current)) != row.kind.to_json(row.default):
+                value[name] = written
         return value
 
     @classmethod
@@ -345,15 +402,16 @@ class GenerationOptions:
         if not isinstance(value, dict):
             raise LeapOptionsError(path, "expected an object")
         options = dict(value)
-        for name in options:
-            if name not in cls.__dataclass_fields__:
+        for name, given in options.items():
+            if name not in GENERATION:
                 raise LeapOptionsError(f"{path}.{name}", "there is no such option")
-        if "logit_bias" in options:
-            try:
-                options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
-            except (ValueError, AttributeError):
-                raise LeapOptionsError(f"{path}.logit_bias", "expected an object of token ids and numbers") from None
+            options[name] = GENERATION[name].kind.from_json(f"{path}.{name}", given)
         return cls(**options)
+
+
+GENERATION = rows_of(GenerationOptions)
+CONSTRAINTS = tuple(name for name, row in GENERATION.items() if row.constraint)
+"""Options of which at most one is given."""
 
 
 @dataclass(frozen=True)
@@ -367,9 +425,8 @@ class SamplingDefaults:
     top_k: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
-            check_number(name, getattr(self, name), 0.0, 1.0 if name in ("top_p", "min_p") else math.inf)
-        check_integer("top_k", self.top_k, 0)
+        for each in fields(self):
+            GENERATION[each.name].read(getattr(self, each.name))
 
     def over(self, other: SamplingDefaults) -> SamplingDefaults:
         """These, and where they say nothing the other's."""

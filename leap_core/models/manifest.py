@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -47,7 +47,7 @@ FILE_KEYS = ("model", PROJECTOR, AUDIO_DECODER, AUDIO_TOKENIZER)
 ADAPTERS = "lora_adapters"
 LOAD_KEYS = (*FILE_KEYS, ADAPTERS, "chat_template")
 GENERATION_KEYS = ("sampling_parameters", "number_of_decoding_threads")
-SAMPLING_KEYS = ("temperature", "top_p", "min_p", "repetition_penalty", "top_k")
+SAMPLING_KEYS = tuple(field.name for field in fields(SamplingDefaults))
 LIKELY = {
     "mmproj": PROJECTOR,
     "mm_proj": PROJECTOR,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
-from ..conversation.options import GenerationOptions
+from ..conversation.options import GENERATION, GenerationOptions
 from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
@@ -28,18 +28,9 @@ from .openai.replies import (
 from .openai.requests import GenerationRequest, read_chat
 from .openai.responses_reply import typed_event
 
-SAME_NAME = (
-    "model",
-    "temperature",
-    "top_p",
-    "top_k",
-    "stream",
-    "max_tokens",
-    "leap",
-    "keep_alive",
-    "priority",
-    "sse_ping_interval",
-)
+SAME_NAME = ("model", "stream", "leap", "keep_alive", "sse_ping_interval")
+OPTIONS = {row.anthropic: row.chat[0] for row in GENERATION.values() if row.anthropic}
+"""Fields of a request by those of a chat request."""
 HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
@@ -73,6 +64,7 @@ def chat_body(body: object, *, counts: bool = False) -> tuple[JsonObject, tuple[
     LeapSerializationError."""
     fields = BodyFields(body)
     chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
+    chat |= {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
     for name in HARMLESS:
         fields.take(name)
     if "max_tokens" not in chat and not counts:

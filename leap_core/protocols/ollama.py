@@ -14,6 +14,7 @@ from typing import Any
 
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
+from ..conversation.options import GENERATION
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
@@ -22,18 +23,7 @@ from .openai.fields import EFFORTS, NOTE, BodyFields, read_keep_alive
 from .openai.replies import EventReply, finish_reason
 from .openai.requests import GenerationRequest, read_chat, read_completion
 
-OPTIONS = {
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "seed": "seed",
-    "repeat_penalty": "repetition_penalty",
-    "repeat_last_n": "repeat_last_n",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "stop": "stop",
-}
+OPTIONS = {row.ollama: row.chat[0] for row in GENERATION.values() if row.ollama}
 """Ollama's options by the fields of a chat request; others are for loading, or unknown here."""
 LATEST = ":latest"
 PICTURES = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "image/gif"), (b"RIFF", "image/webp"))

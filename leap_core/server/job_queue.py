@@ -13,7 +13,9 @@ from starlette.routing import Route
 
 from ..batch.settings import BatchSettings
 from ..conversation.calls import LeapFunction
+from ..conversation.loading_options import LOADING
 from ..conversation.messages import ChatMessage
+from ..conversation.option_rows import Host
 from ..conversation.options import GenerationOptions
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
@@ -112,7 +114,7 @@ class JobQueue(Protocol):
 
 def loading_of(model: LoadedModel) -> JsonObject:
     """How the server loads a model, as fields of ModelLoadingOptions."""
-    names = ("context_size", "cpu_threads", "n_gpu_layers", "chat_template")
+    names = (name for name, row in LOADING.items() if row.host is Host.FIELD)
     loading = {name: value for name in names if (value := getattr(model.load_request, name)) is not None}
     return {**loading, **(model.load_request.details or {})}
 

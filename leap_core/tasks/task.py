@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any, ClassVar, Protocol
 
 from ..conversation.messages import ChatMessage, ChatMessageRole, Image, Text
-from ..conversation.options import GenerationOptions
+from ..conversation.options import GENERATION, GenerationOptions
 from ..conversation.responses import Complete, GenerationFinishReason
 from ..conversation.runner import ModelRunner
 from ..conversation.streams import last_of
@@ -25,25 +25,7 @@ Prompt = tuple[list[ChatMessage], GenerationOptions]
 
 CHARACTERS_A_TOKEN = 32
 """More than a token has in any text worth reading: a text that is longer than the context times this does not fit."""
-OVERRIDES = (
-    "temperature",
-    "top_p",
-    "min_p",
-    "top_k",
-    "repetition_penalty",
-    "frequency_penalty",
-    "presence_penalty",
-    "repeat_last_n",
-    "rng_seed",
-    "max_tokens",
-    "logit_bias",
-    "image_tokens",
-    "image_tiles",
-    "adapters",
-    "additional_properties",
-    "any_whitespace",
-    "complete_json",
-)
+OVERRIDES = frozenset(name for name, row in GENERATION.items() if row.task)
 """Options that win over those of the recipe; the others are the task's own."""
 
 

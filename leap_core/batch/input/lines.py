@@ -35,7 +35,7 @@ from ...conversation.messages import ChatMessage, ChatMessageRole, Text
 from ...conversation.options import GenerationOptions
 from ...errors import LeapModelNotFoundError, LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingBody, read_embedding_request
-from ...protocols.openai.fields import ANY_OBJECT, REFUSE, schema_text
+from ...protocols.openai.fields import ANY_OBJECT, FIELDS, REFUSE, schema_text
 from ...protocols.openai.requests import KNOWN_FIELDS, GenerationRequest, read_chat
 from ...schemas.json_values import JsonObject, canonical
 from ...system.dataclass import dataclass
@@ -86,8 +86,7 @@ OWN_FIELDS = (*ID_FIELDS, "prompt", "system", "schema")
 """Fields of a line that no OpenAI body has."""
 TASK_INPUTS = ("text", "prompt", "image", "file")
 """Fields of a line with a task: what it is done to."""
-TASK_OPTIONS = {"model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "seed"}
-TASK_OPTIONS |= {"frequency_penalty", "presence_penalty", "max_tokens", "max_completion_tokens", "logit_bias"}
+TASK_OPTIONS = {"model", *(name for name, row in FIELDS.items() if row.task and row.line)}
 """Further fields of such a line."""
 ENVELOPE = ("custom_id", "method", "url", "body")
 """Fields of a line of OpenAI's Batch format."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...conversation.messages import ChatMessage, ChatMessageRole, Image, LeapFunctionCall
-from ...conversation.options import GenerationOptions
+from ...conversation.option_rows import Endpoint
+from ...conversation.options import GENERATION, GenerationOptions
 from ...conversation.responses import (
     Chunk,
     Complete,
@@ -27,34 +28,19 @@ from ..openai.fields import ANY_OBJECT
 if TYPE_CHECKING:
     from ...conversation.calls import LeapFunction
 
-NOT_HELD = {
-    "regex_constraint": "a regular expression",
-    "grammar_constraint": "a grammar",
-    "logprob_tokens": "the likelihood of given tokens",
-    "prompt_logprobs": "the likelihood of the prompt",
-    "decision": "a decision's template",
-    "adapters": "adapters",
-    "audio_temperature": "the drawing of speech",
-    "audio_top_k": "the drawing of speech",
-    "repeat_last_n": "the reach of penalties",
-    "image_tokens": "the size of pictures",
-    "image_tiles": "tiles of pictures",
-    "think_budget": "a budget of reasoning",
-}
-"""Options that the protocol has no field for."""
-SAME_NAME = (
-    *("temperature", "top_p", "frequency_penalty", "presence_penalty", "max_tokens", "top_logprobs"),
-    *("top_k", "min_p", "repetition_penalty"),  # of vLLM, SGLang and leap; others refuse them by name
-)
+APART = ("json_schema_constraint", "logprobs")
+"""Options that a body has in another form than the option's."""
+SENT = {row.chat[0]: row for row in GENERATION.values() if row.endpoint is Endpoint.SENT and row.chat}
+SENT = {name: row for name, row in SENT.items() if row.name not in APART}
+"""The fields of a body that are an option each. Some are of vLLM, SGLang and leap; others refuse them by name."""
 CHOICES = "Answer with exactly one of these texts, and nothing else: "
 
 
 def check_held(options: GenerationOptions) -> None:
     """Raises LeapOptionsError for an option that no endpoint can be held to."""
-    plain = GenerationOptions()
-    for name, what in NOT_HELD.items():
-        if getattr(options, name) != getattr(plain, name):
-            raise LeapOptionsError(name, f"an endpoint cannot be held to {what}; a model on this machine can")
+    for name, row in GENERATION.items():
+        if isinstance(row.endpoint, str) and getattr(options, name) != row.default:
+            raise LeapOptionsError(name, f"an endpoint cannot be held to {row.endpoint}; a model on this machine can")
 
 
 def chat_body(
@@ -110,13 +96,8 @@ def _message(message: ChatMessage) -> JsonObject:
 
 
 def _parameters(options: GenerationOptions) -> JsonObject:
-    body: JsonObject = {name: value for name in SAME_NAME if (value := getattr(options, name)) is not None}
-    if options.rng_seed is not None:
-        body["seed"] = options.rng_seed
-    if options.stop:
-        body["stop"] = list(options.stop)
-    if options.logit_bias:
-        body["logit_bias"] = {str(token): bias for token, bias in options.logit_bias.items()}
+    given = ((name, row, getattr(options, row.name)) for name, row in SENT.items())
+    body = {name: row.kind.to_json(value) for name, row, value in given if value != row.default and value != []}
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 

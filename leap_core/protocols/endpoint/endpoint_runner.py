@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
 from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt, is_whole_wanted
 from ...conversation.loading_options import LoraAdapter, existing_adapters
-from ...conversation.options import GenerationOptions, check_options, check_tool_choice
+from ...conversation.options import AUTO, GenerationOptions, check_options, check_tool_choice
 from ...conversation.page_pictures import UnseenPagesGeneration, without_pages
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
@@ -289,7 +290,7 @@ class EndpointRunner(ModelRunner):
         return CheckedGeneration(generation, check, begin, repairs)
 
     def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
-        options = self._checked(options)
+        options = self._checked(options, of_text=True)
         check = shape_check(options)
         if check is not None:
             raise LeapOptionsError(
@@ -298,12 +299,12 @@ class EndpointRunner(ModelRunner):
         body = {"model": self._model_name(), **text_body(text, options)}
         return self._begin((RequestForm("/completions", lambda: body),), options)
 
-    def _checked(self, options: MaybeOptions) -> GenerationOptions:
+    def _checked(self, options: MaybeOptions, *, of_text: bool = False) -> GenerationOptions:
         self._check_loaded()
         check_options(options)
         options = (options or GenerationOptions()).with_extras()
         options.validate()
-        check_held(options)
+        check_held(replace(options, function_call_parser=AUTO) if of_text else options)  # a text has no calls
         return options
 
     def _begin(self, ways: Sequence[RequestForm], options: GenerationOptions) -> Generation:

@@ -11,7 +11,7 @@ from ...errors import LeapEndpointError, LeapError, LeapGenerationPromptExceedCo
 from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
-from ..openai.requests import FIELDS_OF_OPTIONS
+from ..openai.fields import FIELDS
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """Statuses after which asking again may help."""
@@ -19,7 +19,7 @@ LONGEST_MESSAGE = 300
 NO_TEXT = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 COUNTS = re.compile(r"maximum context length is (\d+) tokens.{0,200}?(\d+) tokens", re.DOTALL)
 OF_LEAP = re.compile(r"the prompt has (?:more than )?(\d+) tokens and the context holds (\d+)")
-OPTION_OF_FIELD = {field: option for option, field in FIELDS_OF_OPTIONS.items()}
+OPTION_OF_FIELD = {name: row.name for name, row in FIELDS.items()}
 ADD = "leap models add-endpoint NAME URL --key-variable VARIABLE says where the key is"
 SPENT = ("insufficient_quota", "billing_hard_limit_reached")
 """Codes of 429 that waiting does not change."""

@@ -9,29 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...conversation.messages import ChatMessage, ChatMessageRole
-from ...conversation.options import GenerationOptions
+from ...conversation.options import GENERATION, GenerationOptions
 from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapOptionsError
 from ...schemas.json_values import JsonObject
-from .bodies import ReplyReader, chat_body
+from .bodies import SENT, ReplyReader, chat_body
 
 if TYPE_CHECKING:
     from ...conversation.calls import LeapFunction
 
 
 PATH = "/responses"
-SAME = ("temperature", "top_p", "top_logprobs", "chat_template_kwargs")
-NO_FIELD = (
-    "stop",
-    "seed",
-    "logit_bias",
-    "frequency_penalty",
-    "presence_penalty",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-)
-"""Fields of chat completions that this API has none for."""
+OPTIONS = {row.chat[0]: row.responses for row in GENERATION.values() if row.responses}
+"""Fields of chat completions by those of this API."""
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -40,13 +30,13 @@ def responses_body(
 ) -> JsonObject:
     """A request. Raises LeapOptionsError for an option that it has no field for."""
     chat = chat_body(messages, functions, options)
-    for name in NO_FIELD:
-        if name in chat:
+    for name in chat:
+        if name in SENT and name not in OPTIONS:
             raise LeapOptionsError(name, "this endpoint has the Responses API alone, which has no field for it")
-    body: JsonObject = {name: chat[name] for name in SAME if name in chat}
+    body: JsonObject = {own: chat[name] for name, own in OPTIONS.items() if name in chat}
+    if "chat_template_kwargs" in chat:
+        body["chat_template_kwargs"] = chat["chat_template_kwargs"]
     body |= {"input": [item for each in chat["messages"] for item in _items(each)], "stream": True, "store": False}
-    if "max_tokens" in chat:
-        body["max_output_tokens"] = chat["max_tokens"]
     if "logprobs" in chat:
         body["include"] = ["message.output_text.logprobs"]
     if "tools" in chat:

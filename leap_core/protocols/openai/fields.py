@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ...conversation.calls import LeapFunction
+from ...conversation.options import BUDGETS, GENERATION
 from ...conversation.priority import BACKGROUND
 from ...errors import LeapSchemaError, LeapSerializationError, cut
 from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
@@ -171,29 +172,10 @@ def _seconds(value: object) -> float | None:
     return (-1 if text.startswith("-") else 1) * sum(float(number) * UNITS[unit] for number, unit in parts)
 
 
-SAME_NAME = (
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "repeat_last_n",
-    "max_tokens",
-    "audio_temperature",
-    "audio_top_k",
-    "top_logprobs",
-    "think_budget",
-    "think_budget_message",
-    "priority",
-)
-WHOLE = ("priority", "think_budget", "max_tokens", "top_k", "top_logprobs", "audio_top_k")
-"""Whole numbers, which JSON may write as 16.0 too."""
+FIELDS = {name: row for row in GENERATION.values() for name in row.chat}
+"""The fields of a chat request that are an option each; a later one wins over an earlier one of the same option."""
 EFFORT_SHARES = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8}
 """How much of an answer's most tokens may be reasoning."""
-BUDGETS = ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget", "thinking_budget")
-"""What llama.cpp, vLLM and Qwen call ``think_budget``."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts of reasoning that are one here: to reason."""
 
@@ -216,11 +198,10 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     """The options that a body gives, as ``GenerationOptions.from_json`` reads them. Takes their fields out of ``body``
     and ``options`` out of ``extension``; the latter win. Raises LeapSerializationError."""
     options: JsonObject = {}
-    for name in SAME_NAME:
-        value = body.take(name)
+    for name, row in FIELDS.items():
+        value = body.take(name) if name not in READERS else None
         if value is not None:
-            whole = isinstance(value, float) and value.is_integer() and name in WHOLE
-            options[name] = int(value) if whole else value
+            options[row.name] = row.kind.from_json(name, value)
     if options.get("top_k") == -1:  # all, in the speech of other servers
         options["top_k"] = 0
     for name, read in READERS.items():
@@ -244,11 +225,6 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     )
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
-    kwargs |= {name: value for name, value in (given or {}).items() if name != "enable_thinking"}
-    if kwargs:
-        options["chat_template_kwargs"] = kwargs
-    if not body.boolean("repetition_detection", True):
-        options["repetition_detection"] = False
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)
         if value is not None and value not in harmless:
@@ -439,7 +415,6 @@ GUIDED: Mapping[str, Callable[[Any], JsonObject]] = {
 """What shapes an answer in vLLM's words, which requests write after ``guided_``."""
 READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "logprobs": lambda value: _logprobs(value),
-    "max_completion_tokens": lambda value: {"max_tokens": value},
     "reasoning_effort": lambda value: _effort(value),
     "seed": _seed,
     "stop": _stop,
@@ -449,7 +424,6 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "json_schema": _guided_json,
     **{f"guided_{name}": read for name, read in GUIDED.items()},
     "structured_outputs": _structured_outputs,
-    "repeat_penalty": lambda value: {"repetition_penalty": value},
     **dict.fromkeys(BUDGETS, lambda value: _budget(value)),
 }
 """Fields whose values are written in another way than the option's."""

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 from ...conversation.calls import LeapFunction
 from ...conversation.media.fetching import UrlAccess, fetch
 from ...conversation.messages import ChatMessage, messages_from_json
-from ...conversation.options import CONSTRAINTS, GenerationOptions, check_tool_choice
+from ...conversation.options import CONSTRAINTS, GENERATION, GenerationOptions, check_tool_choice
 from ...errors import LeapOptionsError, LeapSerializationError
 from ...schemas.json_values import JsonObject, object_at, text_at
 from ...system.dataclass import dataclass
 from .fields import (
     ANY_OBJECT,
+    FIELDS,
     HARMLESS,
     NOTE,
     ONLY_VALUE,
     READERS,
     REFUSE,
-    SAME_NAME,
     BodyFields,
     Unknown,
     allowed_tools,
@@ -51,13 +51,10 @@ MOST_CHOICES = 16
 MOST_ANSWERS = 128
 """Answers to one request, all its prompts together: each is a thread of the server."""
 KNOWN_FIELDS = frozenset(
-    (*SAME_NAME, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
-) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking"}
-KNOWN_FIELDS |= {"chat_template_kwargs", "leap", "repetition_detection"}
-KNOWN_FIELDS -= {"priority"}  # in a line of a batch a field of the user's own data
-"""The fields of a chat request that mean something here."""
-FIELDS_OF_OPTIONS = {"rng_seed": "seed", "json_schema_constraint": "response_format"}
-"""Where an option's name differs from its field's."""
+    (*FIELDS, *READERS, *ONLY_VALUE, *HARMLESS, "messages", "model", "tools", "tool_choice", "parallel_tool_calls")
+) | {"n", "modalities", "audio", "stream", "stream_options", "enable_thinking", "chat_template_kwargs", "leap"}
+KNOWN_FIELDS -= {name for name, row in FIELDS.items() if not row.line}
+"""The fields of a chat request that mean something in a line of a batch."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +264,8 @@ def _options(parameters: JsonObject, defaults: GenerationOptions) -> GenerationO
         return GenerationOptions(**merged)
     except LeapOptionsError as error:
         option = error.option.removeprefix("options.")
-        raise LeapOptionsError(FIELDS_OF_OPTIONS.get(option, option), error.reason) from None
+        row = GENERATION.get(option)
+        raise LeapOptionsError(row.chat[0] if row is not None and row.chat else option, error.reason) from None
 
 
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...conversation.calls.declaration import FIND, references
 from ...conversation.media.fetching import UrlAccess
+from ...conversation.options import GENERATION
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from ...system.dataclass import dataclass
@@ -17,20 +18,11 @@ from .fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
 from .requests import GenerationRequest, read_chat
 
 SAME_NAME = (
-    "model",
-    "temperature",
-    "top_p",
-    "stream",
-    "parallel_tool_calls",
-    "leap",
-    "top_logprobs",
-    "user",
-    "metadata",
-    "keep_alive",
-    "priority",
-    "service_tier",
-    "sse_ping_interval",
+    *("model", "stream", "parallel_tool_calls", "leap", "user", "metadata"),
+    *("keep_alive", "service_tier", "sse_ping_interval"),
 )
+OPTIONS = {row.responses: row.chat[0] for row in GENERATION.values() if row.responses}
+"""Fields of a request by those of a chat request."""
 HARMLESS = (
     "safety_identifier",
     "prompt_cache_key",
@@ -102,6 +94,7 @@ def read_responses(
     """
     fields = BodyFields(body)
     chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
+    chat |= {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
     for name in HARMLESS:
         fields.take(name)
     background = fields.boolean("background", False)
@@ -114,8 +107,6 @@ def read_responses(
     own = messages_of(given)
     opening = [] if instructions is None else [{"role": "system", "content": instructions}]
     chat["messages"] = [*opening, *history, *own]
-    if (most := fields.take("max_output_tokens")) is not None:
-        chat["max_tokens"] = most
     listed = [] if (tools := fields.take("tools")) is None else list_at(tools, "tools")
     search = next((tool for tool in listed if isinstance(tool, dict) and tool.get("type") == TOOL_SEARCH), None)
     served = search is not None and search.get("execution", "server") == "server"
@@ -139,7 +130,7 @@ def read_responses(
         "background": background,
         "conversation": None if conversation is None else {"id": conversation},
         "instructions": instructions,
-        "max_output_tokens": most,
+        "max_output_tokens": chat.get("max_tokens"),
         "metadata": chat.get("metadata") or {},
         "parallel_tool_calls": not request.single_call,
         "previous_response_id": previous,

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.loading_options import DETAILS, check_integer
+from ...conversation.loading_options import LOADING
+from ...conversation.option_rows import Host, Whole
 from ...errors import LeapError, LeapModelLoadingError, LeapSerializationError
 from ...inference.llama.library import current_engine
 from ...protocols.openai.requests import read_chat, read_completion
@@ -27,8 +28,9 @@ from ..models.loaded_models import LoadedModels
 from .generation import GenerationEndpoints
 
 PROGRESS_SECONDS = 0.5
-WHOLE_NUMBERS = {"context_size": 8, "cpu_threads": 1, "n_gpu_layers": -1, "slots": 1, "queue": 0, "tool_search": 1}
-"""Fields of a request to load, and the least of each; ModelLoadingOptions has the most."""
+OF_QUEUE = {"queue": Whole(0), "tool_search": Whole(1)}
+"""Fields of a request to load that are no options of a model."""
+DETAILS = [name for name, row in LOADING.items() if row.host is Host.DETAIL]
 
 
 class ManagementEndpoints:
@@ -143,13 +145,14 @@ def _load_request(value: object) -> LoadRequest:
         raise LeapSerializationError("expected a reference to a model", path="reference")
     names = {field.name for field in fields(LoadRequest)}
     request = {name: item for name, item in value.items() if name in names}
-    for name in ("cwd", "chat_template"):
-        if not isinstance(request.get(name), (str, type(None))):
-            raise LeapSerializationError("expected a string", path=name)
+    if not isinstance(request.get("cwd"), (str, type(None))):
+        raise LeapSerializationError("expected a string", path="cwd")
     if not isinstance(request.get("embeds", False), bool):
         raise LeapSerializationError("expected true or false", path="embeds")
-    for name, lowest in WHOLE_NUMBERS.items():
-        check_integer(name, request.get(name), lowest)
+    for name, given in request.items():
+        kind = OF_QUEUE.get(name) or (LOADING[name].kind if name in LOADING else None)
+        if kind is not None and given is not None:
+            kind.read(name, given)
     keep_alive = request.get("keep_alive")
     if keep_alive is not None and not (number_at(keep_alive, "keep_alive") >= 0 and math.isfinite(keep_alive)):
         raise LeapSerializationError("must be 0 seconds or more", path="keep_alive")
@@ -174,7 +177,8 @@ def _check_prompt_cache(cache: object) -> None:
         return
     if not isinstance(cache, dict) or not isinstance(cache.get("path"), str):
         raise LeapSerializationError("expected an object with the path of a directory", path="prompt_cache")
-    check_integer("prompt_cache.bytes", cache.get("bytes"), 0)
+    if cache.get("bytes") is not None:
+        Whole(0).read("prompt_cache.bytes", cache["bytes"])
 
 
 def _line(value: object) -> bytes:

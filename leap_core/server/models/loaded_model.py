@@ -34,7 +34,7 @@ class LoadRequest:
 
     ``tool_search``: above so many tokens of declarations, requests' tools are folded.
 
-    ``details``: further fields of ModelLoadingOptions, those of ``DETAILS``. ``prompt_cache``: the directory for
+    ``details``: further fields of ModelLoadingOptions, the details of a host. ``prompt_cache``: the directory for
     snapshots of prompts, ``path``, and the most ``bytes`` in it (None: the default). ``embeds``: a request for vectors
     asks, whatever the model was made for.
     """
