@@ -9,6 +9,7 @@ import time
 from binascii import Error as NotBase64
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,12 +20,13 @@ from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResp
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from ..system.dataclass import dataclass
-from .openai.fields import EFFORTS, NOTE, BodyFields, read_keep_alive
+from .openai.fields import EFFORTS, FIELDS, NOTE, BodyFields, notes_on, read_keep_alive
 from .openai.replies import EventReply, finish_reason
 from .openai.requests import GenerationRequest, read_chat, read_completion
 
 OPTIONS = {row.ollama: row.chat[0] for row in GENERATION.values() if row.ollama}
 """Ollama's options by the fields of a chat request; others are for loading, or unknown here."""
+KNOWN = {*GENERATION, *FIELDS, *(row.responses for row in GENERATION.values() if row.responses)}
 LATEST = ":latest"
 PICTURES = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "image/gif"), (b"RIFF", "image/webp"))
 
@@ -63,7 +65,8 @@ def read_ollama_chat(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> Ollam
     if not messages:
         return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), None)
     chat["messages"] = _messages(list_at(messages, "messages"))
-    return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), read_chat(chat, unknown=NOTE, urls=urls))
+    asked = _noting(fields, body, read_chat(chat, unknown=NOTE, urls=urls))
+    return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), asked)
 
 
 def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
@@ -79,11 +82,19 @@ def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> O
         for name in ("enable_thinking", "reasoning_effort", "response_format", "logprobs", "top_logprobs"):
             chat.pop(name, None)
         completion = read_completion({**chat, "prompt": prompt, **({"suffix": suffix} if suffix else {})})
-        return OllamaRequest(model, False, keep_alive, completion)
+        return OllamaRequest(model, False, keep_alive, _noting(fields, body, completion))
     opening = [{"role": "system", "content": system}] if system else []
     asked = _with_pictures({"role": "user", "content": prompt or ""}, images, "images")
     chat["messages"] = [*opening, asked]
-    return OllamaRequest(model, False, keep_alive, read_chat(chat, urls=urls))
+    return OllamaRequest(model, False, keep_alive, _noting(fields, body, read_chat(chat, urls=urls)))
+
+
+def _noting(fields: BodyFields, body: Any, request: GenerationRequest) -> GenerationRequest:
+    """The request with a note on each option of leap's that this protocol has not, or has elsewhere."""
+    left = [f"options.{name}" for name in body.get("options") or () if name in KNOWN and name not in OPTIONS]
+    left += [name for name in sorted(KNOWN) if name in fields]
+    notes = notes_on(f"the field {name!r} is unknown and was ignored" for name in left)
+    return replace(request, notes=(*notes, *request.notes)) if notes else request
 
 
 def read_ollama_embedding(body: object, *, single: bool = False) -> OllamaEmbedding:
@@ -201,8 +212,8 @@ class OllamaReply(EventReply):
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, model: str, *, chat: bool) -> None:
-        self._model, self._chat = model, chat
+    def __init__(self, model: str, *, chat: bool, notes: Sequence[str] = ()) -> None:
+        self._model, self._chat, self._notes = model, chat, notes
         self.id = f"ollama_{secrets.token_hex(12)}"
         self._begun = self._loaded = time.monotonic()
 
@@ -276,7 +287,7 @@ class OllamaReply(EventReply):
                 "eval_count": stats.completion_tokens,
                 "eval_duration": int((answering - reading) * NANOSECONDS),
             }
-        return end
+        return end | ({"leap": {"warnings": list(self._notes)}} if self._notes else {})
 
 
 def _logprob(each: TokenLogprob) -> JsonObject:

@@ -79,7 +79,8 @@ class OllamaEndpoints:
         )
 
     async def _answer(self, request: Request, ollama: OllamaRequest) -> Response:
-        reply = OllamaReply(ollama.model, chat=ollama.chat)
+        notes = () if ollama.generation is None else ollama.generation.notes
+        reply = OllamaReply(ollama.model, chat=ollama.chat, notes=notes)
         if ollama.generation is not None:
             return await self._generation.answer(request, [ollama.generation], lambda *_: reply.begun())
         goes = ollama.keep_alive == AT_ONCE

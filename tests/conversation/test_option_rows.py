@@ -1,0 +1,273 @@
+"""The table of options: what becomes of each at an endpoint, in each protocol and in the engine; and a new row."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leap_core
+from leap_core.batch.input.lines import RequestReader
+from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.option_rows import (
+    Biases,
+    Endpoint,
+    Number,
+    OneOf,
+    OptionRow,
+    Switch,
+    Texts,
+    TokenIds,
+    Whole,
+)
+from leap_core.conversation.options import CONSTRAINTS, GENERATION, GenerationOptions, SamplingDefaults
+from leap_core.conversation.responses import Complete, GenerationFinishReason
+from leap_core.errors import LeapOptionsError
+from leap_core.protocols.anthropic import read_messages
+from leap_core.protocols.endpoint.bodies import chat_body, check_held, text_body
+from leap_core.protocols.endpoint.responses_api import responses_body
+from leap_core.protocols.ollama import OllamaReply, read_ollama_chat, read_ollama_generate
+from leap_core.protocols.openai.requests import read_chat
+from leap_core.protocols.openai.responses_request import read_responses
+from leap_core.tasks.task import OVERRIDES
+
+from ..support.tables import check_each
+
+ROOT = Path(leap_core.__file__).parent
+FUNCTION = LeapFunction.from_openai({"type": "function", "function": {"name": "add", "parameters": {}}})
+MESSAGES = [ChatMessage("user", "Hello!")]
+OWN: dict[str, Any] = {
+    "json_schema_constraint": '{"type": "string"}',
+    "function_call_parser": "hermes",
+    "tool_choice": "required",
+    "adapters": ["/tmp/adapter.gguf"],
+    "extras": "{}",
+    "decision": "{}",
+}
+LOCAL = {
+    "inject_schema_into_prompt": "the prompt of a chat is the endpoint's",
+    "inline_thinking_tags": "reasoning is put between tags here",
+    "extras": "read here",
+    "forced_logprobs": "only permits what an endpoint does",
+    "additional_properties": "only permits what an endpoint does",
+    "any_whitespace": "only permits what an endpoint does",
+    "complete_json": "lines of batches and tasks ask for it; JSON that an endpoint cuts is an error",
+    "repairs": "counted here",
+}
+"""Options that neither an endpoint is sent nor it refuses, and why."""
+
+
+def sample(row: OptionRow) -> Any:
+    """A value of the option that is not its default."""
+    kind = row.kind
+    if row.name in OWN:
+        return OWN[row.name]
+    if isinstance(kind, Switch):
+        return not row.default
+    if isinstance(kind, Whole):
+        return max(kind.low, 1) + 1
+    if isinstance(kind, Number):
+        return kind.low + 0.5
+    if isinstance(kind, OneOf):
+        return kind.names[0]
+    return {Texts: ["a", "b"], TokenIds: [5], Biases: {5: 1.0}}.get(type(kind), "a text")
+
+
+def with_sample(name: str) -> GenerationOptions:
+    return GenerationOptions(**{name: sample(GENERATION[name])})
+
+
+def written(name: str) -> Any:
+    """The sample as JSON has it."""
+    return GENERATION[name].kind.to_json(getattr(with_sample(name), name))
+
+
+def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
+    plain = json.dumps(chat_body(MESSAGES, [FUNCTION], GenerationOptions()))
+
+    def check(name: str) -> None:
+        options, place = with_sample(name), GENERATION[name].endpoint
+        body = json.dumps(chat_body(MESSAGES, [FUNCTION], options))
+        assert isinstance(place, str) or (body != plain) == (place is Endpoint.SENT)
+        assert (place is Endpoint.LOCAL) == (name in LOCAL)
+        if isinstance(place, str):
+            with pytest.raises(LeapOptionsError) as caught:
+                check_held(options)
+            assert caught.value.option == name and place in str(caught.value)
+        else:
+            check_held(options)
+
+    check_each(GENERATION, check)
+
+
+def test_what_an_endpoint_is_sent_is_in_texts_and_in_the_responses_api_or_refused_there():
+    plain = responses_body(MESSAGES, [FUNCTION], GenerationOptions())
+
+    def check(name: str) -> None:
+        options, row = with_sample(name), GENERATION[name]
+        if row.chat and name not in ("json_schema_constraint", "logprobs", "top_logprobs"):
+            assert text_body("Once", options)[row.chat[0]] == written(name)
+        try:
+            assert responses_body(MESSAGES, [FUNCTION], options) != plain
+        except LeapOptionsError as error:
+            assert error.option in row.chat
+
+    check_each([name for name, row in GENERATION.items() if row.endpoint is Endpoint.SENT], check)
+
+
+def readings(name: str, value: object) -> dict[str, tuple[GenerationOptions, tuple[str, ...]]]:
+    """The options and notes that each protocol makes of a field."""
+    said = [{"role": "user", "content": "Hello!"}]
+    chat = {"model": "m", "messages": said, name: value}
+    found = {
+        "chat": read_chat(dict(chat)),
+        "responses": read_responses({"model": "m", "input": "Hello!", name: value}).chat,
+    }
+    found["anthropic"] = read_messages({"max_tokens": 7, **chat})
+    ollama = {"model": "m", "messages": said, "options": {name: value}}
+    found["ollama"] = read_ollama_chat(ollama).generation
+    texts = {"model": "m", "prompt": "Hello!", "options": {name: value}}
+    found["ollama texts"] = read_ollama_generate(texts).generation
+    return {protocol: (request.options, request.notes) for protocol, request in found.items()}
+
+
+def test_each_protocol_reads_an_option_or_names_it_in_its_notes():
+    plain = {protocol: options for protocol, (options, _) in readings("user", "somebody").items()}
+
+    def check(name: str) -> None:
+        row = GENERATION[name]
+        for field in {name, *row.chat, row.ollama, row.responses, row.anthropic} - {""}:
+            if field in ("response_format", "tool_choice", "logprobs"):  # of another form, or it needs functions
+                continue
+            for protocol, (options, notes) in readings(field, written(name)).items():
+                assert options != plain[protocol] or any(field in note for note in notes), f"{protocol}: {field}"
+
+    check_each(GENERATION, check)
+
+
+def test_a_whole_number_may_be_written_with_a_point_in_every_protocol():
+    def check(name: str) -> None:
+        for field in GENERATION[name].chat:
+            value = sample(GENERATION[name])
+            request = read_chat({"messages": [{"role": "user", "content": "Hello!"}], field: float(value)})
+            assert getattr(request.options, name) == value and type(getattr(request.options, name)) is int
+
+    check_each([name for name, row in GENERATION.items() if isinstance(row.kind, Whole) and row.chat], check)
+
+
+def test_a_reply_of_ollama_s_protocol_has_the_notes():
+    said = [{"role": "user", "content": "Hi"}]
+    request = read_ollama_chat({"model": "m", "messages": said, "options": {"rng_seed": 3}})
+    assert request.generation is not None and "options.rng_seed" in request.generation.notes[0]
+    complete = Complete(ChatMessage("assistant", "Hello."), GenerationFinishReason.STOP)
+    reply = OllamaReply("m", chat=True, notes=request.generation.notes).whole(complete)
+    assert reply["leap"] == {"warnings": list(request.generation.notes)}
+
+
+def test_the_engine_reads_each_option():
+    """An option that is declared and read by nothing would do nothing."""
+    read = set()
+    for folder in ("inference", "conversation", "batch"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if path.name not in ("options.py", "option_rows.py"):
+                nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+                read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    by_name = {*CONSTRAINTS, "extras"}
+    assert [name for name in GENERATION if name not in read | by_name] == []
+
+
+def test_the_recommendations_of_models_are_those_of_the_table():
+    assert {each.name for each in fields(SamplingDefaults)} == {name for name, row in GENERATION.items() if row.model}
+
+
+def test_lines_of_tasks_take_what_wins_over_a_task():
+    def check(name: str) -> None:
+        row = GENERATION[name]
+        for field in row.chat:
+            line = {"text": "Good morning.", "task": "summarize", field: written(name)}
+            assert getattr(RequestReader().read_value(line).options, name) == sample(row)
+
+    check_each([name for name in OVERRIDES if GENERATION[name].chat], check)
+
+
+ADDED = '''
+import importlib.abc, importlib.util, json, sys
+
+NAME = "leap_core.conversation.options"
+ROW = """
+    shine: float | None = _sampling(
+        Number(0.0, 1.0), ollama=SAME, flag="--shine", rare=True, text="Let the answer shine."
+    )
+
+    def __post_init__(self) -> None:
+        self._check_constraints()
+"""
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loads the module of the options with one more row."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != NAME:
+            return None
+        self.place = importlib.machinery.PathFinder.find_spec(name, path).origin
+        return importlib.util.spec_from_loader(name, self)
+
+    def exec_module(self, module):
+        source = open(self.place, encoding="utf-8").read()
+        end = source.index("\\n    def __post_init__(self) -> None:\\n        self._check_constraints()\\n")
+        rest = source[end:].replace(ROW[ROW.index("    def __post_init__"):], "", 1)
+        exec(compile(source[:end] + ROW + rest, self.place, "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, Finder())
+
+import click
+from leap_cli.command_table import *
+from leap_cli.main import main
+from leap_core.batch.input.lines import RequestReader
+from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
+from leap_core.protocols.endpoint.bodies import chat_body
+from leap_core.protocols.ollama import read_ollama_chat
+from leap_core.protocols.openai.requests import read_chat
+from leap_core.tasks.task import OVERRIDES
+
+said = [{"role": "user", "content": "Hello!"}]
+found = {
+    "chat": read_chat({"messages": said, "shine": 0.5}).options.shine,
+    "ollama": read_ollama_chat({"model": "m", "messages": said, "options": {"shine": 0.5}}).generation.options.shine,
+    "endpoint": chat_body([ChatMessage("user", "Hello!")], (), GenerationOptions(shine=0.5))["shine"],
+    "line": RequestReader().read_value({"prompt": "Hello!", "shine": 0.5}).options.shine,
+    "line of a task": RequestReader().read_value({"text": "Hello!", "task": "summarize", "shine": 0.5}).options.shine,
+    "stored": GenerationOptions.from_json({"shine": 0.5}).shine,
+    "task": 0.5 if "shine" in OVERRIDES else None,
+}
+from leap_cli.commands.ask.generate import command
+
+option = next(each for each in command.params if "--shine" in each.opts)
+found["help"] = 0.5 if option.help == "Let the answer shine." and option.rare else None
+context = click.Context(command, info_name="leap generate")
+sys.path.insert(0, sys.argv[1])
+import make_reference
+
+found["reference"] = 0.5 if any("--shine" in text for text in make_reference.pages().values()) else None
+print(json.dumps(found))
+'''
+
+
+@pytest.mark.slow
+def test_a_row_that_is_added_appears_everywhere(tmp_path):
+    script = tmp_path / "added.py"
+    script.write_text(ADDED)
+    command = [sys.executable, str(script), str(ROOT.parent / "scripts")]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=ROOT.parent)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert {place for place, value in json.loads(done.stdout).items() if value != 0.5} == set()
