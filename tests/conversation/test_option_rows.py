@@ -198,7 +198,7 @@ def test_lines_of_tasks_take_what_wins_over_a_task():
 
 
 ADDED = '''
-import importlib.abc, importlib.util, json, sys
+import importlib.abc, importlib.machinery, importlib.util, json, sys
 
 NAME = "leap_core.conversation.options"
 ROW = """
@@ -229,9 +229,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.insert(0, Finder())
 
-import click
-from leap_cli.command_table import *
-from leap_cli.main import main
+from leap_cli.commands.ask.generate import command
 from leap_core.batch.input.lines import RequestReader
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
@@ -250,15 +248,11 @@ found = {
     "stored": GenerationOptions.from_json({"shine": 0.5}).shine,
     "task": 0.5 if "shine" in OVERRIDES else None,
 }
-from leap_cli.commands.ask.generate import command
-
 option = next(each for each in command.params if "--shine" in each.opts)
 found["help"] = 0.5 if option.help == "Let the answer shine." and option.rare else None
-context = click.Context(command, info_name="leap generate")
-sys.path.insert(0, sys.argv[1])
-import make_reference
+from leap_cli.reference.pages import pages
 
-found["reference"] = 0.5 if any("--shine" in text for text in make_reference.pages().values()) else None
+found["reference"] = 0.5 if any("--shine" in text for text in pages().values()) else None
 print(json.dumps(found))
 '''
 
@@ -267,7 +261,8 @@ print(json.dumps(found))
 def test_a_row_that_is_added_appears_everywhere(tmp_path):
     script = tmp_path / "added.py"
     script.write_text(ADDED)
-    command = [sys.executable, str(script), str(ROOT.parent / "scripts")]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=ROOT.parent)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=ROOT.parent
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert {place for place, value in json.loads(done.stdout).items() if value != 0.5} == set()
