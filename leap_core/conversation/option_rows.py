@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from enum import Enum
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..errors import LeapOptionsError
-from ..system.dataclass import dataclass
 
 LARGEST = 2**64 - 1
 """The largest whole number of an option."""
@@ -60,15 +59,13 @@ class OptionKind:
         return value
 
 
-@dataclass(frozen=True)
 class Number(OptionKind):
     """A finite number of a range; ``above``: its low end is outside."""
 
-    low: float
-    high: float = math.inf
-    above: bool = False
-
     value_type = float
+
+    def __init__(self, low: float, high: float = math.inf, *, above: bool = False) -> None:
+        self.low, self.high, self.above = low, high, above
 
     def read(self, name: str, value: Any) -> Any:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not is_finite(value):
@@ -81,16 +78,13 @@ class Number(OptionKind):
         return value
 
 
-@dataclass(frozen=True)
 class Whole(OptionKind):
     """A whole number of a range; ``limit``: whose the high end is. ``word``: a text that the option takes, too."""
 
-    low: int = 0
-    high: int = LARGEST
-    limit: str = ""
-    word: str | None = None
-
     value_type = int
+
+    def __init__(self, low: int = 0, high: int = LARGEST, limit: str = "", *, word: str | None = None) -> None:
+        self.low, self.high, self.limit, self.word = low, high, limit, word
 
     def read(self, name: str, value: Any) -> Any:
         if self.word is not None and value == self.word:
@@ -128,11 +122,11 @@ class Words(OptionKind):
         return value
 
 
-@dataclass(frozen=True)
 class OneOf(OptionKind):
     """One of these texts."""
 
-    names: tuple[str, ...]
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
 
     def read(self, name: str, value: Any) -> Any:
         if value not in self.names:
@@ -140,11 +134,11 @@ class OneOf(OptionKind):
         return value
 
 
-@dataclass(frozen=True)
 class Texts(OptionKind):
     """A list of texts that are not empty; ``may_be_empty``: of none, too."""
 
-    may_be_empty: bool = True
+    def __init__(self, *, may_be_empty: bool = True) -> None:
+        self.may_be_empty = may_be_empty
 
     def read(self, name: str, value: Any) -> Any:
         is_list = isinstance(value, (list, tuple)) and all(isinstance(text, str) and text for text in value)
@@ -204,12 +198,11 @@ class Members(OptionKind):
         return dict(value)
 
 
-@dataclass(frozen=True)
 class Several(OptionKind):
     """A list of values of one type, kept as a tuple; ``what`` names them."""
 
-    each: type | tuple[type, ...]
-    what: str
+    def __init__(self, each: type | tuple[type, ...], what: str) -> None:
+        self.each, self.what = each, what
 
     def read(self, name: str, value: Any) -> Any:
         try:
@@ -235,12 +228,11 @@ class FilePath(OptionKind):
         return None if value is None else str(value)
 
 
-@dataclass(frozen=True)
 class OptionRow:
-    """What there is to know about one option."""
+    """What there is to know about one option. No dataclass: each start of a command makes all of them."""
 
     kind: OptionKind
-    default: Any = None
+    default: Any
     name: str = ""
     text: str = ""
     """What help says of it on the command line."""
@@ -275,6 +267,11 @@ class OptionRow:
     opens_files: bool = False
     """It names files, or holds options that may."""
 
+    def __init__(self, kind: OptionKind, default: object, about: Mapping[str, Any]) -> None:
+        """``about``: the other fields that are not as above."""
+        self.kind, self.default = kind, default
+        vars(self).update(about)
+
     def read(self, value: Any) -> Any:
         """What is kept of a value. Raises LeapOptionsError."""
         if value is None and self.default is None:
@@ -288,18 +285,18 @@ def option(
     """A field of a class of options; ``factory`` makes a default that is not shared, ``about`` is what else its row
     says."""
     if factory is None:
-        return field(default=default, metadata={"row": OptionRow(kind, default, **about)})
-    return field(default_factory=factory, metadata={"row": OptionRow(kind, factory(), **about)})
+        return field(default=default, metadata={"row": OptionRow(kind, default, about)})
+    return field(default_factory=factory, metadata={"row": OptionRow(kind, factory(), about)})
 
 
 def rows_of(options: type) -> dict[str, OptionRow]:
     """The rows of a class of options by their names."""
-    rows = {}
+    rows: dict[str, OptionRow] = {}
     for each in fields(options):
-        row: OptionRow = each.metadata["row"]
-        names = {key: each.name for key in ("responses", "anthropic", "ollama", "model") if getattr(row, key) == SAME}
-        chat = tuple(each.name if name == SAME else name for name in row.chat)
-        rows[each.name] = replace(row, name=each.name, chat=chat, **cast(Any, names))
+        row = rows[each.name] = each.metadata["row"]
+        row.name = each.name
+        row.chat = tuple(each.name if name == SAME else name for name in row.chat)
+        vars(row).update({name: each.name for name, value in vars(row).items() if value == SAME})
     return rows
 
 

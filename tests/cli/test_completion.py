@@ -315,7 +315,7 @@ def test_tab_imports_nothing_heavy(line, monkeypatch, leap_home):
     imported("-m", "leap_cli")  # which looks for plugins, once
     names = imported("-m", "leap_cli")
     assert "leap_cli.completion.shell" in names
-    assert not names & (HEAVY | {"leap_core.conversation.options", "leap_core.server", "socket", "ssl"})
+    assert not names & (HEAVY | {"leap_core.conversation.messages", "leap_core.server", "socket", "ssl"})
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from leap_cli.framework.click_classes import HelpContext
 from leap_cli.framework.help_text import broken_shell, meaning, names_and_value
 from leap_cli.framework.option_defaults import options_of
 from leap_cli.framework.options import FEWEST
-from leap_cli.help.rare_options import RARE
+from leap_cli.help.rare_options import RARE, is_rare
 
 EVERY = dict(commands())
 OPTIONS = [(path, option) for path, command in EVERY.items() for option in options_of(command) if not option.hidden]
@@ -65,13 +65,14 @@ def test_help_fits_a_screen_and_shows_an_example_with_its_output(leap, path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EVERY)
 def test_help_all_shows_every_option(leap, path):
-    options = [set(each.opts) for each in options_of(EVERY[path]) if not each.hidden]
+    shown_by_all = [each for each in options_of(EVERY[path]) if not each.hidden]
+    options = [set(each.opts) for each in shown_by_all]
     shown, everything = flags_in(leap(*path.split(), "--help").stdout), leap(*path.split(), "--help-all")
     assert everything.code == 0 and all(names & flags_in(everything.stdout) for names in options)
     has_many = len(options) >= FEWEST
     assert ("--help-all" in shown) == has_many
-    left_out = [names for names in options if not names & shown]
-    assert all(has_many and names & (RARE | {"--device"}) for names in left_out)
+    left_out = [each for each in shown_by_all if not shown & set(each.opts)]
+    assert all(has_many and is_rare(each) for each in left_out)
 
 
 def test_the_options_that_only_help_all_shows_exist():

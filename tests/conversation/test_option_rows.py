@@ -15,6 +15,7 @@ import pytest
 import leap_core
 from leap_core.batch.input.lines import RequestReader
 from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.loading_options import CACHE, LOADING
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.option_rows import (
     Biases,
@@ -105,6 +106,11 @@ def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
             check_held(options)
 
     check_each(GENERATION, check)
+
+
+def test_the_rows_have_known_fields():
+    rows = [row for table in (GENERATION, LOADING, CACHE) for row in table.values()]
+    assert {name for row in rows for name in vars(row)} <= set(OptionRow.__annotations__)
 
 
 def test_what_an_endpoint_is_sent_is_in_texts_and_in_the_responses_api_or_refused_there():
@@ -231,6 +237,7 @@ sys.meta_path.insert(0, Finder())
 
 from leap_cli.commands.ask.generate import command
 from leap_core.batch.input.lines import RequestReader
+from leap_core.conversation.loading_options import CACHE, LOADING
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
 from leap_core.protocols.endpoint.bodies import chat_body

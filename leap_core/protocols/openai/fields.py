@@ -225,6 +225,9 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     )
     if body.boolean("enable_thinking", thinking):
         options["enable_thinking"] = True
+    kwargs |= {name: value for name, value in (given or {}).items() if name != "enable_thinking"}
+    if kwargs:
+        options["chat_template_kwargs"] = kwargs
     for name, harmless in ONLY_VALUE.items():
         value = body.take(name)
         if value is not None and value not in harmless:
