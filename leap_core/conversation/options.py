@@ -90,7 +90,7 @@ it wins over a task's."""
 class GenerationOptions:
     """How one answer is generated. None means the model's or leap's default.
 
-    Sampling is applied in llama.cpp's order: penalties, top_k, top_p, min_p, temperature.
+    Sampling is applied in llama.cpp's order: penalties, top_k, typical_p, top_p, min_p, xtc, temperature.
     Raises LeapOptionsError for a value outside its range.
     """
 
@@ -334,6 +334,28 @@ class GenerationOptions:
     )
     """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``. In a
     line of a batch the field is the user's own data."""
+
+    typical_p: float | None = _sampling(
+        Number(0.0, 1.0),
+        ollama=SAME,
+        flag="--typical-p",
+        rare=True,
+        text="Sample from tokens about as likely as expected, up to this total probability, 0 to 1; 1 is all.",
+    )
+    """Locally typical sampling, between ``top_k`` and ``top_p``."""
+    xtc_probability: float | None = _sampling(
+        Number(0.0, 1.0),
+        flag="--xtc-probability",
+        rare=True,
+        text="Drop the likeliest tokens (XTC) with this probability, 0 to 1; 0 is off.",
+    )
+    """Of the tokens above ``xtc_threshold`` all but the least likely are dropped, just before ``temperature``."""
+    xtc_threshold: float | None = _sampling(
+        Number(0.0, 1.0),
+        flag="--xtc-threshold",
+        rare=True,
+        text="Drop only tokens of at least this probability, 0 to 1; 0.1 by default, above 0.5 is off.",
+    )
 
     def __post_init__(self) -> None:
         self._check_constraints()

@@ -107,6 +107,9 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         think_budget_message="Enough.",
         chat_template_kwargs={"reasoning_effort": "low"},
         priority=-3,
+        typical_p=0.9,
+        xtc_probability=0.5,
+        xtc_threshold=0.2,
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -44,7 +44,8 @@ class BatchSampler:
 
     def accepts(self, sampler: Sampler) -> bool:
         """Whether its rows can be sampled together with others."""
-        return sampler.recorder is None and (sampler.is_greedy or 0 < sampler.top_k <= self._largest_top_k)
+        is_few = sampler.is_greedy or (0 < sampler.top_k <= self._largest_top_k and not sampler.draws_alone)
+        return sampler.recorder is None and is_few
 
     def sample(self, logits: NDArray[float32], samplers: Sequence[Sampler]) -> list[int | None]:
         """A token for each row of ``logits``, shape [rows, vocabulary], after bias, penalties and masks. None for a row

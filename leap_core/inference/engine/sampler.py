@@ -1,6 +1,7 @@
 """From logits to one token, in numpy, in llama.cpp's order and meaning; and how likely tokens were.
 
-Order (llama.cpp's common sampler): bias, penalties, constraint, top_k, top_p, min_p, temperature, one random draw.
+Order (llama.cpp's common sampler): bias, penalties, constraint, top_k, typical_p, top_p, min_p, xtc, temperature, one
+random draw; xtc has another one before it.
 Every cut is made before anything costly: of a vocabulary of 65,536 only the candidates above a threshold are sorted.
 
 Between two tokens the weights of the whole model go through the processor's caches, so what costs is less the size of
@@ -101,6 +102,20 @@ class LikeliestSearch:
         return tokens[:count], below[:count]
 
 
+def typical(tokens: NDArray[int64], below: NDArray[float64], share: float) -> Candidates:
+    """The candidates whose surprise is nearest to the expected one, and that have a ``share`` of the probability."""
+    import numpy as np
+
+    shares = np.exp(-below)
+    total = shares.sum()
+    shares /= total
+    surprise = below + math.log(total)
+    nearest = np.abs(surprise - (shares * surprise).sum()).argsort(kind="stable")
+    count = int(shares[nearest].cumsum().searchsorted(share, side="right")) + 1
+    kept = np.sort(nearest[:count])
+    return tokens[kept], below[kept] - below[kept[0]]
+
+
 LEAST = -9999.0
 """The logprob of a token that the mask forbids, as in OpenAI's replies."""
 
@@ -174,6 +189,9 @@ RUNTIME_DEFAULTS = SamplingDefaults(temperature=0.8, top_p=0.95, min_p=0.05, rep
 """llama.cpp's own defaults, used where neither options nor manifest nor catalogue say anything."""
 
 PENALTY_WINDOW = 64
+XTC_THRESHOLD = 0.1
+MOST_XTC_THRESHOLD = 0.5
+"""Above, at most one token is likely enough."""
 
 
 class Sampler:
@@ -188,6 +206,11 @@ class Sampler:
         self.mask_seconds = 0.0
         self.top_p = 1.0 if options.top_p is None else options.top_p
         self.min_p = options.min_p or 0.0
+        self._typical_p = 1.0 if options.typical_p is None else options.typical_p
+        self._xtc_probability = options.xtc_probability or 0.0
+        self._xtc_threshold = XTC_THRESHOLD if options.xtc_threshold is None else options.xtc_threshold
+        self.draws_alone = self._typical_p < 1.0 or self._xtc_probability > 0.0
+        """Whether there are cuts that sampling several sequences together does not make."""
         self.is_greedy = self.temperature <= 0.0 or self.top_k == 1
         """Whether the likeliest token is taken, without a draw."""
         self._repetition = 1.0 if options.repetition_penalty is None else options.repetition_penalty
@@ -208,7 +231,8 @@ class Sampler:
         self.penalizes = penalised and window != 0
         self.changes_logits = self.penalizes or bool(self._bias)
         """Whether ``prepare`` does anything without a constraint and a recorder."""
-        self.needs_all_logits = self.changes_logits or options.wants_logprobs or not (self.is_greedy or self.top_k > 0)
+        few_suffice = self.is_greedy or (self.top_k > 0 and not self.draws_alone)
+        self.needs_all_logits = self.changes_logits or options.wants_logprobs or not few_suffice
         """Whether the likeliest tokens are not enough to sample as the options say."""
         if self.penalizes:
             tokens = (key for key in context if key >= 0)  # the others stand for embeddings
@@ -256,26 +280,43 @@ class Sampler:
             self.mask_seconds += time.perf_counter() - began
 
     def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
-        """The candidates that top_k, top_p and min_p leave (likeliest first) and numbers in proportion to their
-        probabilities at the temperature."""
+        """The candidates that all cuts leave (likeliest first) and numbers in proportion to their probabilities at the
+        temperature."""
         import numpy as np
 
         best = float(logits.max())
         if not math.isfinite(best):
             return np.array([int(logits.argmax())]), np.array([1.0])
         tokens, below = self._candidates(logits, best)
+        if self._typical_p < 1.0:
+            tokens, below = typical(tokens, below, self._typical_p)
         keep = len(tokens)
-        if self.top_p < 1.0 and self.top_k:
+        if self.top_p < 1.0 and (self.top_k or self._typical_p < 1.0):
             cumulative = np.exp(-below).cumsum()
             keep = min(keep, int(cumulative.searchsorted(self.top_p * cumulative[-1])) + 1)
         if self.min_p > 0.0:
             keep = min(keep, max(1, int(below.searchsorted(-math.log(self.min_p), side="right"))))
+        if self._xtc_probability > 0.0:
+            tokens, below = self._after_xtc(tokens[:keep], below[:keep])
         return tokens[:keep], np.exp(below[:keep] / -self.temperature)
 
+    def _after_xtc(self, tokens: NDArray[int64], below: NDArray[float64]) -> Candidates:
+        """The candidates without those that are likely enough, but for the last of them."""
+        import numpy as np
+
+        if len(below) < 2 or self._xtc_threshold > MOST_XTC_THRESHOLD or self.random() > self._xtc_probability:
+            return tokens, below
+        weights = np.exp(-below)
+        first = max(0, int((weights >= self._xtc_threshold * weights.sum()).sum()) - 1)
+        return tokens[first:], below[first:] - below[first]
+
     def _candidates(self, logits: NDArray[float32], best: float) -> Candidates:
-        """The ``top_k`` best, else those that ``top_p`` leaves, else all that ``min_p`` may leave, else all."""
+        """The ``top_k`` best, else those that ``top_p`` leaves, else all that ``min_p`` may leave, else all; all for
+        ``typical_p``."""
         if self.top_k:
             return self._search.likeliest(logits, best, min(self.top_k, len(logits)))
+        if self._typical_p < 1.0:
+            return within(logits, best, math.inf)
         if self.top_p < 1.0:
             return self._search.heaviest(logits, best, self.top_p)
         return within(logits, best, 1e-3 - math.log(self.min_p) if self.min_p > 0.0 else math.inf)

@@ -28,7 +28,6 @@ ELEMENT_TYPES = {"F32": "<f4", "F16": "<f2"}
 """ggml types whose bytes numpy reads as they are."""
 
 
-
 class TensorFile:
     """A GGUF file at ``path``. Shapes here are in numpy's order: (rows, columns).
 

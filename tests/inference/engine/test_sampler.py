@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from leap_core.conversation.options import GenerationOptions
+from leap_core.inference.engine.batch_sampling import BatchSampler
 from leap_core.inference.engine.sampler import LikeliestSearch, Sampler
 from tests.support.whole_llama import whole_library
 
@@ -35,8 +36,10 @@ def llama_distribution(
             asked.presence_penalty or 0.0,
         ),
         lib.llama_sampler_init_top_k(asked.top_k),
+        lib.llama_sampler_init_typical(1.0 if asked.typical_p is None else asked.typical_p, 1),
         lib.llama_sampler_init_top_p(asked.top_p, 1),
         lib.llama_sampler_init_min_p(asked.min_p, 1),
+        lib.llama_sampler_init_xtc(asked.xtc_probability or 0.0, asked.xtc_threshold or 0.1, 0, 1),
         lib.llama_sampler_init_temp(asked.temperature),
     ]
     data = (lib.llama_token_data * len(logits))()
@@ -70,6 +73,13 @@ def llama_distribution(
         {"frequency_penalty": 0.7, "presence_penalty": 0.4, "top_k": 100},
         {"repetition_penalty": 1.1, "frequency_penalty": -0.5, "repeat_last_n": 7, "top_k": 64},
         {"repetition_penalty": 1.8, "repeat_last_n": -1, "min_p": 0.01},
+        {"typical_p": 0.7, "top_k": 60},
+        {"typical_p": 0.3, "top_k": 50, "top_p": 0.9},
+        {"typical_p": 0.95, "top_k": 200, "min_p": 0.05, "temperature": 0.7},
+        {"xtc_probability": 1.0, "top_k": 40, "temperature": 0.8},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.02, "min_p": 0.01},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.05, "typical_p": 0.8, "top_k": 80},
+        {"xtc_probability": 1.0, "xtc_threshold": 0.6},
     ],
     ids=str,
 )
@@ -109,6 +119,34 @@ def test_searches_find_what_sorting_finds_from_peaked_to_flat_and_under_masks() 
             count = int(np.searchsorted(np.cumsum(weights), 0.6 * weights.sum())) + 1
             found, _ = shares.heaviest(logits, best, 0.6)
             assert abs(len(found) - count) <= 1 and found.tolist() == order[: len(found)].tolist()
+
+
+def test_typical_tokens_are_looked_for_among_all_without_top_k() -> None:
+    logits = np.random.default_rng(6).normal(0, 3, VOCABULARY).astype(np.float32)
+    found = [Sampler(options(typical_p=0.6, top_k=k))._weighted(logits.copy()) for k in (0, VOCABULARY)]
+    assert found[0][0].tolist() == found[1][0].tolist() and 0 < len(found[0][0]) < VOCABULARY
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_xtc_happens_as_often_as_it_says_and_a_seed_repeats_it() -> None:
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    asked = options(xtc_probability=0.4, rng_seed=3)
+
+    def draws() -> list[int]:
+        sampler = Sampler(asked)
+        return [sampler.sample(logits.copy()) for _ in range(4000)]
+
+    drawn = draws()
+    # where it happens, the third token is the least likely one above 0.1: 0.4 * 0.75 + 0.6 * 0.15
+    assert abs(drawn.count(2) / 4000 - 0.39) < 0.04
+    assert drawn == draws()
+
+
+@pytest.mark.parametrize("given", [{"typical_p": 0.5}, {"xtc_probability": 1.0}], ids=str)
+def test_what_is_drawn_alone_is_not_drawn_together_with_others(given: dict[str, object]) -> None:
+    sampler = Sampler(options(top_k=20, **given))
+    assert sampler.needs_all_logits and not BatchSampler(VOCABULARY).accepts(sampler)
+    assert BatchSampler(VOCABULARY).accepts(Sampler(options(top_k=20)))
 
 
 def test_greedy_takes_the_likeliest() -> None:
