@@ -51,6 +51,7 @@ OWN: dict[str, Any] = {
     "adapters": ["/tmp/adapter.gguf"],
     "extras": "{}",
     "decision": "{}",
+    "chat_template_kwargs": {"tone": "calm"},
 }
 LOCAL = {
     "inject_schema_into_prompt": "the prompt of a chat is the endpoint's",
