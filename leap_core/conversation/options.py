@@ -329,9 +329,7 @@ class GenerationOptions:
         rare=True,
         text="Insert this text when reasoning reaches its budget.",
     )
-    priority: int | None = option(
-        Whole(-LARGEST), chat=(SAME,), responses=SAME, anthropic=SAME, endpoint=Endpoint.SENT, line=False
-    )
+    priority: int | None = option(Whole(-LARGEST), chat=(SAME,), responses=SAME, anthropic=SAME, line=False)
     """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``. In a
     line of a batch the field is the user's own data."""
 

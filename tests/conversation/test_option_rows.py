@@ -62,6 +62,7 @@ LOCAL = {
     "any_whitespace": "only permits what an endpoint does",
     "complete_json": "lines of batches and tasks ask for it; JSON that an endpoint cuts is an error",
     "repairs": "counted here",
+    "priority": "jobs and batches have one, and strict endpoints refuse a field that they do not know",
 }
 """Options that neither an endpoint is sent nor it refuses, and why."""
 
