@@ -281,18 +281,28 @@ def find(key: str) -> KnownSetting:
     for setting in options:
         if setting.key.replace("-", "_") == canonical:
             return setting
-    if len(parts) == 2 and parts[0] == TABLE:
-        for setting in options:
-            if setting.key.rpartition(".")[2] == parts[1].replace("-", "_"):
-                meaning = f"{setting.meaning} For every command that has --{parts[1].replace('_', '-')}."
-                name = f"{TABLE}.{parts[1].replace('-', '_')}"
-                return KnownSetting(name, meaning, setting.type, None, None, setting.many, setting.option)
-    keys = [setting.key for setting in (*GENERAL, *options)]
+    if len(parts) == 2 and parts[0] == TABLE and (found := _of_every_command(parts[1], options)):
+        return found
+    raise click.UsageError(f"there is no setting {key!r}{_advice(key, [each.key for each in (*GENERAL, *options)])}")
+
+
+def _advice(key: str, keys: Sequence[str]) -> str:
+    """The keys that were probably meant, or where to find them all."""
+    canonical = key.replace("-", "_")
     near = [each for each in keys if each.endswith(f".{canonical}")]
-    meant = [f"{canonical.rpartition('.')[0]}.{each}" for each in other_spellings(parts[-1])]
+    meant = [f"{canonical.rpartition('.')[0]}.{each}" for each in other_spellings(key.rpartition(".")[2])]
     near = near or [each for each in meant if each in keys] or get_close_matches(key, keys, 3, 0.6)
-    advice = f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
-    raise click.UsageError(f"there is no setting {key!r}{advice}")
+    return f"; did you mean {' or '.join(near[:3])}?" if near else "; leap config list --all shows the keys"
+
+
+def _of_every_command(name: str, options: Sequence[KnownSetting]) -> KnownSetting | None:
+    """The setting of an option in every command that has it."""
+    name = name.replace("-", "_")
+    for setting in options:
+        if setting.key.rpartition(".")[2] == name:
+            meaning = f"{setting.meaning} For every command that has --{name.replace('_', '-')}."
+            return KnownSetting(f"{TABLE}.{name}", meaning, setting.type, None, None, setting.many, setting.option)
+    return None
 
 
 def option_settings() -> Iterator[KnownSetting]:

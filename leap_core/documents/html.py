@@ -186,21 +186,37 @@ class _Page:
             self.end_block()
         if tag in HEADINGS:
             self._next = (HEADING, HEADINGS[tag], "")
-        elif tag == "br":
+        elif tag in ("ul", "ol", "li"):
+            self._open_list(tag, attributes)
+        elif self._tables or tag == "table":
+            self._open_table(tag, attributes)
+        if tag == "br":
             self._parts.append("\n" if self._is_literal else BREAK)
         elif tag == "img" and attributes.get("alt", "").strip():
             self._put(f" [picture: {attributes['alt'].strip()}] ", 0)
-        elif tag == "input" and attributes.get("type", "").lower() in FIELDS:
-            self._put(f" {attributes.get('value', '')} ", 0)
-        elif tag == "input" and attributes.get("type", "").lower() in CHECKED:
-            self._put(" ☒ " if "checked" in attributes else " ☐ ", 0)
-        elif tag == "option" and "selected" in attributes:
-            self._put("☒ ", 0)
+        elif tag in ("input", "option"):
+            self._open_field(tag, attributes)
         elif tag == "rt":
             self._hidden.pop("rp", None)
             self._put("(", 0)
             self._is_reading = True
-        elif tag in ("ul", "ol") and len(self._lists) < DEEPEST_LIST:
+        elif tag == "pre":
+            self._is_literal = True
+
+    def _open_field(self, tag: str, attributes: dict[str, str]) -> None:
+        """A field of a form, or an option of one."""
+        kind = attributes.get("type", "").lower()
+        if tag == "option":
+            if "selected" in attributes:
+                self._put("☒ ", 0)
+        elif kind in FIELDS:
+            self._put(f" {attributes.get('value', '')} ", 0)
+        elif kind in CHECKED:
+            self._put(" ☒ " if "checked" in attributes else " ☐ ", 0)
+
+    def _open_list(self, tag: str, attributes: dict[str, str]) -> None:
+        """A list, or an item of one."""
+        if tag != "li" and len(self._lists) < DEEPEST_LIST:
             step = -1 if "reversed" in attributes else 1
             most = self._behind_tag + LONGEST_LIST if step < 0 else 0
             inner, end, _ = self._page[self._behind_tag : most].partition("</ol")
@@ -215,17 +231,18 @@ class _Page:
                 number = _number(attributes["value"], 0, 10**6) if "value" in attributes else number + step
             self._lists[-1] = number, form, step
             self._next = (LIST_ITEM, len(self._lists) - 1, "-" if number is None else f"{counted(number, form)}.")
-        elif tag == "table":
+
+    def _open_table(self, tag: str, attributes: dict[str, str]) -> None:
+        """A table, or a row or cell of one."""
+        if tag == "table":
             self._builder.table()
             self._tables += 1
-        elif tag == "tr" and self._tables:
+        elif tag == "tr":
             self._builder.end_row(0, self._row_line)
             self._row_line = 0
-        elif tag in CELLS and self._tables:
+        elif tag in CELLS:
             columns, rows = _number(attributes.get("colspan"), 1, 1000), _number(attributes.get("rowspan"), 0, 65534)
             self._builder.cell(columns, rows or 65534)
-        elif tag == "pre":
-            self._is_literal = True
 
     def _is_block(self, tag: str) -> bool:
         return tag in BLOCK_TAGS and (bool(self._tables) or tag not in CELLS)

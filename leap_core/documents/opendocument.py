@@ -136,20 +136,11 @@ class _Text:
             self._styles.read(tag, attributes)
         elif tag in ("p", "h", "span") and attributes.get("style-name") in self._styles.hidden:
             self._skipped += 1
-        elif tag == "span":
-            self._is_raised = attributes.get("style-name") in self._styles.raised
+        elif tag in ("p", "h", "span", "s", "tab", "line-break"):
+            self._start_text(tag, attributes)
         elif tag == "text-box":
             self._outside.append(self.builder.parts)
             self.builder.parts = []
-        elif tag in ("p", "h"):
-            self._takes_text += 1
-            self._paragraphs.append((self._is_code, self._level))  # of the one around it
-            is_title = attributes.get("style-name") in self._styles.titles
-            self._is_code = self._styles.is_code(attributes.get("style-name", ""))
-            self._level = int(attributes.get("outline-level") or 1) if tag == "h" else int(is_title)
-        elif tag in ("s", "tab", "line-break"):
-            spaces = min(int(attributes.get("c") or 1), MOST_SPACES)
-            self.builder.words("\n" if tag == "line-break" else " " * spaces if tag == "s" else "\t")
         elif tag in ("note", "annotation"):
             self._outside.append(self.builder.parts)
             self.builder.parts = []
@@ -161,7 +152,12 @@ class _Text:
             self.builder.table()
         elif tag == "table-cell":
             self._start_cells(attributes)
-        elif tag == "page":
+        else:
+            self._start_on_page(tag, attributes)
+
+    def _start_on_page(self, tag: str, attributes: dict[str, str]) -> None:
+        """A page of a presentation, or what lies on one."""
+        if tag == "page":
             self.out.section()
         elif tag == "frame":
             self._frame = attributes.get("class", "")
@@ -172,6 +168,20 @@ class _Text:
         elif tag in ("title", "desc") and self._frame != "title":
             self._takes_text += 1
             self.builder.words("[picture: ")
+
+    def _start_text(self, tag: str, attributes: dict[str, str]) -> None:
+        """A paragraph, or a part of one."""
+        if tag == "span":
+            self._is_raised = attributes.get("style-name") in self._styles.raised
+        elif tag in ("p", "h"):
+            self._takes_text += 1
+            self._paragraphs.append((self._is_code, self._level))  # of the one around it
+            is_title = attributes.get("style-name") in self._styles.titles
+            self._is_code = self._styles.is_code(attributes.get("style-name", ""))
+            self._level = int(attributes.get("outline-level") or 1) if tag == "h" else int(is_title)
+        else:
+            spaces = min(int(attributes.get("c") or 1), MOST_SPACES)
+            self.builder.words("\n" if tag == "line-break" else " " * spaces if tag == "s" else "\t")
 
     def _start_list(self, tag: str, attributes: dict[str, str]) -> None:
         """A list, or an item of one."""
@@ -218,11 +228,7 @@ class _Text:
             self.builder.end()
             self.builder.parts = self._outside.pop()
         elif tag in ("note", "annotation") and self._outside:
-            label, text = self._label, "".join(self.builder.parts).strip()
-            self._label = ""
-            self.builder.parts = self._outside.pop()
-            if text:
-                self.out.later(label, text)
+            self._end_note()
         elif tag == "list" and self._lists:
             style, number, id = self._lists.pop()
             self._styles.ends |= {style: number} | ({id: number} if id else {})
@@ -237,6 +243,13 @@ class _Text:
         elif tag in ("title", "desc") and self._frame != "title":
             self._takes_text -= 1
             self.builder.words("]")
+
+    def _end_note(self) -> None:
+        label, text = self._label, "".join(self.builder.parts).strip()
+        self._label = ""
+        self.builder.parts = self._outside.pop()
+        if text:
+            self.out.later(label, text)
 
     def _end_paragraph(self) -> None:
         if self._label:
@@ -310,9 +323,11 @@ class _Sheets:
             if attributes.get("style-name") in self._styles:
                 self._omitted.append(self._name)
                 self._name = None
-        elif self._name is None:
-            return
-        elif tag == "table-column":
+        elif self._name is not None:
+            self._start_in_table(tag, attributes)
+
+    def _start_in_table(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "table-column":
             count = min(int(attributes.get("number-columns-repeated") or 1), MOST_COLUMNS)
             if attributes.get("visibility", "visible") != "visible":
                 self._hidden.update(range(self._columns, self._columns + count))
@@ -322,15 +337,7 @@ class _Sheets:
             self._is_hidden_row = attributes.get("visibility", "visible") != "visible"
             self._cells, self._column = {}, 0
         elif tag in ("table-cell", "covered-table-cell"):
-            self._repeats = int(attributes.get("number-columns-repeated") or 1)
-            self._text = [] if tag == "table-cell" else None
-            self._date = attributes.get("date-value", "").replace("T", " ") if self._text is not None else ""
-            self._formula = attributes.get("formula", "").partition(":")[2]
-            self._value = next((attributes[name] for name in VALUES if attributes.get(name)), "")
-            columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
-            if max(columns, rows) > 1:
-                row = self._number + 1
-                self._merged.append((self._column, self._column + columns - 1, row, row + rows - 1))
+            self._start_cell(tag, attributes)
         elif tag == "text-box" and self._text is None:
             self._text = []
         elif tag == "object":
@@ -341,6 +348,17 @@ class _Sheets:
             self._text.append("\n")
         elif tag in ("s", "tab") and self._text is not None:
             self._text.append(" " * min(int(attributes.get("c") or 1), MOST_SPACES))
+
+    def _start_cell(self, tag: str, attributes: dict[str, str]) -> None:
+        self._repeats = int(attributes.get("number-columns-repeated") or 1)
+        self._text = [] if tag == "table-cell" else None
+        self._date = attributes.get("date-value", "").replace("T", " ") if self._text is not None else ""
+        self._formula = attributes.get("formula", "").partition(":")[2]
+        self._value = next((attributes[name] for name in VALUES if attributes.get(name)), "")
+        columns, rows = (int(attributes.get(f"number-{each}-spanned") or 1) for each in ("columns", "rows"))
+        if max(columns, rows) > 1:
+            row = self._number + 1
+            self._merged.append((self._column, self._column + columns - 1, row, row + rows - 1))
 
     def end(self, tag: str) -> None:
         if self._skipped:
@@ -356,15 +374,7 @@ class _Sheets:
             self._comments.append(("".join(self._text or ()), 0))
             self._text = None
         elif tag in ("table-cell", "covered-table-cell"):
-            text = self._date or "".join(self._text or ()).strip() or (self._value if self._text is not None else "")
-            if not text and self._formula:
-                text = f"={self._formula.lstrip('=')}"
-                self._formulas += 1
-            if text:
-                for column in range(self._column, min(self._column + self._repeats, MOST_COLUMNS)):
-                    self._cells[column] = text
-            self._column += self._repeats
-            self._text = None
+            self._end_cell()
         elif tag == "table-row":
             if self._cells and self._is_hidden_row:
                 self._hidden_rows += self._row_repeats
@@ -374,6 +384,17 @@ class _Sheets:
         elif tag == "table":
             self._write()
             self._name = None
+
+    def _end_cell(self) -> None:
+        text = self._date or "".join(self._text or ()).strip() or (self._value if self._text is not None else "")
+        if not text and self._formula:
+            text = f"={self._formula.lstrip('=')}"
+            self._formulas += 1
+        if text:
+            for column in range(self._column, min(self._column + self._repeats, MOST_COLUMNS)):
+                self._cells[column] = text
+        self._column += self._repeats
+        self._text = None
 
     def _write(self) -> None:
         assert self._name is not None

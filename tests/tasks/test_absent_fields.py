@@ -52,6 +52,8 @@ def test_a_model_is_shown_types_values_and_descriptions_in_one_line():
     assert typed_shape({"type": "object", "properties": {"a": {"anyOf": [PART, {"type": "null"}]}, "b": {}}}) == (
         "{a?: {name: string, size?: number}|null, b?: any}"
     )
+    named = {"$ref": "#/$defs/part", "$defs": {"part": {"properties": {"name": {"type": "string"}}}}}
+    assert typed_shape(named) == "{name?: string}"
 
 
 def test_objects_whose_fields_depend_on_others_stay_as_they_are():

@@ -95,47 +95,57 @@ def typed_shape(schema: JsonObject, nulls: bool = False) -> str:
     """An object in TypeScript's notation: ``{name: string, tags: [string], age?: integer}``, with descriptions as
     comments. ``nulls``: optional properties are null where they are absent. A definition is written where it is first
     referred to."""
-    seen: set[str] = set()
+    notation = _TypeScript(schema, nulls)
+    part = notation.resolved(schema)
+    return notation.written(part, 0) if isinstance(part.get("properties"), dict) else "{}"
 
-    def resolved(field: Any) -> JsonObject:
+
+class _TypeScript:
+    """Writes the parts of one schema."""
+
+    def __init__(self, schema: JsonObject, nulls: bool) -> None:
+        self._schema, self._nulls = schema, nulls
+        self._seen: set[str] = set()
+
+    def resolved(self, field: Any) -> JsonObject:
+        """A field, with the definition that it refers to."""
         target = field.get("$ref") if isinstance(field, dict) else None
         if not isinstance(target, str) or not target.startswith("#/"):
             return field if isinstance(field, dict) else {}
-        found: Any = schema
+        found: Any = self._schema
         for part in target[2:].split("/"):
             found = found.get(part) if isinstance(found, dict) else None
-        found = found if isinstance(found, dict) and target not in seen else {"type": "object"}
-        seen.add(target)
+        found = found if isinstance(found, dict) and target not in self._seen else {"type": "object"}
+        self._seen.add(target)
         return {**found, **{key: value for key, value in field.items() if key != "$ref"}}
 
-    def kind(field: JsonObject, depth: int) -> str:
-        if isinstance(field.get("enum"), list):
-            return "|".join(json.dumps(value, ensure_ascii=False) for value in field["enum"])
-        either = field.get("anyOf") or field.get("oneOf")
-        if isinstance(either, list):
-            return "|".join(dict.fromkeys(kind(resolved(each), depth) for each in either))
-        types = field.get("type", "object" if field.get("properties") else "any")
-        return "|".join(one(field, str(each), depth) for each in (types if isinstance(types, list) else [types]))
-
-    def one(field: JsonObject, name: str, depth: int) -> str:
-        if name == "array" and depth <= DEEPEST:
-            return f"[{kind(resolved(field.get('items')), depth + 1)}]"
-        if name == "object" and isinstance(field.get("properties"), dict) and depth <= DEEPEST:
-            return written(field, depth)
-        return str(field.get("format") or name) if name == "string" else name
-
-    def written(part: JsonObject, depth: int) -> str:
+    def written(self, part: JsonObject, depth: int) -> str:
+        """An object with its properties."""
         parts = []
         for name, field in part["properties"].items():
-            field = resolved(field)
+            field = self.resolved(field)
             absent = name not in (part.get("required") or ())
-            mark, values = "?" if absent and not nulls else "", kind(field, depth + 1)
-            null = "|null" if absent and nulls and "null" not in values.split("|") else ""
+            mark, values = "?" if absent and not self._nulls else "", self._kind(field, depth + 1)
+            null = "|null" if absent and self._nulls and "null" not in values.split("|") else ""
             about = " ".join(str(field.get("description") or "").split())
             parts.append(f"{name}{mark}: {values}{null}" + (f" /* {about} */" if about else ""))
         return "{" + ", ".join(parts) + "}"
 
-    return written(resolved(schema), 0) if isinstance(resolved(schema).get("properties"), dict) else "{}"
+    def _kind(self, field: JsonObject, depth: int) -> str:
+        if isinstance(field.get("enum"), list):
+            return "|".join(json.dumps(value, ensure_ascii=False) for value in field["enum"])
+        either = field.get("anyOf") or field.get("oneOf")
+        if isinstance(either, list):
+            return "|".join(dict.fromkeys(self._kind(self.resolved(each), depth) for each in either))
+        types = field.get("type", "object" if field.get("properties") else "any")
+        return "|".join(self._one(field, str(each), depth) for each in (types if isinstance(types, list) else [types]))
+
+    def _one(self, field: JsonObject, name: str, depth: int) -> str:
+        if name == "array" and depth <= DEEPEST:
+            return f"[{self._kind(self.resolved(field.get('items')), depth + 1)}]"
+        if name == "object" and isinstance(field.get("properties"), dict) and depth <= DEEPEST:
+            return self.written(field, depth)
+        return str(field.get("format") or name) if name == "string" else name
 
 
 SENTENCE = "Respond only with JSON that matches this JSON schema:\n"

@@ -67,6 +67,11 @@ def check_metadata(metadata: dict[str, Any], array_types: dict[str, str], lackin
             raise Damaged(f"{architecture}.attention.{name} is {epsilon!r}")
     if lacking and metadata.get(MODEL) == SENTENCEPIECE:
         raise Damaged(f"{MODEL} is {SENTENCEPIECE}, but {TOKENS} has no token for the byte <0x{min(lacking):02X}>")
+    _check_lengths(metadata)
+
+
+def _check_lengths(metadata: dict[str, Any]) -> None:
+    """Raises Damaged for an array that is shorter than the vocabulary."""
     tokens = metadata.get(TOKENS)
     for key in AS_LONG_AS_TOKENS:
         value = metadata.get(key)

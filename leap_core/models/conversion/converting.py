@@ -173,17 +173,7 @@ def _write_settings(writer: Any, family: Family, extra: Sequence[PlannedTensor],
     if settings.get("max_position_embeddings") is not None:
         writer.add_context_length(family.number("max_position_embeddings"))
     writer.add_embedding_length(family.number("hidden_size"))
-    heads = family.number("num_attention_heads")
-    writer.add_head_count(heads)
-    groups = family.number("num_key_value_heads") if settings.get("num_key_value_heads") is not None else heads
-    if lfm2:
-        layers = settings["layer_types"]
-        if not isinstance(layers, list) or len(layers) != family.blocks:
-            raise family.unclear("layer_types", str(layers))
-        attends = [kind == "full_attention" if family.architecture == MOE else kind != "conv" for kind in layers]
-        writer.add_head_count_kv([groups if each else 0 for each in attends])
-    elif settings.get("num_key_value_heads") is not None:
-        writer.add_head_count_kv(groups)
+    _write_heads(writer, family)
     if settings.get("is_causal") is False or family.hf_name == "Lfm2BidirectionalModel":
         writer.add_causal_attention(False)
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
@@ -194,6 +184,7 @@ def _write_settings(writer: Any, family: Family, extra: Sequence[PlannedTensor],
     writer.add_feed_forward_length(_feed_forward(family))
     writer.add_vocab_size(family.number("vocab_size"))
     if settings.get("head_dim") is not None or not lfm2:
+        heads = family.number("num_attention_heads")
         width = family.number("head_dim") if settings.get("head_dim") else family.number("hidden_size") // heads
         writer.add_key_length(width)
         writer.add_value_length(width)
@@ -210,6 +201,21 @@ def _write_settings(writer: Any, family: Family, extra: Sequence[PlannedTensor],
     if family.is_bare:
         _write_pooling(writer, family, extra)
     writer.add_file_type(FILE_TYPES[to])
+
+
+def _write_heads(writer: Any, family: Family) -> None:
+    """Heads of attention, and of their keys and values in each layer."""
+    settings, heads = family.settings, family.number("num_attention_heads")
+    writer.add_head_count(heads)
+    groups = family.number("num_key_value_heads") if settings.get("num_key_value_heads") is not None else heads
+    if family.architecture != LLAMA:
+        layers = settings["layer_types"]
+        if not isinstance(layers, list) or len(layers) != family.blocks:
+            raise family.unclear("layer_types", str(layers))
+        attends = [kind == "full_attention" if family.architecture == MOE else kind != "conv" for kind in layers]
+        writer.add_head_count_kv([groups if each else 0 for each in attends])
+    elif settings.get("num_key_value_heads") is not None:
+        writer.add_head_count_kv(groups)
 
 
 def _feed_forward(family: Family) -> int:

@@ -94,10 +94,9 @@ def _pieces(kind: str, lines: Sequence[TextLine], count: Counter) -> list[_Piece
     pieces: list[_Piece] = []
     for line, size in zip(lines, sizes, strict=True):
         fenced ^= kind == MARKDOWN and FENCE.match(line.text) is not None
-        match = HEADING.match(line.text) if kind != CODE and not fenced else None
-        title = line.text[match.end() :].strip() if match is not None else ""
-        if match is not None and 0 < len(title) <= LONGEST_TITLE:
-            level, title = len(match[1]), title.rstrip("#").rstrip() or title
+        found = _title_of(line.text) if kind != CODE and not fenced else None
+        if found is not None:
+            level, title = found
             titles = [(depth, above) for depth, above in titles if depth < level] + [(level, title)]
             heading = " > ".join(title for _, title in titles)
             after_blank = True
@@ -109,6 +108,15 @@ def _pieces(kind: str, lines: Sequence[TextLine], count: Counter) -> list[_Piece
         pieces.append(_Piece(line, size if not blank else 0, heading, after_blank and not blank and top_level))
         after_blank = blank and not fenced
     return pieces
+
+
+def _title_of(line: str) -> tuple[int, str] | None:
+    """The level and the text of a heading; None for another line."""
+    match = HEADING.match(line)
+    title = line[match.end() :].strip() if match is not None else ""
+    if match is None or not 0 < len(title) <= LONGEST_TITLE:
+        return None
+    return len(match[1]), title.rstrip("#").rstrip() or title
 
 
 def _short_lines(lines: Sequence[TextLine], count: Counter, tokens: int) -> list[TextLine]:
