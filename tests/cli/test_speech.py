@@ -104,10 +104,9 @@ def test_standard_output_takes_the_sound_and_stderr_the_text(leap: CommandLine) 
     assert rate == RATE and len(samples) == len(EXPECTED)
 
 
-def test_several_answers_and_dry_runs_do_not_speak(leap: CommandLine) -> None:
-    for other in (["-n", "2"], ["--dry-run"]):
-        done = leap("generate", "Hello.", "--speak", "out.wav", *other)
-        assert done.code == 2 and "cannot be combined with --speak" in done.stderr
+def test_several_answers_do_not_speak(leap: CommandLine) -> None:
+    done = leap("generate", "Hello.", "--speak", "out.wav", "-n", "2")
+    assert done.code == 2 and "cannot be combined with --speak" in done.stderr
 
 
 def test_say_calls_a_voice(leap: CommandLine, tmp_path: Path) -> None:

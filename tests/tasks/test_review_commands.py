@@ -131,7 +131,6 @@ def test_one_file_is_not_read_and_written(leap, texts, tmp_path):
         ((*NAME, "a.txt", "--low-confidence", "no/d.jsonl"), 2, "there is no directory"),
         ((*NAME, "a.txt", "--review-serve", "."), 2, "--review-serve . is a directory"),
         ((*NAME, "a.txt", "--review", "r.html", "--format", "csv"), 2, "--format csv"),
-        ((*NAME, "a.txt", "--review", "r.html", "--dry-run"), 2, "--dry-run"),
         ((*NAME, "a.txt", "--review", "r.html", "--background"), 2, "--background"),
         ((*NAME, "a.txt", "--review", "r.html", "--strict-evidence"), 2, "--strict-evidence"),
     ],
