@@ -57,7 +57,9 @@ AUTO = "auto"
 PARSERS = (
     *(AUTO, "lfm", "hermes", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
     *("granite", "nemotron", "apertus", "command_r7b", "minimax_m2", "seed_oss", "qwen3_coder", "glm45"),
-    *("functiongemma", "gemma4", "functionary", "llama3_json"),
+    *("functiongemma", "gemma4"),
+    *("deepseek_v32", "deepseek_v4", "minicpm5", "kimi_k3", "minimax_m3", "apriel", "gigachat31", "gigachat3"),
+    *("command_r", "functools", "functionary", "llama3_json"),
 )
 """Names of the ways in which models write calls: ``conversation.calls.dialects``."""
 BUDGETS = ("reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget", "thinking_budget")

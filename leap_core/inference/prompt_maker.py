@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..conversation.calls.dialects import REASONING_STARTS
 from ..conversation.generator import DecisionModel, check_wanted
 from ..conversation.messages import Audio, ChatMessage, ChatMessageContent, ChatMessageRole, Image, Speech, Text
 from ..conversation.options import AUTO, FunctionCallParser, GenerationOptions
@@ -54,7 +55,8 @@ class MadePrompt:
     def opens_reasoning(self) -> bool:
         """Whether the prompt ends within reasoning, as the templates of some models make it."""
         last = self.pieces[-1] if self.pieces else b""
-        return isinstance(last, str) and last.rstrip().endswith(tuple(start for start, _ in REASONING_TAGS))
+        starts = (*(start for start, _ in REASONING_TAGS), *REASONING_STARTS)
+        return isinstance(last, str) and last.rstrip().endswith(starts)
 
 
 class PromptMaker:

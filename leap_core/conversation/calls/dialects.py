@@ -15,6 +15,7 @@ from functools import partial
 from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from .call_list import read_calls, unfenced
+from .elements import Elements
 from .pythonic import PythonicSyntaxError, Reader, UntypedText, call_of_object, read_value
 
 NAME = r"(?P<name>[\w.:/-]+)"
@@ -29,7 +30,8 @@ class Dialect:
     ``opening``, ``separator``, ``closing``: what is around and between the calls of one block; without a separator
     each call has a block of its own. ``read``: the calls of a block. ``is_json``: whether the model's own form is JSON;
     the others are read as JSON too. ``also``: what begins calls where a model leaves out the start marker; it is a part
-    of the calls."""
+    of the calls. ``elements``: how arguments are written that are no JSON. ``reasoning``: what begins and ends it, with
+    other ends. ``dropped``: texts around the answer that are no part of it."""
 
     name: str
     signs: tuple[str, ...]
@@ -43,6 +45,9 @@ class Dialect:
     read: Callable[[str, Dialect], list[LeapFunctionCall]] | None = None
     is_json: bool = True
     also: str = ""
+    elements: Elements | None = None
+    reasoning: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     def calls_of(self, body: str) -> list[LeapFunctionCall]:
         """The calls of the text between the markers. Raises ValueError."""
@@ -50,13 +55,89 @@ class Dialect:
 
     def write(self, calls: Sequence[LeapFunctionCall]) -> str:
         """The text of calls, markers included."""
-        texts = [
-            self.head.format(name=call.name, index=n) + json.dumps(dict(call.arguments), ensure_ascii=False) + self.tail
-            for n, call in enumerate(calls)
-        ]
+        if self.elements is not None:
+            spelled = [[(key, *_element(value)) for key, value in call.arguments.items()] for call in calls]
+            texts = self.elements.write(calls, spelled)
+        else:
+            texts = [
+                f"{self.head.format(name=call.name, index=n)}{_json(dict(call.arguments))}{self.tail}"
+                for n, call in enumerate(calls)
+            ]
         if self.separator is None:
             return "".join(f"{self.start}{text}{self.end}" for text in texts)
         return f"{self.start}{self.opening}{self.separator.join(texts)}{self.closing}{self.end}" if texts else ""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _element(value: object) -> tuple[str, bool]:
+    """The text of a value without quotes, and whether it is a text."""
+    return (value, True) if isinstance(value, str) else (_json(value), False)
+
+
+def _elements(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """Calls of the dialect's elements; JSON calls are read too."""
+    assert dialect.elements is not None
+    if body.lstrip().startswith(("{", "[{")):
+        return read_calls(unfenced(body), repair=False)
+    return dialect.elements.read(body)
+
+
+def _after_bracket(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """A list whose bracket the start marker has."""
+    return _sequence(f"[{body}", dialect)
+
+
+NAMESPACE = "]<]minimax[>["
+TAG = re.compile(r"<(/?)([^<>\s]+)>")
+
+
+def _nested(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """MiniMax M3: elements named as the arguments, with elements in them for objects and ``item`` for lists."""
+    if body.lstrip().startswith(("{", "[{")):
+        return read_calls(unfenced(body), repair=False)
+    calls = list[LeapFunctionCall]()
+    for part in body.split(f"{NAMESPACE}</invoke>"):
+        head = re.match(rf"\s*{re.escape(NAMESPACE)}<invoke name=\"{NAME}\">", part)
+        if head is None and part.strip():
+            raise PythonicSyntaxError(0, f"expected {NAMESPACE}<invoke", in_string=True)
+        if head is not None:
+            value = _nested_value(part[head.end() :].split(NAMESPACE))
+            calls.append(LeapFunctionCall(head["name"], value if isinstance(value, dict) else {}))
+    return calls
+
+
+def _nested_value(parts: Sequence[str]) -> object:
+    """An object, a list or a text. ``parts``: what is between the namespaces."""
+    stack: list[tuple[str, str, list[tuple[str, object]]]] = [("", parts[0], [])]
+    for part in parts[1:]:
+        tag = TAG.match(part)
+        if tag is None or (tag[1] and (len(stack) < 2 or stack[-1][0] != tag[2])):
+            raise PythonicSyntaxError(0, "expected an element", in_string=True)
+        if not tag[1]:
+            stack.append((tag[2], part[tag.end() :], []))
+            continue
+        name, text, children = stack.pop()
+        stack[-1][2].append((name, _of_children(text, children)))
+    if len(stack) > 1:
+        raise PythonicSyntaxError(0, "an element is not closed", in_string=True)
+    return _object(stack[0][2])
+
+
+def _of_children(text: str, children: Sequence[tuple[str, object]]) -> object:
+    if not children:
+        return UntypedText(text)
+    is_list = all(name == "item" for name, _ in children)
+    return [value for _, value in children] if is_list else _object(children)
+
+
+def _object(children: Sequence[tuple[str, object]]) -> dict[str, object]:
+    value = dict(children)
+    if len(value) < len(children):
+        raise PythonicSyntaxError(0, "an argument is given twice")
+    return value
 
 
 def _framed(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
@@ -232,6 +313,8 @@ DEEPSEEK_MARKS = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
 _framed_calls = partial(Dialect, read=_framed)
 _list_of_calls = partial(Dialect, opening="[", separator=", ", closing="]")
 _xml_calls = partial(Dialect, read=_xml, is_json=False)
+_element_calls = partial(Dialect, read=_elements, is_json=False)
+GIGACHAT = "<|message_sep|>\n\nfunction call<|role_sep|>"
 
 DIALECTS = {
     dialect.name: dialect
@@ -295,8 +378,72 @@ DIALECTS = {
             is_json=False,
         ),
         Dialect(
-            "gemma4", ("<|tool_call>",), "<|tool_call>", "<tool_call|>", "call:{name}", "", read=_gemma, is_json=False
+            *("gemma4", ("<|tool_call>",), "<|tool_call>", "<tool_call|>", "call:{name}", ""),
+            read=_gemma,
+            is_json=False,
+            reasoning=("<|channel>thought", "<channel|>"),
+            dropped=("<|channel>",),
         ),
+        *(
+            _element_calls(
+                *(name, ("｜DSML｜", sign), f"<｜DSML｜{section}>", f"</｜DSML｜{section}>"),
+                opening="\n",
+                closing="\n",
+                separator="\n",
+                also="<｜DSML｜invoke name=",
+                elements=Elements(
+                    '<｜DSML｜invoke name="{name}">\n',
+                    '<｜DSML｜parameter name="{key}" string="{type}">',
+                    "</｜DSML｜parameter>\n",
+                    "</｜DSML｜invoke>",
+                    ("true",),
+                ),
+            )
+            for name, sign, section in (
+                ("deepseek_v32", "function_calls", "function_calls"),
+                ("deepseek_v4", "tool_calls", "tool_calls"),
+            )
+        ),
+        _element_calls(
+            *("minicpm5", ("<function name=", "<param name="), "<function name=", "</function>"),
+            elements=Elements('"{name}">', '<param name="{key}">', "</param>"),
+        ),
+        _element_calls(
+            *("kimi_k3", ("open_tag(", "<|sep|>"), "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+            separator="",
+            also="<|open|>call tool=",
+            elements=Elements(
+                '<|open|>call tool="{name}" index="{index}"<|sep|>',
+                '<|open|>argument key="{key}" type="{type}"<|sep|>',
+                "<|close|>argument<|sep|>",
+                "<|close|>call<|sep|>",
+                ("string",),
+            ),
+            reasoning=("<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>"),
+            dropped=(
+                *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+                "<|close|>think<|sep|>",
+            ),
+        ),
+        Dialect(
+            *("minimax_m3", (NAMESPACE,), f"{NAMESPACE}<tool_call>", f"{NAMESPACE}</tool_call>"),
+            read=_nested,
+            is_json=False,
+            reasoning=("<mm:think>", "</mm:think>"),
+            dropped=("</mm:think>",),
+        ),
+        _list_of_calls(
+            *("apriel", ("<tool_calls>[",), "<tool_calls>", "</tool_calls>"),
+            reasoning=("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+            dropped=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
+        ),
+        Dialect("gigachat31", ("<|function_call|>",), "<|function_call|>", "", read=_sequence),
+        Dialect("gigachat3", ("function call", "add_tokens.message_sep"), GIGACHAT, "", read=_sequence),
+        _list_of_calls(
+            *("command_r", ("Action:", "```json"), "Action:\n```json", "```"),
+            head='{{"tool_name": "{name}", "parameters": ',
+        ),
+        Dialect("functools", ("functools[",), "functools[", "", separator=", ", closing="]", read=_after_bracket),
         _framed_calls("functionary", ("<function=",), "<function=", "</function>", "{name}>", ""),
         Dialect(
             *("llama3_json", ("<|python_tag|>",), "<|python_tag|>", ""),
@@ -307,6 +454,8 @@ DIALECTS = {
     )
 }
 """In the order in which a template is looked at."""
+REASONING_STARTS = tuple(each.reasoning[0] for each in DIALECTS.values() if each.reasoning)
+"""What begins the reasoning of some dialects alone."""
 
 
 def dialect_of_template(template: str) -> str | None:

@@ -47,11 +47,10 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     if isinstance(value, UntypedText):
         return _typed(value, schema, root)
     if isinstance(value, dict):
-        parts = schema.get("properties")
-        named = parts if isinstance(parts, Mapping) else {}
+        named = _parts(schema, "properties", root)
         return {key: _fitted(each, named.get(key), root) for key, each in value.items()}
     if isinstance(value, list):
-        return [_fitted(each, schema.get("items"), root) for each in value]
+        return [_fitted(each, _parts(schema, "items", root), root) for each in value]
     types = _types(schema)
     is_text, is_number = types & {"string", "str"}, types & {"integer", "number", "int", "float"}
     if isinstance(value, WrittenText):
@@ -62,10 +61,21 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     return int(value) if is_whole else value
 
 
+def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a schema, or one of its alternatives, says of the parts of a value."""
+    for each in (schema, *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
+        parts = resolved_schema(each, root).get(key) if isinstance(each, Mapping) else None
+        if isinstance(parts, Mapping):
+            return parts
+    return {}
+
+
 def _types(schema: Mapping[str, Any]) -> set[str]:
     kinds, listed = schema.get("type"), schema.get("enum")
     names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
-    return {str(each) for each in names} or {type(each).__name__ for each in listed or ()}
+    choices = [each for key in ("anyOf", "oneOf") for each in schema.get(key) or () if isinstance(each, Mapping)]
+    found = {str(each) for each in names}.union(*map(_types, choices))
+    return found or {type(each).__name__ for each in listed or ()}
 
 
 def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
@@ -76,9 +86,22 @@ def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
         return str(text)
     if value is None and "null" in _types(schema):
         return None
-    if _types(schema) & {"string", "str"} or (not schema and not isinstance(value, (dict, list))):
+    types = _types(schema)
+    if types & {"string", "str"} and not (types & NAMES_OF.get(type(value), set())):
+        return str(text)
+    if not schema and not isinstance(value, (dict, list)):
         return str(text)
     return _fitted(value, schema, root)
+
+
+NAMES_OF: dict[type, set[str]] = {
+    bool: {"boolean", "bool"},
+    int: {"integer", "number", "int", "float"},
+    float: {"number", "float"},
+    dict: {"object", "dict"},
+    list: {"array", "list"},
+}
+"""What types of JSON a value may have, as schemas and members of an enum name them."""
 
 
 LITERALS = {"True": "true", "False": "false", "None": "null"}

@@ -34,6 +34,8 @@ class LeapFunctionCallParser:
 
     name = ""
     also = ""
+    reasoning: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     def __init__(self, start_marker: str, end_marker: str) -> None:
         self.start_marker = start_marker
@@ -108,7 +110,7 @@ class DialectParser(LeapFunctionCallParser):
         super().__init__(dialect.start, dialect.end)
         self.name = dialect.name
         self.dialect = dialect
-        self.also = dialect.also
+        self.also, self.reasoning, self.dropped = dialect.also, dialect.reasoning, dialect.dropped
 
     def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
         return self.dialect.write(calls)
@@ -171,6 +173,8 @@ class CallWarning:
 
 CallEvent: TypeAlias = CallText | CallsFound | CallWarning
 
+FENCE = "```"
+"""An end marker that is no marker elsewhere."""
 MOST_SHOWN = 200
 """Characters of an unreadable call in a warning."""
 
@@ -224,8 +228,12 @@ class CallStream:
         if parser and fits and declared:
             self._bare.append(BareJson(declared, self._end, fits, self._spelled))
         self._markers = re.compile("|".join(re.escape(mark) for mark in (self._start, self._end) if mark))
-        self._beside = [mark for mark in (self._start, self._end, self._also if declared else "") if mark]
-        self._next_mark = re.compile("|".join(map(re.escape, self._beside)))
+        stray_end = "" if self._end == FENCE else self._end
+        self._beside = [mark for mark in (self._start, stray_end, self._also if declared else "") if mark]
+        self._dropped: tuple[str, ...] = getattr(parser, "dropped", ())
+        self._beside += self._dropped
+        longest_first = sorted(self._beside, key=len, reverse=True)
+        self._next_mark = re.compile("|".join(map(re.escape, longest_first)))
         self._quotes = Quotes()
         self._spaces: list[str] | None = [] if parser else None
         """White space since the last call, or the beginning of the reply; None after other text."""
@@ -318,7 +326,7 @@ class CallStream:
         self._quotes.add(before)
         if marker[0] not in TOKEN_MARKS and self._quotes.shows(marker[0], self._start, self._end):
             before += marker[0]
-        elif marker[0] != self._end:
+        elif marker[0] != self._end and marker[0] not in self._dropped:
             self._inside, self._searched, self._first_end = True, 0, None
         self._held = self._held[marker.start() if marker[0] == self._also and self._inside else marker.end() :]
         return [CallText(before)] if before else []

@@ -61,8 +61,9 @@ class ReasoningSplitter:
     for templates that open it themselves. White space around the tags belongs to neither side of them.
     """
 
-    def __init__(self, *, inside: bool = False, tags: Sequence[tuple[str, str]] = REASONING_TAGS[:1]) -> None:
-        self._tags = tags
+    def __init__(self, *, inside: bool = False, tags: Sequence[tuple[str, ...]] = REASONING_TAGS[:1]) -> None:
+        self._starts = [each[0] for each in tags]
+        self._ends = [end for each in tags for end in each[1:]]
         self.inside = inside
         """Whether what comes next is reasoning."""
         self._held = ""
@@ -91,7 +92,7 @@ class ReasoningSplitter:
         return not (self.inside or self._held or self._skip_space)
 
     def _next_tags(self) -> list[str]:
-        return [end if self.inside else start for start, end in self._tags]
+        return self._ends if self.inside else self._starts
 
     def _first_tag(self) -> str | None:
         places = [(place, tag) for tag in self._next_tags() if (place := self._held.find(tag)) >= 0]
@@ -151,10 +152,11 @@ class StopStrings:
 
 
 class ThoughtCalls:
-    """Takes the text of reasoning and gives it back without ``marks``, which begin and end calls (``marks_of``). From
-    where one begins, text is held."""
+    """Takes the text of reasoning and gives it back with ``marks``, which begin and end calls (``marks_of``), as they
+    are spelled. From where one begins, text is held."""
 
-    def __init__(self, marks: tuple[str, str]) -> None:
+    def __init__(self, marks: tuple[str, str], spellings: tuple[str, str]) -> None:
+        self._spellings = dict(zip(marks, spellings, strict=True))
         self._start = marks[0]
         self._markers = marks
         self._pattern = re.compile("|".join(map(re.escape, self._markers)))
@@ -179,18 +181,21 @@ class ThoughtCalls:
         else:
             keep = partial_suffix(self._held, self._markers)
             ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return self._pattern.sub("", ready)
+        return self._spelled(ready)
+
+    def _spelled(self, text: str) -> str:
+        return self._pattern.sub(lambda mark: self._spellings[mark[0]], text)
 
     def end_of_reasoning(self) -> str:
         """What was held, now that the reasoning has ended: reasoning after all."""
         held, self._held, self._has_call = self._held, "", False
-        return self._pattern.sub("", held)
+        return self._spelled(held)
 
     def end_of_reply(self) -> tuple[str, str]:
         """Reasoning that was held in vain, and what begins with a call, now that the reply has ended within
         reasoning."""
         held, self._held = self._held, ""
-        return ("", held) if self._has_call else (self._pattern.sub("", held), "")
+        return ("", held) if self._has_call else (self._spelled(held), "")
 
 
 CUT = (
@@ -236,9 +241,13 @@ class ReplyBuilder:
         self._vocabulary = vocabulary
         self._options = options
         special = vocabulary.special_tokens
-        tags = reasoning_tags(vocabulary)
+        own = (getattr(parser, "reasoning", ()),) if getattr(parser, "reasoning", ()) else ()
+        tags: Sequence[tuple[str, ...]] = own or reasoning_tags(vocabulary)
         markers = [tag for pair in tags for tag in pair]
+        self._parts: frozenset[int] = frozenset()
+        """Tokens that are a part of a marker, and no marker."""
         marks = None
+        spellings = ("", "")
         self._also: int | None = None
         self._marks: dict[int, tuple[str, str]] = {}
         """By token: the spelling of a marker of calls, and what represents it."""
@@ -246,18 +255,24 @@ class ReplyBuilder:
             marks, spellings = marks_of(parser, special), (parser.start_marker, parser.end_marker)
             also = getattr(parser, "also", "")
             markers += (*spellings, also)
+            longer = [*markers, *getattr(parser, "dropped", ())]
+            self._parts = frozenset(
+                number for text, number in special.items() if any(text in each for each in longer if each != text)
+            )
             pairs = [*zip(spellings, marks[:2], strict=True), (also, marks[0])]
             self._marks = {special[spelling]: (spelling, mark) for spelling, mark in pairs if spelling in special}
             self._also = special.get(also)
         # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
-        self._thought_calls = None if marks is None else ThoughtCalls(marks[:2])
-        readable = {special.get(marker) for marker in markers}
+        self._thought_calls = None if marks is None else ThoughtCalls(marks[:2], spellings)
+        readable = {special.get(marker) for marker in markers} | self._parts
         self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
-        self._opens_reasoning, self._ends_reasoning = ({special[pair[side]] for pair in tags} for side in (0, 1))
+        self._opens_reasoning = {special[pair[0]] for pair in tags if pair[0] in special}
+        self._ends_reasoning = {special[end] for pair in tags for end in pair[1:] if end in special}
         self._special = self._hidden | self._opens_reasoning | self._ends_reasoning | self._marks.keys()
-        self._tags_are_tokens = bool(tags)
-        texts = [*(() if tags else REASONING_TAGS[0]), *(marks or ())]
+        self._tags_are_tokens = bool(tags) and all(each in special for pair in tags for each in pair)
+        told = () if self._tags_are_tokens else [each for pair in tags or REASONING_TAGS[:1] for each in pair]
+        texts = [*told, *(marks or ()), *getattr(parser, "dropped", ())]
         self._signs = {text[0] for text in texts if text}
         """With these begins what is not text, where no token says so."""
         self._is_plain = False
@@ -289,13 +304,13 @@ class ReplyBuilder:
         """The responses that a token completes."""
         if self._channels is not None:
             return self._route(self._channels.feed(token, self._decoder.decode(self._vocabulary.piece(token))))
-        if token in self._special:
+        if token in self._special and token not in self._parts:
             return self._feed_special(token)
         return self._feed_text(self._vocabulary.piece(token))
 
     def feed_run(self, tokens: Sequence[int]) -> list[MessageResponse] | None:
         """The responses that tokens complete which came together, in one pass; None where each has to be fed alone."""
-        if not self._is_plain or not self._special.isdisjoint(tokens):
+        if not self._is_plain or not (self._special | self._parts).isdisjoint(tokens):
             return None
         return self._feed_text(b"".join(map(self._vocabulary.piece, tokens)))
 

@@ -7,14 +7,14 @@ values are our own. ``grid`` writes the same situations in every dialect, ``LITE
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from leap_core.conversation.calls import LeapFunction
 
-Calls = list[tuple[str, dict[str, Any]]]
+from .element_calls import Calls, bare, compact, deepseek_dsml, elements, kimi_k3, minimax_m3, objects
+
 TABLE = {"restaurant": "string", "guests": "integer", "terrace": "boolean", "tip": "number", "note": ["string", "null"]}
 STORE = {"record": "object", "tags": "array", "code": "string"}
 
@@ -32,19 +32,6 @@ FUNCTIONS = [
     function("find-files", {"path": "string"}),
     function("calendar.add", {"title": "string"}),
 ]
-
-
-def compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def bare(value: object) -> str:
-    """A value of an XML element, which has no quotes."""
-    return value if isinstance(value, str) else compact(value)
-
-
-def objects(calls: Calls, key: str = "arguments") -> str:
-    return ", ".join(f'{{"name": "{name}", "{key}": {compact(arguments)}}}' for name, arguments in calls)
 
 
 def lfm(calls: Calls) -> str:
@@ -151,6 +138,22 @@ WRITERS: dict[str, Callable[[Calls], str]] = {
     "glm45": glm45,
     "functiongemma": lambda calls: gemma(calls, "<start_function_call>", "<escape>", "<end_function_call>"),
     "gemma4": lambda calls: gemma(calls, "<|tool_call>", '<|"|>', "<tool_call|>"),
+    "deepseek_v32": lambda calls: deepseek_dsml(calls, "function_calls"),
+    "deepseek_v4": lambda calls: deepseek_dsml(calls, "tool_calls"),
+    "minicpm5": lambda calls: elements(
+        calls, '<function name="{name}">', '<param name="{key}">', "</param>", "</function>"
+    ),
+    "kimi_k3": kimi_k3,
+    "minimax_m3": minimax_m3,
+    "apriel": lambda calls: f"<tool_calls>[{objects(calls)}]</tool_calls>",
+    "gigachat31": lambda calls: "".join(f"<|function_call|>{objects([call])}" for call in calls),
+    "gigachat3": lambda calls: "".join(
+        f"<|message_sep|>\n\nfunction call<|role_sep|>\n{objects([call])}" for call in calls
+    ),
+    "command_r": lambda calls: "Action:\n```json\n[{}]\n```".format(
+        ", ".join(f'{{"tool_name": "{name}", "parameters": {compact(given)}}}' for name, given in calls)
+    ),
+    "functools": lambda calls: f"functools[{objects(calls)}]",
     "functionary": lambda calls: "".join(f"<function={name}>{compact(given)}</function>" for name, given in calls),
     "functionary_v32": lambda calls: "".join(f">>>{name}\n{compact(given)}" for name, given in calls),
     "gpt_oss": gpt_oss,

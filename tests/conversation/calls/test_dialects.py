@@ -25,6 +25,7 @@ from leap_core.inference.constraints.call_grammars import json_grammar
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 
 from ...support.raw_replies import read_reply
+from .dialect_cases import WRITERS
 
 WEATHER = LeapFunction(
     "get_weather",
@@ -83,6 +84,10 @@ SEEN = {
     '\udc00get_weather\n{"city": "Rome"}\udc01',
     "llama3_json": '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris, \\"FR\\"", "days": 3}}; '
     '{"name": "get_weather", "parameters": {"city": "Rome"}}',
+}
+SEEN |= {
+    name: WRITERS[name]([("get_weather", dict(call.arguments)) for call in (PARIS, ROME)])
+    for name in DIALECTS.keys() - SEEN.keys()
 }
 OTHERS = [
     ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}'),
@@ -169,7 +174,7 @@ def test_values_without_quotes_follow_the_schema():
     parameters = {"n": "3", "s": "3", "l": "[1, 2]", "b": "True", "o": '{"a": 1}', "both": "3"}
     body = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in parameters.items())
     (call,) = parser_named("qwen3_coder").parse(f"<function=f>\n{body}</function>")
-    expected = {"n": 3, "s": "3", "l": [1, 2], "b": True, "o": {"a": 1}, "both": "3"}
+    expected = {"n": 3, "s": "3", "l": [1, 2], "b": True, "o": {"a": 1}, "both": 3}
     assert fitted(call, [function]).arguments == expected
 
 

@@ -59,7 +59,7 @@ def test_a_call_that_a_text_quotes_is_text(name: str):
         assert read(name, reply) == ([], reply, 0)
         assert read(name, *reply) == ([], reply, 0)
 
-    in_lines = name != "deepseek_v3"  # its calls hold a code block, which a line of text cannot quote
+    in_lines = name not in ("deepseek_v3", "command_r")  # these hold a code block, which a line of text cannot quote
     check_each([around for around in QUOTES if in_lines or "`{}`" not in around], check)
 
 
@@ -93,6 +93,17 @@ TWICE = {
     "functionary_v32": 'store\n{"code": "a", "code": "b"}',
     "minimax_m2": '<invoke name="store"><parameter name="code">a</parameter>'
     '<parameter name="code">b</parameter></invoke>',
+    "minicpm5": '"store"><param name="code">a</param><param name="code">b</param>',
+    "minimax_m3": ']<]minimax[>[<invoke name="store">]<]minimax[>[<code>a]<]minimax[>[</code>]<]minimax[>[<code>b'
+    "]<]minimax[>[</code>]<]minimax[>[</invoke>",
+    "kimi_k3": '<|open|>call tool="store" index="1"<|sep|><|open|>argument key="code" type="string"<|sep|>a<|close|>'
+    'argument<|sep|><|open|>argument key="code" type="string"<|sep|>b<|close|>argument<|sep|><|close|>call<|sep|>',
+    **dict.fromkeys(
+        ("deepseek_v32", "deepseek_v4"),
+        '<｜DSML｜invoke name="store">\n<｜DSML｜parameter name="code" string="true">a</｜DSML｜parameter>\n'
+        '<｜DSML｜parameter name="code" string="true">b</｜DSML｜parameter>\n</｜DSML｜invoke>',
+    ),
+    "functools": '{"name": "store", "arguments": {"code": "a", "code": "b"}}]',
     **dict.fromkeys(("functiongemma", "gemma4"), 'call:store{code:"a",code:"b"}'),
     **dict.fromkeys(
         ("qwen3_coder", "seed_oss"),

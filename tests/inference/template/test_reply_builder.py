@@ -112,12 +112,12 @@ def test_markers_that_mark_nothing_are_nobodys_text():
     assert seen(rest) == ["a", "b", "c"] and end.full_message.reasoning_content is None
 
 
-def test_a_call_that_is_thought_of_is_none_and_shows_no_marker():
+def test_a_call_that_is_thought_of_is_none_and_shown_as_it_is_spelled():
     texts = ["<think>", "so ", "<think>", *CALL, "</think>", "yes"]
     *rest, end = responses(*texts, enable_thinking=True)
-    assert "".join(r.reasoning for r in rest if isinstance(r, ReasoningChunk)) == 'so [f(a="x")]'
+    assert "".join(r.reasoning for r in rest if isinstance(r, ReasoningChunk)) == f"so {''.join(CALL)}"
     assert (end.full_message.text, end.full_message.function_calls) == ("yes", None)
-    assert "".join(seen(responses(*texts, inline_thinking_tags=True))) == '<think>so [f(a="x")]</think>yes'
+    assert "".join(seen(responses(*texts, inline_thinking_tags=True))) == f"<think>so {''.join(CALL)}</think>yes"
 
 
 def test_what_is_spelled_like_a_tag_is_text_where_the_model_has_a_token_for_it():

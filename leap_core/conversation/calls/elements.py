@@ -1,0 +1,101 @@
+"""Calls whose arguments are elements with a name and a value that has no quotes, as XML and its likes have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...system.dataclass import dataclass
+from ..messages import LeapFunctionCall
+from .pythonic import PythonicSyntaxError, UntypedText
+
+NAME = r"(?P<name>[\w.:/-]+)"
+CDATA, CDATA_END = "<![CDATA[", "]]>"
+
+
+@dataclass(frozen=True)
+class Elements:
+    """How a call is written: ``head`` with its ``{name}`` and perhaps its number ``{index}`` from 1, for each argument
+    ``key``, its value and ``close``, and ``tail``. ``key`` has the ``{key}`` and perhaps a ``{type}``, which is one of
+    ``texts`` where the value is a text; ``close`` may have the ``{key}``, too. White space between them is free. A line
+    feed at the end of ``key`` and at the beginning of ``close`` is none of the value."""
+
+    head: str
+    key: str
+    close: str
+    tail: str = ""
+    texts: tuple[str, ...] = ()
+
+    def read(self, body: str) -> list[LeapFunctionCall]:
+        """The calls of a text that holds nothing else. Raises PythonicSyntaxError."""
+        head, key = re.compile(_pattern(self.head)), re.compile(_pattern(self.key))
+        tail = re.compile(rf"{_pattern(self.tail)}\s*|\s*\Z") if self.tail.strip() else re.compile(r"\s*")
+        calls, place = list[LeapFunctionCall](), 0
+        while place < len(body.rstrip()):
+            match = head.match(body, place)
+            if match is None:
+                raise PythonicSyntaxError(place, f"expected {self.head.strip()!r}")
+            arguments, place = dict[str, object](), match.end()
+            while (parameter := key.match(body, place)) is not None:
+                name = parameter["key"].strip()
+                if name in arguments:
+                    raise PythonicSyntaxError(place, f"{name!r} is given twice")
+                value, place = self._value(body, parameter.end(), name, key)
+                kind = parameter.groupdict().get("type")
+                is_text = kind is not None and kind in self.texts
+                arguments[name] = value if is_text else UntypedText(value)
+            end = tail.match(body, place)
+            if end is None:
+                raise PythonicSyntaxError(place, f"expected {self.tail.strip()!r}")
+            calls.append(LeapFunctionCall(match["name"], arguments))
+            place = end.end()
+        return calls
+
+    def write(self, calls: Sequence[LeapFunctionCall], spelled: Sequence[Sequence[tuple[str, str, bool]]]) -> list[str]:
+        """The texts of calls. ``spelled``: by call and argument its name, the text of its value, and whether that is a
+        text."""
+        texts = []
+        for number, (call, arguments) in enumerate(zip(calls, spelled, strict=True), 1):
+            parts = [
+                self.key.replace("{key}", name).replace("{type}", self._type(is_text))
+                + value
+                + self.close.replace("{key}", name)
+                for name, value, is_text in arguments
+            ]
+            head = self.head.replace("{name}", call.name).replace("{index}", str(number))
+            texts.append(head + "".join(parts) + self.tail)
+        return texts
+
+    def _type(self, is_text: bool) -> str:
+        return (self.texts or ("",))[0] if is_text else OTHER_TYPES.get((self.texts or ("",))[0], "json")
+
+    def _value(self, body: str, start: int, name: str, key: re.Pattern[str]) -> tuple[str, int]:
+        """The text of a value, and the place after what closes it. Where none does, it ends before the next key."""
+        close = self.close.replace("{key}", name)
+        mark = close.strip()
+        if body.startswith(CDATA, start):
+            end = body.find(CDATA_END, start)
+            if end >= 0 and body.startswith(mark, end + len(CDATA_END)):
+                return body[start + len(CDATA) : end], end + len(CDATA_END) + len(mark)
+        end = body.find(mark, start)
+        after = end + len(mark)
+        if end < 0:
+            following = key.search(body, start)
+            if following is None:
+                raise PythonicSyntaxError(len(body), f"expected {mark}", in_string=True)
+            end = after = following.start()
+        value = body[start:end]
+        is_framed = body[start - 1] == "\n" and close.startswith("\n")
+        return value.removesuffix("\n") if is_framed else value, after
+
+
+OTHER_TYPES = {"true": "false", "string": "number"}
+"""What is written for a value that is no text, by what is written for a text."""
+
+
+def _pattern(text: str) -> str:
+    """What matches a fixed text with its fields; white space in it is free, but for the last line feed."""
+    parts = re.split(r"(\{name\}|\{index\}|\{key\}|\{type\}|\s+)", text.strip(" ").rstrip("\n"))
+    known = {"{name}": NAME, "{index}": r"\d*", "{key}": r"(?P<key>[^>\n\"'<|]+)", "{type}": r"(?P<type>[^>\n\"'<|]*)"}
+    pattern = "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
+    return rf"\s*{pattern}" + (r"\n?" if text.endswith("\n") else "")
