@@ -70,7 +70,7 @@ def program(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> 
     def run(*arguments: str, stdin: str | bytes = b"", **options: Any) -> subprocess.CompletedProcess[str]:
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": variables} | options
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run([*warm_leap, *arguments], input=data, timeout=100, check=False, **options)
+        done = subprocess.run([*warm_leap, *arguments], input=data, timeout=200, check=False, **options)
         texts = [(stream or b"").decode() for stream in (done.stdout, done.stderr)]
         return subprocess.CompletedProcess(done.args, done.returncode, *texts)
 
@@ -88,7 +88,7 @@ def shell(variables: dict[str, str], warm_leap: list[str], tmp_path: Path) -> Pr
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             check=False,
             cwd=tmp_path,
             env=variables,

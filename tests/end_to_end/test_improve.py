@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lengths import lengths
-
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 
 FOOD = ["bread", "soup", "cheese", "apple", "rice", "cake", "pasta", "salad", "honey", "onion"]
@@ -75,14 +73,14 @@ def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
     assert len(answered) == 28 and all(each["error"] is None for each in answered)
 
 
-@pytest.mark.slow
-@lengths(2, 8, "kills")
-def test_kills_change_nothing(program, start, tmp_path, kills):
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_kills_change_nothing(program, start, tmp_path):
     """kill -9 again and again: the end is that of a run that nobody killed, and no request is answered twice."""
     write_cases(tmp_path / "cases.jsonl", 40)
     command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.95", "--format", "json")
     whole = json.loads(program(*command, "-o", "whole").stdout)
-    for n in range(kills):
+    for n in range(kills := 8):
         process = start(*command, "-o", "killed")
         time.sleep(0.35 + 0.8 * n / kills)
         os.kill(process.pid, signal.SIGKILL)
