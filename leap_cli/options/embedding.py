@@ -101,6 +101,7 @@ def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
         name, question = first, " ".join(others)
     elif unnamed is not None:
         name, question = unnamed, " ".join(words)
+        _check_is_question(env, first, others, names, name)
     elif names:
         raise click.UsageError(
             f"there are several indexes ({', '.join(names)}); name one before the question, or set default_index"
@@ -110,6 +111,20 @@ def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
     if not question.strip():
         raise click.UsageError("the question is empty")
     return name, question
+
+
+def _check_is_question(env: Environment, first: str, others: Sequence[str], names: Sequence[str], name: str) -> None:
+    """See to it that the first word is no mistyped name of an index, where the index ``name`` would be asked instead.
+    Raises UsageError for a word that is nearly one, and for one before a question in quotes."""
+    from difflib import get_close_matches
+
+    if not others or any(map(str.isspace, first)):
+        return
+    near = get_close_matches(first, names, 1, 0.75)
+    if near or (len(others) == 1 and any(map(str.isspace, others[0].strip()))):
+        meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)}"
+        raise click.UsageError(f"there is no index {first!r}: {meant} (put a question in quotes)")
+    Output(env).note(f"took {' '.join([first, *others])[:80]!r} as the question to the index {name}")
 
 
 @contextmanager

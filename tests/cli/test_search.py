@@ -122,6 +122,23 @@ def test_the_only_index_need_not_be_named(leap, notes):
     assert done.code == 2 and "what is asked of the index notes?" in done.stderr
 
 
+def test_a_mistyped_index_is_named_with_the_nearest(leap, notes):
+    for words, meant in (
+        (("nots", "hammer"), "did you mean notes?"),
+        (("notse", "Which tool drives nails?"), "did you mean notes?"),
+        (("nosuch", "Which tool drives nails?"), "there is notes"),
+    ):
+        for command in (("search",), ("ask", "-m", "chat")):
+            done = leap(*command, *words)
+            assert done.code == 2 and f"there is no index {words[0]!r}: {meant}" in done.stderr, done.stderr
+    done = leap("search", "nosuch", "hammer", "--limit", "1")
+    assert done.code == 0 and "took 'nosuch hammer' as the question to the index notes" in done.stderr
+    assert "as the question" not in leap("search", "nosuch hammer").stderr
+    leap("config", "set", "default_index", "notes")
+    leap("index", "other", "pages", "--keywords-only")
+    assert "did you mean other?" in leap("search", "othr", "hammer").stderr
+
+
 def test_of_several_indexes_one_is_named(leap, notes):
     assert leap("index", "other", "pages", "--keywords-only").code == 0
     done = leap("search", "hammer")
