@@ -224,6 +224,7 @@ def _fields(arguments: Arguments) -> dict[str, Any]:
     fields = {name: value for name in ROWS if (value := arguments.get(name)) is not None}
     if (devices := arguments.get("gpu_devices")) is not None:
         fields["devices"] = devices
+    arguments.check_apart("cpu_moe", "n_cpu_moe")
     if arguments["cpu_moe"] or arguments["n_cpu_moe"]:
         fields["cpu_moe"] = -1 if arguments["cpu_moe"] else arguments["n_cpu_moe"]
     directory = arguments.env.cwd

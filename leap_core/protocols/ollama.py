@@ -18,7 +18,7 @@ from ..conversation.messages import LeapFunctionCall
 from ..conversation.options import GENERATION
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
-from ..schemas.json_values import JsonObject, list_at, object_at, text_at
+from ..schemas.json_values import JsonObject, list_at, object_at, text_at, whole_number
 from ..system.dataclass import dataclass
 from .openai.fields import EFFORTS, FIELDS, NOTE, BodyFields, notes_on, read_keep_alive
 from .openai.replies import EventReply, finish_reason
@@ -105,7 +105,7 @@ def read_ollama_embedding(body: object, *, single: bool = False) -> OllamaEmbedd
     texts = [value] if isinstance(value, str) else list_at(value, "prompt" if single else "input")
     for n, text in enumerate(texts):
         text_at(text, f"input[{n}]")
-    dimensions = fields.take("dimensions")
+    dimensions = whole_number(fields.take("dimensions"))
     if dimensions is not None and (not isinstance(dimensions, int) or isinstance(dimensions, bool)):
         raise LeapSerializationError("expected a whole number", path="dimensions")
     keep_alive = read_keep_alive(fields.take("keep_alive"))
@@ -126,7 +126,7 @@ def _common(fields: BodyFields) -> tuple[str, JsonObject]:
     chat["keep_alive"] = fields.take("keep_alive")
     options = object_at(fields.take("options") or {}, "options")
     chat |= {name: options[own] for own, name in OPTIONS.items() if options.get(own) is not None}
-    most = options.get("num_predict")
+    most = whole_number(options.get("num_predict"))
     if isinstance(most, int) and most > 0:  # -1 and -2 are as many as there is room for
         chat["max_tokens"] = most
     shape = fields.take("format")

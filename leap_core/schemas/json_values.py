@@ -87,6 +87,11 @@ def _class(name: object) -> type[LeapError] | None:
     return error_class if isinstance(error_class, type) and issubclass(error_class, LeapError) else None
 
 
+def whole_number(value: Any) -> Any:
+    """The integer that a float is, as JSON may write one (16.0); anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def is_number(value: object) -> bool:
     """Whether this is a number; True and False are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

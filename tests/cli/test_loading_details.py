@@ -102,3 +102,13 @@ def test_a_damaged_file_is_listed_as_such(leap, kept):
     next(kept.glob("*/*.snapshot")).write_bytes(b"damaged")
     assert "damaged" in leap("models", "cache", "list").stdout
     assert "removed 3" in leap("models", "cache", "clear").stderr
+
+
+def test_all_experts_and_some_of_them_are_not_both_on_the_processor(leap):
+    done = leap("generate", "-m", "some", "--cpu-moe", "--n-cpu-moe", "3", "hi")
+    assert done.code == 2 and "--cpu-moe cannot be combined with --n-cpu-moe" in done.stderr
+
+
+def test_an_error_names_the_option_as_it_is_typed(leap):
+    done = leap("index", "notes", ".", "--chunk-tokens", "0")
+    assert done.code == 2 and "--chunk-tokens" in done.stderr and "16" in done.stderr

@@ -246,3 +246,15 @@ def test_keys_and_values_are_f16_where_products_of_weights_differ_more():
     assert ModelLoadingOptions().kv_types(0, is_coarse=True) == ("f16", "f16")
     assert ModelLoadingOptions(kv_type_k="q8_0").kv_types(0, is_coarse=True) == ("q8_0", "f16")
     assert ModelLoadingOptions(deterministic=True).kv_types(0, is_coarse=True) == ("bf16", "f16")
+
+
+def test_every_integer_option_takes_a_float_that_is_whole():
+    names = [each.name for each in fields(GenerationOptions) if str(each.type) == "int | None"]
+    assert {"top_k", "repeat_last_n", "rng_seed", "max_tokens", "priority"} <= set(names)
+    for name in names:
+        value = 16.0
+        options = GenerationOptions.from_json({name: value})
+        assert getattr(options, name) == 16 and type(getattr(options, name)) is int, name
+        for bad in (16.5, float("nan"), float("inf")):
+            with pytest.raises(LeapOptionsError, match=name):
+                GenerationOptions.from_json({name: bad})

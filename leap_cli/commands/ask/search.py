@@ -253,7 +253,13 @@ class IndexArguments:
     metavar="PATTERN",
     help="Index only files whose path matches, such as '*.md'.",
 )
-@click.option("--chunk-tokens", type=int, default=256, show_default=True, help="Chunk size in tokens, at most.")
+@click.option(
+    "--chunk-tokens",
+    type=click.IntRange(16, 8192),
+    default=256,
+    show_default=True,
+    help="Chunk size in tokens, at most.",
+)
 @click.option(
     "--chunk-overlap",
     "overlap",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapSerializationError
-from ...schemas.json_values import JsonObject
+from ...schemas.json_values import JsonObject, whole_number
 from ...system.dataclass import dataclass
 from .fields import NOTE, BodyFields, Unknown, read_keep_alive
 
@@ -158,6 +158,7 @@ def _texts(value: Any, path: str) -> tuple[str, ...]:
 
 
 def _whole(path: str, value: Any) -> int | None:
+    value = whole_number(value)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise LeapSerializationError("expected a whole number of 1 or more", path=path)
     return value

@@ -14,7 +14,7 @@ from ...conversation.calls import LeapFunction
 from ...conversation.options import BUDGETS, GENERATION
 from ...conversation.priority import BACKGROUND
 from ...errors import LeapSchemaError, LeapSerializationError, cut
-from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at
+from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at, whole_number
 
 
 class Unknown(Enum):
@@ -185,6 +185,7 @@ ONLY_VALUE: Mapping[str, tuple[object, ...]] = {
 }
 """What leap cannot do, and the values (beside null) that do not ask for it."""
 
+TIERS = (None, "auto", "default", "flex", "scale", "priority")
 CHOICES = ("auto", "none", "required")
 LARGEST_TOKEN = 2**31 - 1
 """Tokens are numbers of 32 bits in llama.cpp."""
@@ -208,7 +209,11 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         value = body.take(name)
         if value is not None:
             options.update(read(value))
-    if body.take("service_tier") == "flex":
+    tier = body.text("service_tier")
+    if tier not in TIERS:
+        known = ", ".join(map(str, TIERS[1:]))
+        raise LeapSerializationError(f"{cut(str(tier))!r} is not one of {known}", path="service_tier")
+    if tier == "flex":
         options.setdefault("priority", BACKGROUND)
     kwargs: JsonObject = {}
     if (effort := options.pop("effort", None)) is not None:
@@ -324,6 +329,7 @@ def _tool_choice(value: object) -> str:
 
 
 def _seed(value: object) -> JsonObject:
+    value = whole_number(value)
     return {"rng_seed": value % SEEDS if isinstance(value, int) and value < 0 else value}
 
 

@@ -21,7 +21,7 @@ from ...conversation.media.fetching import UrlAccess, fetch
 from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.options import CONSTRAINTS, GENERATION, GenerationOptions, check_tool_choice
 from ...errors import LeapOptionsError, LeapSerializationError
-from ...schemas.json_values import JsonObject, object_at, text_at
+from ...schemas.json_values import JsonObject, object_at, text_at, whole_number
 from ...system.dataclass import dataclass
 from .fields import (
     ANY_OBJECT,
@@ -235,7 +235,7 @@ def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
     include_usage = body_fields.object("stream_options").boolean("include_usage", False)
     keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
     ping_interval = read_ping_interval(body_fields.take("sse_ping_interval"))
-    choices = body_fields.take("n")
+    choices = whole_number(body_fields.take("n"))
     if choices is None:
         choices = 1
     if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_CHOICES:

@@ -80,7 +80,12 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
     "no object for the template": ({"chat_template_kwargs": [1]}, Refused("chat_template_kwargs")),
     "thinking, in words": ({"enable_thinking": "yes"}, Refused("enable_thinking")),
     "all of top_k": ({"top_k": -1}, Taken({"top_k": 0})),
-    "whole numbers with a point": ({"max_tokens": 16.0, "top_k": 3.0}, Taken({"max_tokens": 16, "top_k": 3})),
+    "whole numbers with a point": (
+        {"max_tokens": 16.0, "top_k": 3.0, "repeat_last_n": 64.0, "seed": 7.0, "n": 1.0},
+        Taken({"max_tokens": 16, "top_k": 3, "repeat_last_n": 64, "rng_seed": 7}),
+    ),
+    "no tier": ({"service_tier": "nosuch"}, Refused("service_tier", "flex")),
+    "a number of a tier": ({"service_tier": 3}, Refused("service_tier")),
     "a half": ({"max_tokens": 1.5}, Refused("max_tokens")),
     "penalty of another server": ({"repeat_penalty": 1.5}, Taken({"repetition_penalty": 1.5})),
     "a schema as llama.cpp takes it": (
