@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...conversation.options import GenerationOptions, SamplingDefaults
+from ...errors import LeapGenerationError
 from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -185,6 +186,14 @@ class ScoreRecorder:
         self.scores.append(TokenScore(token, logprob, allowed, self._best))
 
 
+def no_numbers() -> LeapGenerationError:
+    """The error for logits among which one is NaN: no token is likelier than another."""
+    return LeapGenerationError(
+        "the model computed values that are not numbers (NaN), so there is no answer",
+        hint="its file may be damaged: download it again, or use another quantization",
+    )
+
+
 RUNTIME_DEFAULTS = SamplingDefaults(temperature=0.8, top_p=0.95, min_p=0.05, repetition_penalty=1.0, top_k=40)
 """llama.cpp's own defaults, used where neither options nor manifest nor catalogue say anything."""
 
@@ -263,8 +272,13 @@ class Sampler:
             return token
 
     def choose(self, logits: NDArray[float32]) -> int:
-        """A token from logits that ``prepare`` changed."""
-        return int(logits.argmax()) if self.is_greedy else self._draw(*self._weighted(logits))
+        """A token from logits that ``prepare`` changed. Raises LeapGenerationError for logits that are no numbers."""
+        if not self.is_greedy:
+            return self._draw(*self._weighted(logits))
+        token = int(logits.argmax())
+        if math.isnan(logits[token]):
+            raise no_numbers()
+        return token
 
     def prepare(self, logits: NDArray[float32], constraint: TokenConstraint | None) -> None:
         """What comes before the choice: bias, penalties and the constraint's mask, in place."""
@@ -286,6 +300,8 @@ class Sampler:
 
         best = float(logits.max())
         if not math.isfinite(best):
+            if math.isnan(best):
+                raise no_numbers()
             return np.array([int(logits.argmax())]), np.array([1.0])
         tokens, below = self._candidates(logits, best)
         if self._typical_p < 1.0:

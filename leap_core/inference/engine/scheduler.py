@@ -33,6 +33,7 @@ from .interruption import Interruption
 from .prompt_comparison import ComputedLately
 from .repetition import PromptLookup
 from .request import Request
+from .sampler import Sampler, no_numbers
 from .slots import Admission, Slot, SlotMemory, disk_places
 from .snapshots import SnapshotStore
 from .threads import ThreadGovernor, usable_cores
@@ -41,7 +42,6 @@ from .waiting import GUARD_SECONDS, Preemption, WaitingOrder
 if TYPE_CHECKING:
     from ..constraints.masks import MaskFiller
     from .batch_plan import Encoder
-    from .sampler import Sampler
 
 CROWD = 8
 """Answers at once from which on tokens are delivered several at a time."""
@@ -436,11 +436,15 @@ class Scheduler:
             except Exception as error:
                 self._fail_sampling(part, error)
 
-    def _sample_candidates(self, parts: list[StepPart]) -> list[int]:
+    def _sample_candidates(self, parts: list[StepPart]) -> list[int | None]:
         """The next token of each part, of whose tokens the device has picked the likeliest."""
         tokens, logits = self._context.candidates.read([part.index for part in parts if part.index is not None])
         samplers = [part.request.sampler for part in parts]
-        return self._batch_sampler.sample_candidates(tokens, logits, samplers)
+        found: list[int | None] = [*self._batch_sampler.sample_candidates(tokens, logits, samplers)]
+        for row in (logits != logits).any(axis=1).nonzero()[0].tolist():
+            self._fail_sampling(parts[row], no_numbers())
+            found[row] = None
+        return found
 
     def _fail_sampling(self, part: StepPart, error: Exception) -> None:
         failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
@@ -474,7 +478,10 @@ class Scheduler:
             for row, sampler, values, token in zip(
                 rows, samplers, whole, self._batch_sampler.sample(whole, samplers), strict=True
             ):
-                tokens[row] = sampler.choose(values) if token is None else token
+                try:
+                    tokens[row] = sampler.choose(values) if token is None else token
+                except LeapGenerationError as error:
+                    self._fail_sampling(due[row], error)
         return tokens
 
     def _sample(self, part: StepPart, index: int) -> None:

@@ -68,7 +68,7 @@ def test_all_greedy() -> None:
 
 def test_rows_that_are_not_finite_or_nearly_empty_are_left() -> None:
     rows = np.random.default_rng(1).normal(0, 2, (6, VOCABULARY)).astype(np.float32)
-    rows[0] = np.nan
+    rows[0] = np.inf
     rows[1, 7] = np.inf
     rows[2] = -np.inf
     rows[2, [3, 4]] = 1.0, 2.0
