@@ -54,7 +54,7 @@ def read_schema_argument(value: str, env: Environment, *, many: bool = False) ->
 
 
 def read_grammar_argument(value: str, env: Environment) -> str:
-    """The grammar that an argument means. One has a ``start`` rule; anything without a colon is a file's name."""
+    """The grammar that an argument means. One has rules; anything without a colon is a file's name."""
     if ":" in value and not (_may_be_path(value) and os.path.isfile(env.cwd / value)):
         return value
     return _read(env.cwd / value, value)
@@ -98,7 +98,7 @@ _OPTIONS = (
         "--grammar",
         metavar="FILE",
         saved=read_grammar_argument,
-        help="Return text that follows this Lark grammar (a file or its text).",
+        help="Return text that follows this grammar in Lark or GBNF (a file or its text).",
     ),
     option(
         "--schema-in-prompt/--no-schema-in-prompt",

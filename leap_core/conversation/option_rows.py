@@ -99,7 +99,7 @@ class Whole(OptionKind):
 
     def from_json(self, name: str, value: Any) -> Any:
         """JSON may write it as 16.0, too."""
-        return whole_number(value)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Switch(OptionKind):

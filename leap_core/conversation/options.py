@@ -228,7 +228,7 @@ class GenerationOptions:
     regex_constraint: str | None = option(Words(), endpoint="a regular expression", constraint=True)
     """Regular expression that the whole answer matches."""
     grammar_constraint: str | None = option(Words(), endpoint="a grammar", constraint=True)
-    """Lark grammar that the answer follows."""
+    """Grammar that the answer follows, in Lark's notation or llama.cpp's (GBNF)."""
     choices_constraint: Sequence[str] | None = option(
         Texts(may_be_empty=False), endpoint=Endpoint.SENT, constraint=True
     )

@@ -97,6 +97,12 @@ def test_a_schema_or_grammar_that_is_longer_than_names_of_files_can_be(program):
     assert done.returncode == 0 and done.stdout.startswith("greeting")
 
 
+def test_a_file_of_a_grammar_of_llama_cpp(program, tmp_path):
+    (tmp_path / "answer.gbnf").write_text('# Yes or no\nroot ::= start "!"\nstart ::= "\\x59es" | "No"\n')
+    done = program("generate", *GREEDY, "--grammar", str(tmp_path / "answer.gbnf"), "Is Paris in France?")
+    assert done.returncode == 0 and done.stdout in ("Yes!\n", "No!\n"), done.stderr
+
+
 def test_choices_and_expressions(program):
     done = program("generate", *GREEDY, "--choices", "yes,no", "Is Paris in France?")
     assert done.returncode == 0 and done.stdout in ("yes\n", "no\n")

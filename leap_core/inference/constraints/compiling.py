@@ -13,6 +13,7 @@ from ...conversation.calls.dialects import CHANNELS, RECIPIENTS
 from ...conversation.options import check_tool_choice
 from ...errors import LeapOptionsError, LeapSchemaError
 from ...schemas.expressions import CheckTakesTooLong, enforceable, follows
+from ...schemas.gbnf import as_lark
 from ...schemas.grammar_matcher import (
     ConstraintTokenizer,
     GrammarError,
@@ -253,7 +254,8 @@ def _choices_constraint(choices: Sequence[str], tokenizer: ConstraintTokenizer) 
 
 
 def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatcher]:
-    """llguidance's grammar of a grammar in Lark's notation, and a matcher at its beginning. Raises LeapSchemaError."""
+    """llguidance's grammar of a grammar in Lark's or llama.cpp's notation, and a matcher at its beginning. Raises
+    LeapSchemaError."""
     from llguidance import LLMatcher
 
     if len(lark) > LONGEST_GRAMMAR:
@@ -262,7 +264,7 @@ def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatc
     if rules > MOST_GRAMMAR_RULES:
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
     try:
-        grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, lark))
+        grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, as_lark(lark)))
         return grammar, matcher_in_time(tokenizer, grammar)
     except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None

@@ -371,26 +371,19 @@ def _response_format(value: object) -> JsonObject:
     return {"json_schema_constraint": schema_text(schema, "response_format.json_schema.schema")}
 
 
-LARK = re.compile(r"(?m)^[ \t]*(?:%llguidance\b|start[ \t]*:(?!:))")
-
-
 def _grammar(value: object) -> JsonObject:
     """A grammar as llama.cpp's server takes it (GBNF), or Lark's."""
-    from llguidance.gbnf_to_lark import gbnf_to_lark
-
-    from ...inference.constraints.compiling import LONGEST_GRAMMAR, MOST_GRAMMAR_RULES
+    from ...schemas.gbnf import as_lark
 
     if not isinstance(value, str):
         raise LeapSerializationError("expected a grammar, in GBNF or Lark", path="grammar")
     if not value.strip():
         return {}
-    if len(value) > LONGEST_GRAMMAR or value.count("::=") > MOST_GRAMMAR_RULES:  # their conversion is quadratic
-        reason = f"more than {LONGEST_GRAMMAR} characters or {MOST_GRAMMAR_RULES} rules"
-        raise LeapSerializationError(reason, path="grammar")
     try:
-        return {"grammar_constraint": value if LARK.search(value) else gbnf_to_lark(value)}
-    except Exception as error:  # the package has no class for all of them
-        raise LeapSerializationError(f"no grammar: {error}", path="grammar") from None
+        as_lark(value)
+    except LeapSchemaError as error:
+        raise LeapSerializationError(error.message, path="grammar") from None
+    return {"grammar_constraint": value}
 
 
 def _guided_json(value: object) -> JsonObject:

@@ -83,11 +83,13 @@ def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
             {"choices_constraint": ["yes", "no", 'say "maybe"\\n']},
             {"regex_constraint": r"[0-9]{3}-[a-z]{2}"},
             {"grammar_constraint": 'start: "<" WORD ">"\nWORD: /[xyz]{2,4}/'},
+            {"grammar_constraint": 'root ::= "<" start ">"\nstart ::= [xyz]{2,4}'},
         )
     ]
     assert texts[0] in ("yes", "no", 'say "maybe"\\n')
     # Python's own module knows fewer digits than the engine: U+1CCF7 came with Unicode 16.
     assert regex.fullmatch(r"\d{3}-[a-z]{2}", texts[1]) and re.fullmatch("<[xyz]{2,4}>", texts[2])
+    assert re.fullmatch("<[xyz]{2,4}>", texts[3])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leap_core.errors import LeapSerializationError
+from leap_core.inference.constraints.compiling import lark_matcher
 from leap_core.protocols.openai.fields import BodyFields, read_parameters
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 
@@ -18,7 +19,7 @@ def grammar_of(value: object) -> str:
 @pytest.mark.parametrize("grammar", [GBNF, 'start: ("yes" | "no") "!"\n'], ids=["gbnf", "lark"])
 @pytest.mark.parametrize(("text", "fits"), [("yes!", True), ("no!", True), ("maybe", False), ("yes?", False)])
 def test_a_grammar_shapes_the_answer(grammar, text, fits):
-    matcher = byte_tokenizer().matcher(grammar_of(grammar))
+    _, matcher = lark_matcher(grammar_of(grammar), byte_tokenizer())
     assert (matcher.try_consume_tokens(list(text.encode())) == len(text)) is fits
 
 
