@@ -71,6 +71,31 @@ def test_documents_keep_nobody_waiting(serve, reading):
         assert {each.result() for each in asked} == {200}
 
 
+def test_a_long_list_is_written_in_pieces_and_by_no_thread_that_others_wait_for(serve, monkeypatch):
+    sizes: list[int] = []
+    threads: set[threading.Thread] = set()
+
+    def write(value: object) -> bytes:
+        sizes.append(len(value) if isinstance(value, list) else 0)
+        threads.add(threading.current_thread())
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    value = {"tokens": list(range(25_000)), "count": 25_000, "no list": {"é": [1.5]}}
+    plain = bytes(http.AsciiJSON(value).body)
+    monkeypatch.setattr(http, "_json", write)
+    assert bytes(http.AsciiJSON(value).body) == plain == json.dumps(value, separators=(",", ":")).encode()
+    assert max(sizes) <= http.AT_ONCE
+    server = serve("Hello.")
+    server.ask()
+    monkeypatch.setattr(type(server.runner), "tokenize", lambda _, text, *, parse_special=False: [*range(len(text))])
+    sizes.clear(), threads.clear()
+    url = server.url.removesuffix("/v1") + "/tokenize"
+    headers = {"Authorization": f"Bearer {server.token}"}
+    found = httpx.post(url, json={"content": "a b " * 10_000}, headers=headers, timeout=PROMPTLY).json()
+    assert found["count"] == len(found["tokens"]) > http.AT_ONCE >= max(sizes)
+    assert all("asyncio" not in each.name and each is not threading.main_thread() for each in threads), threads
+
+
 def test_more_documents_than_may_wait_are_refused(serve, reading, monkeypatch):
     monkeypatch.setattr(http, "READING", http.Threads("reading", 1, 1))
     server = serve("Hello.", "Hello.")

@@ -222,7 +222,7 @@ class LlamaModel:
             count = self._lib.llama_tokenize(
                 self.llama_vocab, raw, len(raw), buffer, -count, add_special, parse_special
             )
-        return list(buffer[:count])
+        return buffer[:count]
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token, spelled out also when it is special; a part of a character is possible."""

@@ -123,7 +123,7 @@ class ModelEndpoints:
             return {"tokens": tokens, "count": len(tokens), "max_model_len": runner.context_size}
 
         async with self._runner(request, _model_of(body)) as runner:
-            return AsciiJSON(await finish(request, lambda _: tokens_of(runner)))
+            return await finish(request, lambda _: AsciiJSON(tokens_of(runner)))
 
     async def detokenize(self, request: Request) -> Response:
         """``{"tokens": [...]}`` -> ``{"content": text, "prompt": text}``: llama.cpp's name and vLLM's."""
