@@ -29,6 +29,7 @@ from .blocks import TABLE, Block, Document, Section, UnreadableDocumentError
 from .kinds import EML, HTML, IPYNB, LIBRARIES, PDF, TEXTS, UNITS, kind_by_content, kind_of
 from .output import CHARACTERS, DocumentOutput, OutputFull
 from .output import SECONDS as OWN_SECONDS
+from .places import LostPlace, Place, Places
 
 if TYPE_CHECKING:
     from ..conversation.messages import PagePicture
@@ -41,14 +42,14 @@ SECONDS = 28.0
 MEMORY_BYTES = 640 * 1024**2
 ANSWER_BYTES = 96 * 1024**2
 """More is no answer of a child that counts what it writes."""
-AT_ONCE = 4
-"""Children of one process."""
+QUICK_PLACES, SLOW_PLACES, QUICK_SECONDS = 4, 2, 3.0
+"""Children of one process, and for how long a document is quick."""
 PICTURE_SIDE = 1536
 """Pixels of the longer side of a page that is looked at."""
 PICTURE_BYTES = 256 * 1024**2
 MOST_PICTURES = 16
 """Pages of one document that a message holds as pictures."""
-_children = threading.BoundedSemaphore(AT_ONCE)
+_places = Places(QUICK_PLACES, SLOW_PLACES, QUICK_SECONDS)
 
 
 @dataclass
@@ -99,14 +100,33 @@ def read_document(
     else:
         request = {"task": "read", "kind": kind, "characters": budget.characters, "main_only": main_only}
         request |= {"seconds": min(budget.seconds, OWN_SECONDS)}
-        with _asking(request, source, shown, budget.seconds, stop) as answers:
-            started = time.monotonic()
-            try:
-                document = _document(kind, answers)
-            finally:
-                budget.seconds -= time.monotonic() - started
+        try:
+            document = _read_in_child(kind, request, source, shown, budget, stop)
+        except LostPlace:
+            document = _read_in_child(kind, request, source, shown, budget, stop, is_slow=True)
     budget.characters -= sum(len(block.text) for section in document.sections for block in section.blocks)
     return replace(document, source=source) if kind == PDF else document
+
+
+def _read_in_child(
+    kind: str,
+    request: Mapping[str, Any],
+    source: Path | bytes,
+    name: str,
+    budget: ReadingBudget,
+    stop: threading.Event,
+    *,
+    is_slow: bool = False,
+) -> Document:
+    with _asking(request, source, name, budget.seconds, stop, is_slow=is_slow) as answers:
+        started, lost = time.monotonic(), 0.0
+        try:
+            return _document(kind, answers)
+        except LostPlace:
+            lost = time.monotonic() - started  # the time of a reading that begins again does not count
+            raise
+        finally:
+            budget.seconds -= time.monotonic() - started - lost
 
 
 def _head(source: Path | bytes, name: str) -> tuple[bytes, int]:
@@ -181,29 +201,31 @@ def _block(fields: Sequence[Any]) -> Block:
 
 @contextmanager
 def _asking(
-    request: Mapping[str, Any], source: Path | bytes, name: str, seconds: float, stop: threading.Event
+    request: Mapping[str, Any],
+    source: Path | bytes,
+    name: str,
+    seconds: float,
+    stop: threading.Event,
+    *,
+    is_slow: bool,
 ) -> Iterator[Iterator[dict[str, Any]]]:
     """The answers of a child to a request for a document. Raises UnreadableDocumentError for what the child refuses,
-    and where it dies, takes too long, or is stopped."""
+    and where it dies, takes too long, or is stopped, and LostPlace."""
     data = source if isinstance(source, bytes) else None
     place = {} if isinstance(source, bytes) else {"path": str(source.absolute())}
     limits = {"cpu_seconds": int(seconds) + 1, "memory_bytes": MEMORY_BYTES}
     asked = {**request, **place, **limits, "task": f"leap_core.documents.child:{request['task']}"}
-    while not _children.acquire(timeout=0.1):
-        _check_not_stopped(stop, name)
-    try:
-        with (
-            open(os.devnull, "wb") as nowhere,
-            child_for(asked, data=data, stdout=subprocess.PIPE, stderr=nowhere) as process,
-            killed_when(stop, process, seconds) as late,
-        ):
-            yield _answers(process, name, stop, late)
-    finally:
-        _children.release()
+    with (
+        _places.hold(lambda: _check_not_stopped(stop, name), is_slow=is_slow) as held,
+        open(os.devnull, "wb") as nowhere,
+        child_for(asked, data=data, stdout=subprocess.PIPE, stderr=nowhere) as process,
+        killed_when(lambda: stop.is_set() or held.is_lost(), process, seconds) as late,
+    ):
+        yield _answers(process, name, stop, late, held)
 
 
 def _answers(
-    process: subprocess.Popen[bytes], name: str, stop: threading.Event, late: threading.Event
+    process: subprocess.Popen[bytes], name: str, stop: threading.Event, late: threading.Event, place: Place
 ) -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
     left = ANSWER_BYTES
@@ -221,6 +243,8 @@ def _answers(
             left = PICTURE_BYTES  # each is taken as it comes
         yield answer
     _check_not_stopped(stop, name)
+    if place.was_lost:
+        raise LostPlace
     why = f"more than {SECONDS:.0f} seconds" if late.is_set() else "more time or memory than a document may"
     raise UnreadableDocumentError(f"{name} cannot be read: it takes {why}")
 
@@ -236,7 +260,7 @@ def pictures_of(
     """Pages of a PDF as JPEG pictures, by their numbers. Raises UnreadableDocumentError."""
     request = {"task": "draw", "pages": list(numbers), "side": PICTURE_SIDE}
     name = document.source.name if isinstance(document.source, Path) else "the document"
-    with _asking(request, document.source, name, SECONDS, stop or threading.Event()) as answers:
+    with _asking(request, document.source, name, SECONDS, stop or threading.Event(), is_slow=True) as answers:
         for answer in answers:
             yield answer["page"], base64.b64decode(answer["jpeg"])
 

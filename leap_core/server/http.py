@@ -164,8 +164,8 @@ class Threads:
 
 WORK = Threads("work", 8, 1000)
 BODIES = Threads("bodies", 8)
-READING = Threads("reading", 4, 32)
-"""Documents, images and audio."""
+READING = Threads("reading", 12, 24)
+"""Documents, images and audio. Documents that take long wait for each other in some of these threads."""
 LOADING = Threads("loading", 8)
 PULLING = Threads("pulling", 4, 16)
 STORE = Threads("store", 4)

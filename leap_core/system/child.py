@@ -84,9 +84,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def killed_when(
-    stop: threading.Event, process: subprocess.Popen[bytes], seconds: float | None = None
+    is_stopped: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float | None = None
 ) -> Iterator[threading.Event]:
-    """Within the block the child is killed as soon as ``stop`` is set, or after ``seconds``, which sets the event that
+    """Within the block the child is killed as soon as ``is_stopped``, or after ``seconds``, which sets the event that
     the block gets."""
     ended, late = threading.Event(), threading.Event()
     end = None if seconds is None else time.monotonic() + seconds
@@ -95,7 +95,7 @@ def killed_when(
         while not ended.wait(LOOK_SECONDS):
             if end is not None and time.monotonic() > end:
                 late.set()
-            if stop.is_set() or late.is_set():
+            if is_stopped() or late.is_set():
                 return kill(process)
 
     watcher = threading.Thread(target=watch, daemon=True)

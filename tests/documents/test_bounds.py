@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from leap_core.documents import reading
 from leap_core.documents.blocks import UnreadableDocumentError
+from leap_core.documents.places import Places
 from leap_core.documents.reading import ReadingBudget, read_document
 
 from .here import read_here
@@ -30,16 +34,105 @@ def floods(_request, answer) -> None:
 def task(monkeypatch):
     """Has the child do another task than reading."""
 
-    def use(name: str) -> None:
+    def use(name: str, kind: str | None = None) -> None:
         real = reading.child_for
 
         def child_for(request, **more):
-            return real({**request, "task": f"{__name__}:{name}"}, **more)
+            other = {} if kind not in (None, request["kind"]) else {"task": f"{__name__}:{name}"}
+            return real(request | other, **more)
 
         monkeypatch.setattr(reading, "child_for", child_for)
         monkeypatch.setattr("leap_core.system.child.packages_directory", lambda: None)
 
     return use
+
+
+def settled(is_so: Callable[[], bool]) -> bool:
+    """Whether it becomes so within a minute."""
+    end = time.monotonic() + 60
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.01)
+    return is_so()
+
+
+def test_what_takes_long_moves_to_a_slow_place_or_loses_its_own():
+    now = [0.0]
+    places = Places(2, 1, 3.0, lambda: now[0])
+    with ExitStack() as first, ExitStack() as second, ThreadPoolExecutor(2) as threads:
+        one, other = first.enter_context(places.hold(str)), second.enter_context(places.hold(str))
+        assert not one.is_lost() and not one.is_slow
+        now[0] = 5.0
+        assert not one.is_lost() and one.is_slow, "there is a slow place"
+        assert not other.is_lost() and not other.is_slow, "nobody waits for its place"
+        came, go, slow = threading.Event(), threading.Event(), threading.Event()
+
+        def wait(reached: threading.Event, is_slow: bool) -> None:
+            with places.hold(str, is_slow=is_slow):
+                reached.set()
+                go.wait(60)
+
+        with places.hold(str) as third:
+            waits = threads.submit(wait, came, False)
+            assert settled(other.is_lost) and not third.is_lost(), "one is quick, and the other is not any more"
+            second.close()
+            assert came.wait(60), "the place of the lost one"
+            again = threads.submit(wait, slow, True)
+            assert settled(lambda: bool(places._waiting[True]))
+            now[0] = 20.0
+            assert not third.is_lost() and not third.is_slow, "one that waits for a slow place is before it"
+            first.close()
+            assert slow.wait(60)
+        go.set()
+        waits.result(), again.result()
+    assert places._free == {False: 2, True: 1} and not any(places._waiting.values())
+
+
+def test_who_waits_for_a_place_may_be_stopped():
+    places = Places(1, 1, 3.0)
+
+    def check() -> None:
+        raise UnreadableDocumentError("stopped")
+
+    with places.hold(str):
+        with pytest.raises(UnreadableDocumentError), places.hold(check):
+            pass
+        assert not any(places._waiting.values())
+    with places.hold(check):
+        pass
+
+
+@pytest.mark.slow
+def test_documents_that_take_long_keep_no_others_waiting(task, monkeypatch):
+    """Two that do not end have the only places; others, that are short, are read."""
+    task("waits", "docx")
+    now = [0.0]
+    monkeypatch.setattr(reading, "_places", places := Places(1, 1, 3.0, lambda: now[0]))
+    stop = threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        hostile = [threads.submit(read_document, docx(paragraph("x")), f"{n}.docx", stop=stop) for n in range(2)]
+        try:
+            assert settled(lambda: bool(places._waiting[False]))
+            now[0] = 5.0
+            assert settled(lambda: not (places._free[False] or places._free[True] or places._waiting[False]))
+            now[0] = 10.0
+            for _ in range(2):
+                assert "Hello" in read_document(b"<html><body><p>Hello</p></body></html>", "a.html").text
+        finally:
+            stop.set()
+        for each in hostile:
+            with pytest.raises(UnreadableDocumentError, match="stopped"):
+                each.result()
+    assert places._free == {False: 1, True: 1}
+
+
+@pytest.mark.slow
+def test_a_document_that_lost_its_place_is_read_again_with_all_its_time(monkeypatch):
+    monkeypatch.setattr(reading, "_places", places := Places(1, 1, 0.0))
+    judged = iter([True])
+    monkeypatch.setattr(places, "judge", lambda _place, _seconds: next(judged, False))
+    budget = ReadingBudget()
+    assert read_document(docx(paragraph("x")), "a.docx", budget=budget).text == "x"
+    assert budget.seconds <= reading.SECONDS and places._free == {False: 1, True: 1}
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def run_in_child(
         child_for({"task": task, **request}, stdout=subprocess.PIPE, stderr=words, variables=variables) as process,
     ):
         assert process.stdout is not None
-        with killed_when(stop, process):
+        with killed_when(stop.is_set, process):
             for line in process.stdout:
                 with suppress(ValueError):
                     message = json.loads(line)
