@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..errors import LeapSchemaError
-from ..system.dataclass import dataclass
 
 LARK = re.compile(r"(?m)^[ \t]*(?:%llguidance\b|start[ \t]*:(?!:))")
 LONGEST = 50_000
@@ -30,8 +30,7 @@ CHARACTER = re.compile(
 CONTROLS = {"t": "\t", "r": "\r", "n": "\n"}
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
     text: str
     line: int

@@ -34,6 +34,7 @@ SPEAKING = ("MCPError", "FileNotFoundError")
 """Errors whose message says enough."""
 PYDANTIC = re.compile(r"(?<!\d)\d+ validation errors? for ")
 """What the package adds to the message of an error: a description of its own types, over many lines."""
+BYTE_ORDER_MARK = "\ufeff"
 OPENS_MESSAGE = re.compile(r"\s*\{\s*(\"|$)")
 LONGEST_SHOWN = 200
 """Characters of a line that a server wrote among its messages."""
@@ -186,13 +187,18 @@ def _repeats(parts: list[str], structured: Any) -> bool:
 def _fault(error: Exception) -> str | None:
     """What is wrong with a line that is no message of the protocol; None for a line of a log among the messages, which
     goes to standard error."""
-    line = error.errors()[0].get("input") if hasattr(error, "errors") else None
+    wrong = error.errors() if hasattr(error, "errors") else []
+    whole = next((each["input"] for each in wrong if each["type"] == "missing" and len(each["loc"]) == 2), None)
+    if isinstance(whole, dict) and "jsonrpc" in whole:
+        kinds = {name: type(whole[name]).__name__ for name in ("id", "result", "error") if name in whole}
+        return f"it wrote a message that is not as the protocol says: {json.dumps(kinds)}"
+    line = wrong[0].get("input") if wrong else None
     if not isinstance(line, str):
         return None
     try:
-        message = json.loads(line)
+        message = json.loads(line.lstrip(BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
-        if OPENS_MESSAGE.match(line):
+        if OPENS_MESSAGE.match(line.lstrip(BYTE_ORDER_MARK)):
             return "it wrote a message that is not JSON on one line"
     else:
         if isinstance(message, dict) and "jsonrpc" in message:

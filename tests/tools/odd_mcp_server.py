@@ -1,7 +1,8 @@
 """An MCP server without the official package: a script that answers as its first argument says.
 
 ``results``: whole results of every kind of content. ``surrogate``, ``bytes``, ``lines``, ``shape``: the answer to a
-call is not as the protocol says. ``noise``: it also prints lines that are no messages.
+call is not as the protocol says; nor with ``null``, ``text``, ``list``, ``no error`` and ``mark``. ``noise``: it also
+prints lines that are no messages.
 """
 
 import json
@@ -22,6 +23,7 @@ TOOLS = {
     "structured": [{"type": "text", "text": "2 rows"}],
     "repeated": [{"type": "text", "text": '{"rows": [1, 2]}'}],
 }
+ODD_RESULTS = {"null": None, "text": "done", "list": [1]}
 STRUCTURED = {"structured": {"rows": [1, 2]}, "repeated": {"rows": [1, 2]}}
 
 
@@ -57,6 +59,12 @@ for line in sys.stdin:
             send(json.dumps({**head, "result": {"content": text}}).encode().replace(b"X", b"\xe4"))
         elif how == "lines":
             send(json.dumps({**head, "result": {"content": text}}, indent=2).encode())
+        elif how in ODD_RESULTS:
+            send(json.dumps({**head, "result": ODD_RESULTS[how]}).encode())
+        elif how == "no error":
+            send(json.dumps({**head, "error": "it failed"}).encode())
+        elif how == "mark":
+            send(b"\xef\xbb\xbf" + json.dumps({**head, "result": {"content": text}}).encode())
         elif how == "shape":
             send(json.dumps({**head, "result": {"content": [{"type": "text"}]}}).encode())
         else:

@@ -118,7 +118,7 @@ ODD = shlex.join([sys.executable, str(Path(__file__).parent / "odd_mcp_server.py
 @pytest.mark.parametrize("how", ["results", "noise"])
 def test_every_kind_of_content_reaches_the_model_as_text(tmp_path, how):
     made = CommandRegistry(tmp_path / "tools.json")
-    made.add_server("odd", f"{ODD} {how}")
+    made.add_server("odd", f"{ODD} {shlex.quote(how)}")
     texts = {each.name.removeprefix("odd_"): call(made, each.name).text for each in made.functions()}
     assert texts == {
         "text": "successfully downloaded (SHA 1)\n[repo://o/r/README.md]\n# Leap\nRuns models.",
@@ -140,14 +140,18 @@ def test_every_kind_of_content_reaches_the_model_as_text(tmp_path, how):
         ("bytes", "not valid Unicode"),
         ("lines", "not JSON on one line"),
         ("shape", "content.0"),
+        ("null", '"result": "NoneType"'),
+        ("text", '"result": "str"'),
+        ("list", '"result": "list"'),
+        ("no error", '"error": "str"'),
+        ("mark", "not valid Unicode JSON"),
     ],
 )
 def test_an_answer_that_is_no_message_is_one_error_at_once(tmp_path, how, says):
     made = CommandRegistry(tmp_path / "tools.json")
-    made.add_server("odd", f"{ODD} {how}")
-    begun = time.monotonic()
+    made.add_server("odd", f"{ODD} {shlex.quote(how)}")
     error = call(made, "odd_text").error or ""
-    assert time.monotonic() - begun < 20 and "the MCP server failed" in error and says in error
+    assert "it took longer" not in error and "the MCP server failed" in error and says in error
     assert "pydantic" not in error and "Traceback" not in error and len(error) < 600, error
 
 

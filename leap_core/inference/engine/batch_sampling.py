@@ -65,9 +65,9 @@ class BatchSampler:
 
     def sample_candidates(
         self, tokens: NDArray[int32], logits: NDArray[float32], samplers: Sequence[Sampler]
-    ) -> list[int]:
+    ) -> list[int | None]:
         """A token for each row of ``tokens`` and their ``logits``, shape [rows, candidates], in any order: the same as
-        ``sample`` draws, where the candidates are the likeliest of all tokens."""
+        ``sample`` draws, where the candidates are the likeliest of all tokens. None for a row with NaN."""
         import numpy as np
 
         self._follow(samplers)
@@ -77,7 +77,9 @@ class BatchSampler:
         values = self._values(keys)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             place = self._draw(values.astype(np.float64), np.isfinite(values[:, 0]))
-        chosen: list[int] = (keys[np.arange(len(keys)), place] & self._token_mask).tolist()
+        chosen: list[int | None] = (keys[np.arange(len(keys)), place] & self._token_mask).tolist()
+        for row in np.flatnonzero(np.isnan(logits).any(axis=1)).tolist():
+            chosen[row] = None
         return chosen
 
     def _follow(self, samplers: Sequence[Sampler]) -> None:

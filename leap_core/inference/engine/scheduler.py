@@ -439,16 +439,13 @@ class Scheduler:
     def _sample_candidates(self, parts: list[StepPart]) -> list[int | None]:
         """The next token of each part, of whose tokens the device has picked the likeliest."""
         tokens, logits = self._context.candidates.read([part.index for part in parts if part.index is not None])
-        samplers = [part.request.sampler for part in parts]
-        found: list[int | None] = [*self._batch_sampler.sample_candidates(tokens, logits, samplers)]
-        for row in (logits != logits).any(axis=1).nonzero()[0].tolist():
-            self._fail_sampling(parts[row], no_numbers())
-            found[row] = None
+        found = self._batch_sampler.sample_candidates(tokens, logits, [part.request.sampler for part in parts])
+        for part in (part for part, token in zip(parts, found, strict=True) if token is None):
+            self._fail_sampling(part, no_numbers())
         return found
 
     def _fail_sampling(self, part: StepPart, error: Exception) -> None:
-        failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"sampling: {error}")
-        self._fail(part.slot, failure)
+        self._fail(part.slot, error, "sampling")
 
     def _sample_together(self, due: list[StepPart]) -> list[int | None]:
         """The next token of each part; None for those that cannot be sampled together with others."""
@@ -475,9 +472,8 @@ class Scheduler:
             samplers.append(sampler)
         if rows:
             whole = logits if len(rows) == len(due) else logits[rows]
-            for row, sampler, values, token in zip(
-                rows, samplers, whole, self._batch_sampler.sample(whole, samplers), strict=True
-            ):
+            found = self._batch_sampler.sample(whole, samplers)
+            for row, sampler, values, token in zip(rows, samplers, whole, found, strict=True):
                 try:
                     tokens[row] = sampler.choose(values) if token is None else token
                 except LeapGenerationError as error:
@@ -554,10 +550,9 @@ class Scheduler:
             try:
                 self._make_frames(group)
             except Exception as error:
-                failure = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"speaking: {error}")
                 for part in group:
                     if part.slot.request is part.request:
-                        self._fail(part.slot, failure)
+                        self._fail(part.slot, error, "speaking")
 
     def _make_frames(self, parts: list[StepPart]) -> None:
         import numpy as np
@@ -584,7 +579,8 @@ class Scheduler:
         if reason is not Reason.INTERRUPTED:
             self._keep_on_disk(slot)
 
-    def _fail(self, slot: Slot, error: LeapGenerationError) -> None:
+    def _fail(self, slot: Slot, error: Exception, work: str = "computing") -> None:
+        error = error if isinstance(error, LeapGenerationError) else LeapGenerationError(f"{work}: {error}")
         request = slot.request
         assert request is not None
         self._release(slot)
