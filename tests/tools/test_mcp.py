@@ -442,7 +442,7 @@ def test_a_client_sees_the_jobs_that_it_submitted_and_no_others(leap, leap_home)
             assert (await ask(tool, id=made[0]))[0]
 
     for name, act in (("one", submits), ("one", finds_it), ("other", finds_nothing)):
-        asyncio.run(asyncio.wait_for(use(name, act), 60))
+        asyncio.run(asyncio.wait_for(use(name, act), 200))
     assert leap("jobs", "show", of_user, "--format", "json").code == 0
 
 
@@ -501,7 +501,7 @@ def test_a_task_outlives_kills_of_everything(leap, leap_home, kills):
 
     for n in range(kills):
         try:
-            asyncio.run(asyncio.wait_for(submit(n), 60))
+            asyncio.run(asyncio.wait_for(submit(n), 200))
         except BaseException as error:  # the server is gone
             assert not isinstance(error, (AssertionError, TimeoutError))
         state = json.loads(leap("jobs", "worker", "--status", "--format", "json").stdout)
@@ -510,7 +510,7 @@ def test_a_task_outlives_kills_of_everything(leap, leap_home, kills):
     assert len(seen) == kills
     for n, task in enumerate(seen):
         assert leap("jobs", "wait", task.taskId).code == 0
-        value = asyncio.run(asyncio.wait_for(ask(task.taskId), 60))
+        value = asyncio.run(asyncio.wait_for(ask(task.taskId), 200))
         assert value["status"] == "completed" and value["result"]["structuredContent"], value
         assert len((work / f"out-{n}.jsonl").read_text().splitlines()) == 20
 
