@@ -16,6 +16,7 @@ TEXT, MARKDOWN, CODE, HTML, PDF = "text", "markdown", "code", "html", "pdf"
 DOCX, XLSX, PPTX, EPUB, EML, IPYNB = "docx", "xlsx", "pptx", "epub", "eml", "ipynb"
 ODT, ODS, ODP, RTF = "odt", "ods", "odp", "rtf"
 DOC, XLS, PPT, XLSB = "doc", "xls", "ppt", "xlsb"
+WORD_XML, EXCEL_XML = "word xml", "excel xml"
 KINDS = {
     TEXT: ("txt", "text", "rst", "log", "csv", "tsv", "org", "adoc", "tex", "srt", "vtt"),
     MARKDOWN: ("md", "markdown", "mdx"),
@@ -33,7 +34,7 @@ KINDS = {
     ODP: ("odp", "otp"),
     RTF: ("rtf",),
     EPUB: ("epub",),
-    EML: ("eml",),
+    EML: ("eml", "mht", "mhtml"),
     IPYNB: ("ipynb",),
     CODE: (
         *("py", "pyi", "js", "mjs", "ts", "tsx", "jsx", "c", "h", "cc", "cpp", "hpp", "cu", "m", "mm", "java", "kt"),
@@ -57,6 +58,7 @@ MODULES = {
     DOCX: "word",
     PPTX: "slides",
     **dict.fromkeys((DOC, PPT), "old_office"),
+    **dict.fromkeys((WORD_XML, EXCEL_XML), "office_xml"),
     **dict.fromkeys((XLSX, XLSB, XLS), "sheets"),
     **dict.fromkeys((ODT, ODS, ODP), "opendocument"),
 }
@@ -70,7 +72,7 @@ UNITS = {
     PDF: "page",
     EPUB: "chapter",
     **dict.fromkeys((PPTX, PPT, ODP), "slide"),
-    **dict.fromkeys((XLSX, XLSB, XLS, ODS), "sheet"),
+    **dict.fromkeys((XLSX, XLSB, XLS, ODS, EXCEL_XML), "sheet"),
 }
 """What the sections of a kind are called."""
 
@@ -83,6 +85,15 @@ PACKED = {"xl/workbook.bin": XLSB, "word/": DOCX, "xl/": XLSX, "ppt/": PPTX, "ME
 """How names of members begin in archives that are documents."""
 OLD_STREAMS = {"EncryptedPackage": None, "WordDocument": DOC, "Workbook": XLS, "Book": XLS, "PowerPoint Document": PPT}
 """Names of streams in a compound file."""
+TEXT_KINDS = {
+    EXCEL_XML: rb"\s*<\?xml.{0,600}?(progid=.Excel\.Sheet|<(\w+:)?Workbook\b[^>]*office:spreadsheet)",
+    WORD_XML: rb"\s*<\?xml.{0,600}?(progid=.Word\.Document|<\w+:wordDocument\b|<pkg:package\b)",
+    HTML: rb"\s*(<\?xml[^>]*>|<!--.{0,500}?-->|\s)*<(!doctype html|html|head|body|meta|title|style|table|div)\b",
+    EML: rb"(?=.*^(mime-version|content-type):)[\w-]{1,40}:",
+}
+"""How the text begins that programs write under names of other formats."""
+NAMED_AS_TEXT = (DOC, XLS, XLSB, PPT, RTF)
+"""Names that programs give plain text to, and tables of text."""
 
 
 def kind_of(path: Path) -> str | None:
@@ -106,10 +117,24 @@ def kind_by_content(head: bytes, named: str | None, source: Path | bytes, name: 
         return _packed_kind(source, name)
     if head.startswith(b"{\\rtf"):
         return RTF
+    return _text_kind(head, named, name)
+
+
+def _text_kind(head: bytes, named: str | None, name: str) -> str:
+    """The kind of what begins like a text. Raises UnreadableDocumentError where it cannot be what its name says."""
+    text = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
+    flags = re.IGNORECASE | re.DOTALL | re.MULTILINE
+    found = next((kind for kind, begins in TEXT_KINDS.items() if re.match(begins, text, flags)), None)
+    if found in (EXCEL_XML, WORD_XML) and named != HTML:
+        return found
+    if found is not None and (named is None or named not in (*TEXTS, HTML, EML, IPYNB)):
+        return found
+    if found == EML and named == HTML:
+        return EML
+    if named in NAMED_AS_TEXT and not any(byte < 9 or 13 < byte < 27 for byte in text):
+        return TEXT
     if named is not None and named not in (*TEXTS, HTML, EML, IPYNB):
         raise UnreadableDocumentError(f"{name} is not {named.upper() if named == PDF else named}, despite its name")
-    if named is None and re.match(rb"\s*<(!doctype html|html)\b", head, re.IGNORECASE):
-        return HTML
     return named or TEXT
 
 

@@ -40,8 +40,10 @@ ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkc
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """A message, with those within it."""
-    data = file.read()
-    writer = _PartWriter(out)
+    data, charset = file.read(), ""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:100]:  # the whole message is in UTF-16
+        data, charset = decode(data)[0].encode("utf-8", "replace"), "utf-8"
+    writer = _PartWriter(out, charset)
     for message in MAILBOX.split(data)[1:] if MAILBOX.match(data) else [data]:
         headers, _ = _split(message)
         if not headers:
@@ -51,10 +53,10 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 
 
 class _PartWriter:
-    """Writes parts of a message, and counts them."""
+    """Writes parts of a message, and counts them. ``charset``: of parts that are not encoded, whatever they declare."""
 
-    def __init__(self, out: DocumentOutput) -> None:
-        self._out, self._parts = out, 0
+    def __init__(self, out: DocumentOutput, charset: str = "") -> None:
+        self._out, self._parts, self._charset = out, 0, charset
 
     def message(self, data: bytes, depth: int) -> None:
         """The headers of a message, and its content."""
@@ -85,7 +87,8 @@ class _PartWriter:
             self.message(_decoded(body, headers), depth + 1)
         elif kind.startswith(("text/", "message/")) and disposition != "attachment" and (texts or not name):
             if texts:
-                self._text(kind, _decoded(body, headers), parameters.get("charset", ""))
+                own = "" if encoding in (b"base64", b"quoted-printable") else self._charset
+                self._text(kind, _decoded(body, headers), own or parameters.get("charset", ""))
         else:
             self._attached(name or kind, _decoded(body, headers), is_text=kind.startswith("text/"))
 

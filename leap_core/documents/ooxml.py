@@ -29,7 +29,8 @@ SMALL_PART = 32 * 1024**2
 class Package:
     """The parts of an office document, by names that are the same in all spellings."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, out: DocumentOutput) -> None:
+        self._out = out
         self.archive = zipfile.ZipFile(file)
         self.names = {name.replace("\\", "/").lower(): name for name in self.archive.namelist()}
 
@@ -59,8 +60,11 @@ class Package:
         return cast(BinaryIO, self.archive.open(self.names[part.lower()]))
 
     def tree(self, part: str) -> Iterator[Any]:
-        """The elements of a small part; none where it is missing or too large."""
-        if not self.has(part) or self.archive.getinfo(self.names[part.lower()]).file_size > SMALL_PART:
+        """The elements of a small part; none where it is missing or, with a note, where it is too large."""
+        if not self.has(part):
+            return iter(())
+        if self.archive.getinfo(self.names[part.lower()]).file_size > SMALL_PART:
+            self._out.note(f"{part} is larger than {SMALL_PART // 1024**2} MiB and is not read")
             return iter(())
         with self.open(part) as file:
             return ElementTree.parse(file).iter()

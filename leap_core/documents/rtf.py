@@ -10,6 +10,7 @@ from typing import BinaryIO
 from .blocks import HEADING, LIST_ITEM, NOTE, PARAGRAPH, Block, UnreadableDocumentError
 from .builder import raised, symbol
 from .output import DocumentOutput
+from .text import code_page
 
 TOKEN = re.compile(
     rb"\\([A-Za-z]{1,32})(-?\d{1,10})? ?|\\'([0-9A-Fa-f]{2})|\\([^A-Za-z])|([{}])|[\r\n\0]+|([^\\{}\r\n\0]+)", re.S
@@ -221,11 +222,19 @@ class _Reader:
             if value in CHARSETS:
                 self._fonts[self._font] = CHARSETS[value]
         elif name in ("ansicpg", "mac", "pc", "pca"):
-            charset = {"mac": "mac-roman", "pc": "cp437", "pca": "cp850"}.get(name, f"cp{value}")
-            state.charset = self._fonts[-1] = {"cp936": "gb18030", "cp65001": "utf-8"}.get(charset, charset)
+            state.charset = self._fonts[-1] = self._charset(name, value)
         else:
             return False
         return True
+
+    def _charset(self, name: str, page: int | None) -> str:
+        """The charset of a word that names one for the whole document. One that is unknown is said."""
+        if name != "ansicpg":
+            return {"mac": "mac-roman", "pc": "cp437"}.get(name, "cp850")
+        charset = code_page(page or 0)
+        if charset is None:
+            self._out.note(f"the code page {page} is unknown: the text is read as cp1252")
+        return charset or "cp1252"
 
     def _paragraph_state(self, name: str, value: int | None) -> None:
         """Apply a word on paragraphs, styles and tables."""

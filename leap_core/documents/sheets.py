@@ -20,7 +20,7 @@ from .number_formats import BUILT_IN, GENERAL, general, labeled, shown
 from .ooxml import Package
 from .output import CELLS, CHARACTERS, LINES, DocumentOutput
 from .slides import SlideWalker
-from .text import MARKS, charset_of
+from .text import DECLARED, MARKS, charset_of
 
 Row = tuple[int, dict[int, str]]
 """The number of a row, and its cells' texts by their columns, from 0."""
@@ -35,10 +35,11 @@ TEXT = re.compile(rf"<{PREFIX}t(?:\s[^>]*)?>([^<]*)<|<{PREFIX}(rPh|vertAlign\s+v
 VALUE = re.compile(rf"<{PREFIX}v(?:\s[^>]*)?>([^<]*)<")
 FORMULA = re.compile(rf"<{PREFIX}f(?:\s[^>]*)?(?:/>|>([^<]*)<)")
 SPECIAL = re.compile(r"<!--|<!\[CDATA\[")
-DECLARED = re.compile(rb"\s*<\?xml[^>]{0,80}?encoding\s*=\s*[\"']([\w.:-]+)")
 COLUMN = re.compile(rf"<{PREFIX}col(?=\s)([^>]*)>")
 REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+DAMAGED = (ValueError, IndexError, OverflowError, ArithmeticError)
+"""What a cell raises whose value or style makes no sense."""
 LONGEST_PIECE = 64 * CHUNK
 MOST_COLUMNS = 16_384
 LONGEST_FORMAT = 255
@@ -51,7 +52,7 @@ MOST_MERGED = 10_000
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the sheets of a workbook that are shown."""
     if out.kind == XLSX:
-        _Workbook(Package(file), out).write()
+        _Workbook(Package(file, out), out).write()
     else:
         _write_old(file, out)
 
@@ -87,6 +88,13 @@ class _Workbook:
             for position, piece in enumerate(_pieces(file, ITEM)):
                 if position:  # the first is what is before the first item
                     yield _text(piece)
+
+    def string(self, index: str) -> str:
+        """The shared string that a cell names."""
+        number = int(index)
+        if number < 0:
+            raise IndexError(index)
+        return self.strings[number]
 
     def write(self) -> None:
         """Write each sheet that is shown, and say which are not."""
@@ -125,6 +133,8 @@ class _Workbook:
         self._write_comments(part)
         for note in what_is_hidden(name, sheet.hidden_rows, len(sheet.hidden), sheet.formulas):
             self.out.note(note)
+        if sheet.damaged:
+            self.out.note(f"sheet {name}: damaged cells: {sheet.damaged}")
 
     def _write_comments(self, sheet: str) -> None:
         for part in (part for kind, part in self.package.links(sheet).values() if kind == "comments"):
@@ -143,12 +153,13 @@ def what_is_hidden(sheet: str, rows: int, columns: int, formulas: int) -> Iterat
 
 
 class _Sheet:
-    """``hidden``: columns that are not shown. ``formulas``: how many have no stored result."""
+    """``hidden``: columns that are not shown. ``formulas``: how many have no stored result. ``damaged``: cells whose
+    value or style is not in the book."""
 
     def __init__(self, book: _Workbook, pieces: Iterator[str]) -> None:
         self.book, self.pieces = book, pieces
         self.hidden: set[int] = set()
-        self.hidden_rows = self.formulas = 0
+        self.hidden_rows = self.formulas = self.damaged = 0
         self._marks: list[tuple[str, ...]] = []
         self._plan: list[tuple[int, Callable[[str], str]]] = []
 
@@ -175,14 +186,20 @@ class _Sheet:
             return self._any_cells(row)
         marks = [cell[:2] for cell in cells]
         if marks != self._marks:  # the rows of a table have the same columns and styles
+            try:
+                self._plan = [(_column(letters), self._reader(attributes)) for letters, attributes in marks]
+            except DAMAGED:
+                return self._any_cells(row)
             self._marks = marks
-            self._plan = [(_column(letters), self._reader(attributes)) for letters, attributes in marks]
         found: dict[int, str] = {}
-        for (column, reads), (_, _, value, inline) in zip(self._plan, cells, strict=True):
-            if value:
-                found[column] = reads(value)
-            elif inline:
-                found[column] = _unescaped(inline)
+        try:
+            for (column, reads), (_, _, value, inline) in zip(self._plan, cells, strict=True):
+                if value:
+                    found[column] = reads(value)
+                elif inline:
+                    found[column] = _unescaped(inline)
+        except DAMAGED:
+            return self._any_cells(row)
         return {each: text for each, text in found.items() if each not in self.hidden} if self.hidden else found
 
     def _any_cells(self, row: str) -> dict[int, str]:
@@ -193,7 +210,11 @@ class _Sheet:
             attributes, _, inner = piece.partition(">")
             place = REFERENCE.search(_attribute(attributes, "r"))
             column = column + 1 if place is None else _column(place[1])
-            text = self._value(attributes, inner)
+            try:
+                text = self._value(attributes, inner)
+            except DAMAGED:
+                text = "[damaged]"
+                self.damaged += 1
             if text and column not in self.hidden and column < MOST_COLUMNS:
                 found[column] = text
         return found
@@ -215,11 +236,11 @@ class _Sheet:
         code = book.formats[style] if style < len(book.formats) else GENERAL
         found: Callable[[str], str] = _unescaped
         if kind in ("s", "str") and "@" in code and code != "@":
-            found = lambda value: labeled(book.strings[int(value)] if kind == "s" else _unescaped(value), code)  # noqa: E731
+            found = lambda value: labeled(book.string(value) if kind == "s" else _unescaped(value), code)  # noqa: E731
         elif kind == "n":
             found = general if code == GENERAL else lambda value: shown(value, code, book.epoch)
         elif kind == "s":
-            found = lambda value: book.strings[int(value)]  # noqa: E731
+            found = book.string
         elif kind == "b":
             found = lambda value: "TRUE" if value == "1" else "FALSE"  # noqa: E731
         elif kind == "d":
@@ -234,7 +255,7 @@ def _chunks(file: Any) -> Iterator[str]:
         if decoder is None:
             found = DECLARED.match(chunk)
             mark = next((charset for mark, charset in MARKS.items() if chunk.startswith(mark)), "")
-            charset = mark or (found and charset_of(found[1].decode())) or "utf-8"
+            charset = mark or (found and found[1] and charset_of(found[1].decode())) or "utf-8"
             decoder = codecs.getincrementaldecoder(charset)("replace")
         yield decoder.decode(chunk)
 
@@ -338,7 +359,7 @@ def write_rows(rows: Iterator[Row], out: DocumentOutput, hidden: Set[int] = froz
 
 
 def _write_old(file: BinaryIO, out: DocumentOutput) -> None:
-    from python_calamine import CalamineWorkbook, SheetVisibleEnum
+    from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
 
     book = CalamineWorkbook.from_filelike(file)
     shown_ones = [each for each in book.sheets_metadata if each.visible == SheetVisibleEnum.Visible]
@@ -347,7 +368,16 @@ def _write_old(file: BinaryIO, out: DocumentOutput) -> None:
     for each in shown_ones:
         out.section(each.name)
         out.heading(each.name)
-        sheet = book.get_sheet_by_name(each.name)
+        if each.typ != SheetTypeEnum.WorkSheet:
+            out.note(f"sheet {each.name} is not read: it has no cells (a chart, a dialog or macros)")
+            continue
+        try:
+            sheet = book.get_sheet_by_name(each.name)
+        except MemoryError:
+            raise
+        except BaseException as error:  # a panic of Rust is no Exception
+            out.note(f"sheet {each.name} is not read: {' '.join(str(error).split())[:200]}")
+            continue
         top, left = sheet.start or (0, 0)
         rows = (
             (top + n, {left + column: text for column, value in enumerate(row) if (text := _shown(value))})

@@ -10,26 +10,30 @@ from .ooxml import Package, Walker, tag_of
 from .output import DocumentOutput
 
 TITLES = ("title", "ctrTitle")
-NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")
-"""Placeholders that repeat on each slide."""
+NOT_TEXT = ("sldNum", "sldImg")
+REPEATED = ("dt", "ftr", "hdr")
+"""Placeholders whose text is on each slide: it is written once."""
 LISTED = ("", "body", "obj", "half", "quarter")
 """Placeholders whose paragraphs are points of a list."""
 
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write the slides of a pptx."""
-    package = Package(file)
+    package = Package(file, out)
     main = package.main()
     links = package.links(main)
     ids = (each for each in package.tree(main) if tag_of(each) == "sldId")
     slides = [links.get(next((value for name, value in each.items() if name.endswith("}id")), "")) for each in ids]
     out.expected = len(slides)
+    repeated: set[str] = set()
     for link in slides:
         out.section()
         if link is None or not package.has(link[1]):
             out.note(f"{out.place}: its part is missing")
             continue
-        SlideWalker(package, link[1], out).walk()
+        walker = SlideWalker(package, link[1], out)
+        walker.repeated = repeated
+        walker.walk()
         for kind, part in package.links(link[1]).values():
             if kind in ("notesSlide", "comments") and package.has(part):
                 notes = SlideWalker(package, part, out)
@@ -46,6 +50,8 @@ class SlideWalker(Walker):
 
     def __init__(self, package: Package, part: str, out: DocumentOutput) -> None:
         super().__init__(package, part, out)
+        self.repeated: set[str] = set()
+        """What was written of footers and dates."""
         self._place: str | None = None
         self._point, self._depth = "", 0
         self._counts: dict[int, tuple[str, int]] = {}
@@ -96,8 +102,12 @@ class SlideWalker(Walker):
     def _end_paragraph(self) -> None:
         if not self._is_counted and "".join(self.builder.parts).strip():
             self._counts = {depth: count for depth, count in self._counts.items() if depth < self._depth}
-        if self._place in NOT_TEXT:
+        text = "".join(self.builder.parts).strip()
+        if self._place in NOT_TEXT or (self._place in REPEATED and (self.label or text in self.repeated)):
             self.builder.parts.clear()
+        elif self._place in REPEATED:
+            self.repeated.add(text)
+            self.builder.end(PARAGRAPH)
         elif self.label:
             self.builder.end(NOTE, label=self.label)
         elif self._place in TITLES:

@@ -1,8 +1,7 @@
 """The text of bytes in any charset: by a byte order mark, as declared, as UTF-8, else by a guess.
 
-The guess reads a sample in each charset of ``LETTERS`` and takes the one whose letters are those of a language, and are
-placed as letters are in words. On 139 short texts of 18 charsets it is right in 127; chardet 7 is in 108, and
-charset-normalizer, which is made for long texts, in 61.
+The guess is chardet's: it reads all of the 424 files of chardet's own tests and all of the 18 of charset-normalizer's
+right, where charset-normalizer reads 410 and 18; of 1,070 single lines of these files 94 %.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import codecs
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
@@ -37,32 +35,17 @@ LABELS = {
 CHARSETS = {label: charset for charset, labels in LABELS.items() for label in labels.split()}
 """What browsers read under labels that mean less to Python, or nothing."""
 NOT_CHARSETS = ("idna", "punycode", "undefined", "unicode", "raw", "utf-7", "mbcs", "oem")
-CYRILLIC = "оеаинтсрвлкмдпуяыьгзбчйхжшю щъэфцёіїєґ№«»–—’“”„…\xa0"
-CENTRAL = "áéíčěřšžýůłąęóśżćńőöüăşţß ďňťúľĺŕűôäźçâîđ–—’“”„…€\xa0"
-LETTERS = {
-    "cp1252": "äöüßéèàçñíóúáêãåøæôîëâœ–’“”€°¡¿£©®\xa0 ïûùìòõðþýÿ—‘„…•™§«»±µ·×²³½ºª",
-    "cp1250": CENTRAL,
-    "iso8859-2": CENTRAL,
-    "cp1254": "ışğçöüİ âî–—’“”…\xa0",
-    "cp1255": "יוהלאתמרבשנעםדחקכגזטךןסףפץצ –״׳\xa0",
-    "cp1251": CYRILLIC,
-    "koi8-r": CYRILLIC,
-    "cp866": CYRILLIC,
-    "cp1253": "αειοτνσςρηκπλμυδάέήίόύώ βγζθξφχψωϊϋ«»–’\xa0",
-    "cp1256": "اليمنرتبدةعسفهوكحأقش ءآؤإئثجخذزصضطظغىپچگ،؛؟",
-    "cp874": "านรกอเงมยวลดตสทคปบหพชะใไขจแโ่้็ัิีุู์ำึื ธณผถซญภศษฐฟฝฒฎฏฌฆฑฬฮฤๆ",
-    "cp850": "äöüßéèàç êëîôûñíóúáåæø",
-    "cp932": "ぁ-ヶー。、年月日会社",
-    "euc-jp": "ぁ-ヶー。、年月日会社",
-    "gb18030": "的一是不了在人有我他这个们中来上大为以说时要就出会可能下年后作用所好名市世北京月日号公司，。、",
-    "big5hkscs": "的一是不了在人有我他這個們中來上大為以說時要就出會可能下年後作用所好名市世北京月日號公司，。、",
-    "cp949": "이다는을의에가고하한로지사기리도인어서시아나라자대정부으과해수스일구전주장보원제상들그를은요니",
-}
-"""Of each charset the frequent letters and signs of its languages, a space, and others; likelier charsets first."""
-ROWS = {"cp932": (0x81, 0x97), "euc-jp": (0xA1, 0xCF), "gb18030": (0xB0, 0xD7), "big5hkscs": (0xA4, 0xC6)}
-ROWS |= {"cp949": (0xB0, 0xC8)}
-"""The lead bytes of common characters."""
 SAMPLE_BYTES = 2000
+LONGEST_SAMPLE = 200_000
+HIGH, LETTERS = re.compile(rb"[\x80-\xff]+"), re.compile(rb"[A-Za-z]")
+MOST_SIGNS, FEW = 3, 20
+"""Bytes that are not ASCII: single ones that any text may have, and too few to tell old charsets apart."""
+DECLARED = re.compile(
+    rb"\s*<\?xml[^>]{0,80}?encoding\s*=\s*[\"']([\w.:-]+)|@charset \"([\w.:-]+)\";"
+    rb"|(?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)"
+)
+"""What the text says itself: XML, style sheets, Python (PEP 263)."""
+WIDE = ("utf-16", "utf-32", "iso2022")
 NOT_DECLARED = "no charset is declared"
 
 
@@ -84,8 +67,13 @@ def decode(data: bytes, declared: str = "") -> tuple[str, str]:
         if data.startswith(mark):
             return _replaced(data, marked)
     charset = charset_of(declared)
-    if charset is None and (wide := "iso-2022-jp" if b"\x1b$" in data else _wide(data)):
-        return data.decode(wide, "replace"), f"{NOT_DECLARED}: {wide} is a guess"
+    if not declared and (own := DECLARED.match(data[:SAMPLE_BYTES])):
+        found = charset_of(next(filter(None, own.groups())).decode())
+        charset = found if found and not found.startswith(WIDE) else None  # in those the words would not be there
+    if charset is None and (b"\x1b$" in data or b"\0" in data[:SAMPLE_BYTES]):
+        wide = guess(data)
+        if wide.startswith(WIDE):
+            return data.decode(wide, "replace"), f"{NOT_DECLARED}: {wide} is a guess"
     for each in ("utf-8", charset or "utf-8") if charset in (None, "cp1252") else (charset, "utf-8"):
         try:
             return data.decode(each), ""
@@ -122,61 +110,67 @@ def charset_of(label: str) -> str | None:
     return None
 
 
-def _wide(data: bytes) -> str | None:
-    """The UTF-16 that a text with zeros is, without a byte order mark; None for one without, and for other data."""
-    sample = data[: 2 * SAMPLE_BYTES]
-    if b"\0" not in sample or len(data) % 2:
-        return None
-    charset = "utf-16-le" if sample[1::2].count(0) >= sample[::2].count(0) else "utf-16-be"
-    text = sample[: len(sample) // 2 * 2].decode(charset, "replace")
-    strange = sum(each == "\ufffd" or unicodedata.category(each) in ("Cc", "Cn", "Co") for each in text)
-    return charset if strange - sum(map(text.count, "\t\n\r\f")) <= len(text) // 50 else None
+CODE_PAGES = {
+    **dict.fromkeys((0, 1), "cp1252"),
+    708: "iso8859-6",
+    709: "iso8859-6",
+    710: "iso8859-6",
+    1361: "johab",
+    20127: "cp1252",
+    20866: "koi8-r",
+    21866: "koi8-u",
+    20932: "euc-jp",
+    51932: "euc-jp",
+    51949: "euc-kr",
+    20936: "gb18030",
+    51936: "gb18030",
+    54936: "gb18030",
+    52936: "hz",
+    20949: "cp949",
+    1200: "utf-16-le",
+    1201: "utf-16-be",
+    65001: "utf-8",
+    10000: "mac-roman",
+    10001: "cp932",
+    10002: "big5hkscs",
+    10003: "cp949",
+    10004: "mac-arabic",
+    10005: "cp1255",
+    10006: "mac-greek",
+    10007: "mac-cyrillic",
+    10008: "gb18030",
+    10010: "mac-romanian",
+    10017: "mac-cyrillic",
+    10021: "cp874",
+    10029: "mac-latin2",
+    10079: "mac-iceland",
+    10081: "mac-turkish",
+    10082: "mac-croatian",
+}
+"""Of Windows, those that have another name here."""
+
+
+def code_page(number: int) -> str | None:
+    """The codec of a code page of Windows; None for one that is unknown."""
+    if 28591 <= number <= 28605:
+        return charset_of(f"iso8859-{number - 28590}")
+    return CODE_PAGES.get(number) or charset_of(f"cp{number}")
 
 
 def guess(data: bytes) -> str:
-    """The charset whose letters the bytes spell best."""
-    lines = (line for line in data[: 32 * SAMPLE_BYTES].split(b"\n") if not line.isascii())
-    sample = b"\n".join(lines)[:SAMPLE_BYTES] or data[-SAMPLE_BYTES:]
-    return max(LETTERS, key=lambda charset: _likeness(sample, charset))
+    """The likeliest charset. Signs and accents of a text in Latin letters, where there are few, tell little: those are
+    read as on the web."""
+    from chardet import EncodingEra, detect
 
-
-def _likeness(sample: bytes, charset: str) -> float:
-    """How well characters that are not ASCII suit this charset's languages, and their places in words: 1 is well."""
-    text = codecs.getincrementaldecoder(charset)("replace").decode(sample)
-    frequent, _, others = LETTERS[charset].partition(" ")
-    is_latin, total, count, before = "ü" in LETTERS[charset], 0.0, 0, " "
-    for here, after in zip(text, f"{text[1:]} ", strict=False):
-        if not here.isascii():
-            count += 1
-            if charset in ROWS:
-                total += _eastern(here, charset)
-            else:
-                lower = here if here == "İ" else here.lower()
-                total += 1 if lower in frequent else 0.5 if lower in others else -2
-                total -= 0.2 * (lower != here)
-            if here.isalpha():
-                beside = [each.isascii() for each in (before, after) if each.isalpha()]
-                if is_latin:
-                    total -= 0.2 * (beside[:1] == [False]) + (beside == [False, False])
-                else:
-                    total -= sum(beside)
-                total -= here.isupper() and before.islower()
-            elif unicodedata.category(here) == "Mn":
-                total -= 0 if not before.isascii() else 2
-            elif before.isalpha() and after.isalpha() and here not in "’–—":
-                total -= 2
-        before = here
-    return total / max(count, 1) + 0.05 * (charset == "cp1252")
-
-
-def _eastern(character: str, charset: str) -> float:
-    if character in LETTERS[charset] or ("ぁ" <= character <= "ヶ" and "ぁ" in LETTERS[charset]):
-        return 1.2
-    try:
-        code = character.encode(charset)
-    except UnicodeEncodeError:
-        return -2
-    return 0.6 if len(code) == 2 and ROWS[charset][0] <= code[0] <= ROWS[charset][1] else -1
+    sample = data[:LONGEST_SAMPLE]
+    high = HIGH.findall(sample)
+    count = sum(map(len, high))
+    if 0 < count <= MOST_SIGNS and len(high) == count and b"\0" not in sample:
+        return "cp1252"
+    is_latin = 0 < count < FEW and len(LETTERS.findall(sample)) >= count / 2
+    era = EncodingEra.MODERN_WEB | EncodingEra.LEGACY_ISO if is_latin else EncodingEra.ALL & ~EncodingEra.MAINFRAME
+    found = detect(sample, encoding_era=era)["encoding"] or ""
+    return (charset_of(found) or "cp1252").replace("_", "-")
 
 
 def table_rows(text: str) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,7 @@ REFERENCES = {"footnoteReference": "", "endnoteReference": "e", "commentReferenc
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
     """Write a docx."""
-    package = Package(file)
+    package = Package(file, out)
     main = package.main()
     styles, numbers = _Styles(package, main), _Numbering(package, main)
     links = package.links(main)

@@ -16,16 +16,20 @@ GUESSED = {
     "cp1251": RUSSIAN,
     "koi8-r": RUSSIAN,
     "cp1252": "Die größeren Änderungen – auch „kleine“ – kosten 20 €.\nCafé\n",
-    "cp1250": "Zażółć gęślą jaźń. Žluťoučký kůň.\n",
+    "cp1250": "Dziękuję bardzo za szybką odpowiedź. Łukasz przyjdzie później.\n",
     "iso8859-2": "Szanowni Państwo, w załączeniu przesyłam sprawozdanie.\n",
     "cp932": JAPANESE,
     "euc-jp": JAPANESE,
-    "iso-2022-jp": JAPANESE,
+    "iso2022-jp": JAPANESE,
     "gb18030": "尊敬的客户,请查收附件。我们在三月四日的会议上讨论。\n",
     "big5hkscs": "親愛的客戶,請查收附件。我們在三月四日的會議上討論。\n",
     "cp949": "안녕하십니까, 첨부 파일을 확인해 주세요.\n",
     "cp874": "เรียนลูกค้าทุกท่าน กรุณาตรวจสอบเอกสารแนบ\n",
-    "cp1253": "Αγαπητοί συνεργάτες, επισυνάπτω την έκθεση.\n",
+    "iso8859-7": "Αγαπητοί συνεργάτες, επισυνάπτω την έκθεση.\n",
+    "iso8859-5": RUSSIAN,
+    "mac-cyrillic": RUSSIAN,
+    "cp855": RUSSIAN,
+    "cp866": RUSSIAN,
     "cp1255": "לקוחות יקרים, הדוח מצורף.\n",
     "cp1256": "عزيزي العميل، التقرير مرفق.\n",
     "utf-16-le": "Grüße, Welt\n",
@@ -41,7 +45,20 @@ def test_the_charset_of_a_text_is_guessed_and_said(charset):
 
 
 @pytest.mark.parametrize(
-    "word", ["café", "El niño", "Grüße", "It’s a “test”…", "100 °C ± 5 µm", "Le cœur", "São Paulo"]
+    "word",
+    [
+        "café",
+        "El niño",
+        "naïve",
+        "Ångström",
+        "Größe: 5 m²",
+        "Preis: 20 €",
+        "Grüße",
+        "It’s a “test”…",
+        "100 °C ± 5 µm",
+        "Le cœur",
+        "São Paulo",
+    ],
 )
 def test_short_western_texts_are_guessed_right(word):
     assert decode(word.encode("cp1252"))[0] == word
@@ -77,6 +94,41 @@ def test_one_bad_byte_does_not_garble_a_text_in_utf_8():
 )
 def test_labels_mean_what_browsers_read(label, codec):
     assert charset_of(label) == codec
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("iso8859-5", '<?xml version="1.0" encoding="iso-8859-5"?>\n<a>Привет, мир</a>'),
+        ("cp1252", "# -*- coding: latin-1 -*-\nname = 'Grüße, Zoë, García, Ångström'"),
+        ("cp1250", '@charset "windows-1250";\n.a:before { content: "Łódź, Kraków, Gdańsk" }'),
+        ("utf-8", '<?xml version="1.0" encoding="utf-16"?>\n<a>Grüße</a>'),
+        ("utf-8", "# coding: nonsense\nGrüße"),
+    ],
+)
+def test_a_text_that_names_its_charset_is_read_in_it(charset, text):
+    document = read_here("code", text.encode(charset))
+    assert (document.text, document.notes) == (text, ())
+
+
+@pytest.mark.parametrize("charset", ["utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be", "iso2022-kr"])
+def test_wide_charsets_without_a_mark(charset):
+    text = "안녕하십니까, 첨부 파일을 확인해 주세요. The total is 42 euros."
+    assert decode(text.encode(charset))[0] == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit", [bytes(range(128, 256)), b"\xe4 ", b"a\xe4", b"\x1b$", b"\x81\x40", b"\xff", b"\0\x01"]
+)
+def test_guessing_looks_at_a_sample_alone(unit, monkeypatch):
+    import chardet
+
+    sizes = []
+    real = chardet.detect
+    monkeypatch.setattr(chardet, "detect", lambda data, **more: sizes.append(len(data)) or real(data, **more))
+    decode(unit * (1_000_000 // len(unit)))
+    assert max(sizes, default=0) <= 200_000
 
 
 def test_an_unknown_label_is_said():
