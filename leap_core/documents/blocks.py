@@ -169,20 +169,22 @@ class Document:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """The rows of tables that have numbers, after each section's first, which names the columns: the place of each
-        (``Sheet!3``), and its cells by the columns' names."""
-        found = []
+        """The rows of the sheets, or of a document with tables its lines and the rows of its tables, each with its
+        place (``Sheet!3``, the number of the line). Cells stand after the names of their columns, where a table names
+        them (see ``named_rows``). Empty where there is no table."""
+        tables = [block for section in self.sections for block in section.blocks if block.kind == TABLE]
+        if any(block.numbers for block in tables):
+            return [row for section in self.sections for row in _rows_of_sheet(section)]
+        if not tables:
+            return []
+        found: list[tuple[str, str]] = []
+        line = 1
         for section in self.sections:
-            names: tuple[str, ...] = ()
             for block in section.blocks:
-                for number, cells in zip(block.numbers, block.rows, strict=False):
-                    if not any(cells):
-                        continue
-                    if not names:
-                        names = cells
-                        continue
-                    place = f"{section.title}!{number}" if section.title else str(number)
-                    found.append((place, named_cells(names, cells)))
+                lines = block.markdown.rstrip("\n").split("\n")
+                texts = dict(named_rows(block.rows)) if block.kind == TABLE else dict(enumerate(lines))
+                found += [(str(line + n), text) for n, text in texts.items() if text.strip()]
+                line += len(lines) + 1
         return found
 
     def with_texts(self, texts: Mapping[int, str]) -> Document:
@@ -197,3 +199,69 @@ def named_cells(names: Sequence[str], cells: Sequence[str]) -> str:
     """The cells of a row that are not empty, a line each, after the names of their columns."""
     named = zip_longest(names, cells, fillvalue="")
     return "\n".join(f"{name}: {cell}" if name else cell for name, cell in named if cell.strip())
+
+
+def _rows_of_sheet(section: Section) -> Iterator[tuple[str, str]]:
+    """The rows of a sheet; tables below the first without names of their own have those of the first."""
+    pairs = [pair for block in section.blocks for pair in zip(block.numbers, block.rows, strict=False)]
+    numbers, rows = [number for number, _ in pairs], [cells for _, cells in pairs]
+    for n, text in named_rows(rows, is_sheet=True):
+        yield f"{section.title}!{numbers[n]}" if section.title else str(numbers[n]), text
+
+
+HEAD_ROWS = 20
+"""Rows in which the names of the columns are looked for."""
+NUMBER = re.compile(r"[^\W\d_]{0,3}[-+(]?\s*\W?\s*\d[\d.,:/'\s%-]*\W{0,2}[^\W\d_]{0,3}\)?")
+
+
+def named_rows(rows: Sequence[Sequence[str]], *, is_sheet: bool = False) -> Iterator[tuple[int, str]]:
+    """The rows that are records: their places among the rows, and their cells, each after its column's name.
+
+    Rows above the names with less than half as many cells are titles, and no records. Names may have two rows, of which
+    the first groups columns. The first row of a table that is no sheet is a record where it has numbers or one cell.
+    """
+    filled = [sum(map(bool, map(str.strip, cells))) for cells in rows]
+    width = max(filled[:HEAD_ROWS], default=0)
+    head = next((n for n, count in enumerate(filled[:HEAD_ROWS]) if count and 2 * count >= width), 0)
+    below = next((n for n in range(head + 1, min(len(rows), HEAD_ROWS)) if filled[n] == width), head)
+    if width == 2 and filled[head] == 1 and rows[head][0].strip() and not any(map(NUMBER.fullmatch, rows[below])):
+        head = below  # a title over two columns
+    if not any(filled):
+        return
+    names: Sequence[str] = rows[head]
+    if not is_sheet and (width < 2 or any(NUMBER.fullmatch(cell.strip()) for cell in names) or len(rows) < 2):
+        yield from ((n, CELL_END.join(cells)) for n, cells in enumerate(rows) if filled[n])
+        return
+    groups, second = _groups(names), rows[head + 1] if head + 1 < len(rows) else ()
+    if groups and head + 2 < len(rows) and _names_columns(second, names):
+        names = [_joined(groups[n] if n < len(groups) else "", name) for n, name in enumerate(second)]
+        head += 1
+    if not is_sheet:
+        yield from ((n, CELL_END.join(filter(None, rows[n]))) for n in range(head) if filled[n] == 1)
+    for n in range(head + 1, len(rows)):
+        if filled[n]:
+            yield n, named_cells(names, rows[n])
+
+
+def _groups(names: Sequence[str]) -> list[str]:
+    """The names of groups of columns, each for all its columns; empty where the row groups none."""
+    found = [name.strip() for name in names]
+    if any(a and a == b for a, b in zip(found, found[1:], strict=False)):
+        return found  # merged cells, whose value is in each
+    if "" not in found[1:]:
+        return []
+    for n in range(1, len(found)):
+        found[n] = found[n] or found[n - 1]
+    return found
+
+
+def _names_columns(cells: Sequence[str], above: Sequence[str]) -> bool:
+    """Whether a second row names columns of groups: words alone, of which some occur again for another group."""
+    words = [cell.strip() for cell in cells]
+    own = [word for n, word in enumerate(words) if n >= len(above) or word != above[n].strip()]
+    return all(words) and len(words) >= len(above) and len(set(own)) < len(own) and not any(map(NUMBER.fullmatch, own))
+
+
+def _joined(group: str, name: str) -> str:
+    name = name.strip()
+    return name if not group or group == name else f"{group} {name}"

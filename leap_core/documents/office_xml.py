@@ -34,7 +34,7 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
 
 def _package(data: bytes) -> BinaryIO:
     """The document as the archive that Word writes since 2007; its words have the names that they had in 2003."""
-    parts = {
+    parts: dict[str, str | bytes] = {
         "_rels/.rels": LINKS.format(kind="officeDocument", target="word/document.xml"),
         "word/_rels/document.xml.rels": LINKS.format(kind="styles", target="document.xml"),
         "word/document.xml": data,
