@@ -67,7 +67,7 @@ class WorkerKeeper:
     def describe(self) -> JsonObject:
         """Whether a worker runs; its pid and start, None while it comes up; and the path of its log."""
         running = is_running(self._configuration)
-        return self._described(running, self._state() if running else {})
+        return self._described(running, self._state_of_living() if running else {})
 
     def _described(self, running: bool, state: JsonObject) -> JsonObject:
         log = str(self._configuration.worker_log)
@@ -84,7 +84,7 @@ class WorkerKeeper:
             start_worker(self._configuration, self._variables)
         while True:
             running = is_running(self._configuration)
-            state = self._state()
+            state = self._state_of_living()
             if running and state.get("pid"):
                 return self._described(running, state)
             if time.monotonic() > deadline:
@@ -102,7 +102,7 @@ class WorkerKeeper:
                 self._kill()
                 break
             with suppress(ProcessLookupError, PermissionError):  # Windows says so of one that is ending
-                if pid := self._state().get("pid"):
+                if pid := self._state_of_living().get("pid"):
                     os.kill(pid, signal.SIGTERM)
             time.sleep(POLL_SECONDS)
         return True
@@ -121,7 +121,7 @@ class WorkerKeeper:
                 self._sign, self._sign_since = sign, now
             elif now - self._sign_since > HANG_SECONDS:
                 self._sign = None
-                if self._is_of_running_process(self._state()):  # else the next worker comes up, and has not written it
+                if self._state_of_living():  # else the next worker comes up, and has not written it
                     self._kill()
             return
         if self._absent_since is None:
@@ -142,10 +142,11 @@ class WorkerKeeper:
             return self._configuration.worker_state.stat().st_mtime
         return None
 
-    def _is_of_running_process(self, state: JsonObject) -> bool:
-        """Whether the process that wrote this state lives."""
+    def _state_of_living(self) -> JsonObject:
+        """The state that a worker wrote which still lives; empty for that of one that was killed."""
+        state = self._state()
         pid, identity = state.get("pid"), state.get("process")
-        return isinstance(pid, int) and start_time(pid) == identity
+        return state if isinstance(pid, int) and start_time(pid) == identity else {}
 
     def _silent_seconds(self) -> float:
         sign = self._last_sign()
@@ -153,9 +154,7 @@ class WorkerKeeper:
 
     def _kill(self) -> None:
         """Kill the worker, and the processes that it has started. Raises LeapUnavailableError when it stays."""
-        state = self._state()
-        pid = state.get("pid")
-        if pid and self._is_of_running_process(state):
+        if pid := self._state_of_living().get("pid"):
             kill_group(pid)
         deadline = time.monotonic() + KILL_SECONDS
         while is_running(self._configuration):

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from jobs import worker_process
 from jobs.client import JobsClient
 from jobs.configuration import JobsConfiguration
 from jobs.table.job import NewJob, State
@@ -22,6 +23,7 @@ from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.models.builtin import model_path
 from leap_core.system.locks import locked
+from leap_core.system.processes import start_time
 
 from . import processes
 from .torture import ROOT
@@ -89,6 +91,22 @@ def test_a_worker_started_after_one_that_was_killed_stays(leap_home, monkeypatch
     finally:
         worker.stop.set()
         thread.join()
+
+
+def test_a_worker_that_was_killed_is_not_named_as_the_one_that_runs(leap_home, monkeypatch):
+    """Another one holds the lock already, and has not written its state yet."""
+    configuration = JobsConfiguration.from_environment()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
+        dead = {"pid": killed.pid, "process": start_time(killed.pid), "started": 1.0}
+    mine = {"pid": os.getpid(), "process": start_time(os.getpid()), "started": 2.0}
+    configuration.worker_state.parent.mkdir(parents=True, exist_ok=True)
+    configuration.worker_state.write_text(json.dumps(dead), encoding="utf-8")
+    monkeypatch.setattr(worker_process, "is_running", lambda _: True)
+    keeper = worker_process.WorkerKeeper(configuration, os.environ)
+    assert keeper.describe() | {"log": ""} == {"running": True, "pid": None, "started": None, "log": ""}
+    states = iter([dead, mine])
+    monkeypatch.setattr(keeper, "_state", lambda: next(states))
+    assert keeper.start()["pid"] == os.getpid()
 
 
 def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
