@@ -51,6 +51,12 @@ def test_links_within_pages_lead_to_headings():
             assert anchor in anchors_of(file), f"{page.name} links to {target}#{anchor}"
 
 
+def test_every_page_starts_the_server_that_its_examples_ask():
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        before, asks, _ = page.read_text("utf-8").partition("127.0.0.1:8080")
+        assert not asks or "leap serve" in before, f"{page.name} asks a server that nothing started"
+
+
 def test_the_version_is_one():
     assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")
 
