@@ -178,7 +178,8 @@ class ChatTemplate:
         self.renders_calls = "tool_calls" in source
         self.renders_reasoning = "reasoning_content" in source or ".thinking" in source or "['thinking']" in source
         self._splits_reasoning = INLINE_REASONING.search(source) is not None
-        self._reads = read = variables_of(source)
+        self._words = frozenset(re.findall(r"\w+", source))
+        read = variables_of(source) if "functions" in source else {"tools"} if "tools" in source else set()
         self._shapes: dict[tuple[bool, bool], bool] = {}
         self._names_functions = "functions" in read and "tools" not in read
         self.renders_functions = not read.isdisjoint({"tools", "functions"})
@@ -265,9 +266,9 @@ class ChatTemplate:
             "eos_token": self._eos_text,
         }
         switches = {"enable_thinking": thinking, "thinking": thinking}
-        values |= {name: value for name, value in switches.items() if name in self._reads}
+        values |= {name: value for name, value in switches.items() if name in self._words}
         own = {
-            name: value for name, value in kwargs.items() if name in self._reads and name not in (*values, "messages")
+            name: value for name, value in kwargs.items() if name in self._words and name not in (*values, "messages")
         }
         values |= deeply(own, protect)
         if self._names_functions:  # as firefunction's template wants them
