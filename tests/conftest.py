@@ -51,6 +51,7 @@ IS_FIRST = left_processes.MARK not in os.environ
 """Whether this process began the run; the workers of pytest-xdist inherit its mark."""
 os.environ.setdefault(left_processes.MARK, uuid4().hex)
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
+os.environ["LEAP_OTHER_PROGRAMS"] = "0"  # what else is on this machine changes no test; tests of that turn it on
 
 
 def is_quick_path(config: pytest.Config) -> bool:
@@ -230,7 +231,8 @@ class CommandLine:
         return Finished(code, env.stdout.getvalue(), env.stderr.getvalue())
 
     def environment(self, stdin: str | bytes, *, terminal: bool, stdin_terminal: bool) -> Environment:
-        trials = {name: value for name, value in os.environ.items() if name == "LEAP_TRY_MODELS"}
+        names = ("LEAP_TRY_MODELS", "LEAP_OTHER_PROGRAMS")
+        trials = {name: value for name, value in os.environ.items() if name in names}
         return Environment(
             stdin=io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin),
             stdin_is_terminal=stdin_terminal,

@@ -20,7 +20,7 @@ from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.addresses import shown
 from leap_core.system.dataclass import dataclass
-from leap_core.system.directories import private_directory
+from leap_core.system.directories import OF_OTHER_PROGRAMS, private_directory
 
 from ..configuration import JobsConfiguration
 from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, WEBHOOK, NewJob
@@ -211,8 +211,7 @@ PLACE = re.compile(r"\{(?:|name|stem)\}")
 """Placeholders for a file of a folder: its path, its name, or its name without the ending."""
 
 
-DIRECTORIES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME")
-MODEL_VARIABLES = (*DIRECTORIES, "HF_ENDPOINT", "RAY_ADDRESS")
+MODEL_VARIABLES = (*OF_OTHER_PROGRAMS, "LEAP_OTHER_PROGRAMS", "HF_ENDPOINT", "RAY_ADDRESS")
 """They say where models of other programs lie, whose names they have, and which cluster is the usual one."""
 DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
 """A token is never written down, nor a password in an address."""
@@ -240,7 +239,7 @@ def command_job(
 def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Those of ``names`` that are set, with absolute paths."""
     values = {name: variables[name] for name in names if variables.get(name)}
-    return {name: _absolute(value) if name in DIRECTORIES else _open(value) for name, value in values.items()}
+    return {name: _absolute(value) if name in OF_OTHER_PROGRAMS else _open(value) for name, value in values.items()}
 
 
 def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:

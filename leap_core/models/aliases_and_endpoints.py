@@ -61,7 +61,7 @@ def expand(reference: str, quantization: str | None, aliases: Mapping[str, str])
     model = aliases.get(name.lower())
     if model is None or (colon and "/" in after):
         return reference, quantization
-    return model, after if colon and quantization is None else quantization
+    return model, after if colon and quantization is None and after.lower() != "latest" else quantization
 
 
 TABLE = "endpoints"

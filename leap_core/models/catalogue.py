@@ -1,5 +1,6 @@
 """The models that leap knows by name: Liquid's LFM2 and LFM2.5, and what the user adds in ``catalogue.json`` in the
-configuration directory, in the same form. An entry of the user's replaces one of the same name.
+configuration directory, in the same form. An entry of the user's replaces one of the same name. ``families.json`` has
+models of other makers by the short names that people give them, such as qwen3:0.6b.
 
     {"models": [{"name": "My-Model", "repo": "me/My-Model-GGUF", "quantizations": ["Q4_K_M"]}]}
 
@@ -9,15 +10,17 @@ Only ``name`` and ``repo`` are needed. Fields: see ``CatalogueEntry``. The shipp
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import field
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..conversation.options import AUTO, PARSERS, SamplingDefaults
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
-from ..inference.gguf.file_names import REPOSITORY
+from ..inference.gguf.file_names import QUANTIZATION, REPOSITORY
 from ..inference.llama.architectures import needs_of, runs_from
 from ..inference.llama.library import current_engine
 from ..schemas.json_values import JsonObject
@@ -26,12 +29,31 @@ from .manifest import INFERENCE_TYPES, SAMPLING_KEYS, likely_key
 
 KEYS = (
     *("name", "repo", "kind", "parameters", "context", "quantizations", "default", "sampling", "parser", "about"),
-    *("replaced_by", "needs", "obstacle"),
+    *("replaced_by", "needs", "obstacle", "also", "license"),
 )
 KINDS = (*INFERENCE_TYPES, "embedding")
-BITS = {"Q4_0": 4.95, "Q4_K_M": 5.15, "Q5_K_M": 5.85, "Q6_K": 6.6, "Q8_0": 8.55, "F16": 16.1, "BF16": 16.1}
+BITS = {"Q4_0": 4.95, "Q4_K_M": 5.15, "Q5_K_M": 5.85, "Q6_K": 6.6, "Q8_0": 8.55}
+BITS |= {"MXFP4": 4.6, "F16": 16.1, "BF16": 16.1}
 """A parameter takes this many bits in a file, all tensors together: measured on LFM2.5-350M's files."""
 MOST_SUGGESTIONS = 4
+_TAGGED = re.compile(rf"(?P<name>.+?)[:@._ -](?P<quantization>{QUANTIZATION}|FP16)", re.IGNORECASE)
+_OMITTED = re.compile(r"(?<=[^\W_])[-_ :.](?:gguf|instruct|it|chat|text|latest)(?=[-_ :.]|$)", re.IGNORECASE)
+
+
+def plain(name: str) -> str:
+    """A model's name as it is compared: without case, punctuation, and words that say that it is tuned for chat."""
+    return folded(_OMITTED.sub("", name))
+
+
+def folded(name: str) -> str:
+    """A name without case and punctuation."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def with_quantization(name: str) -> tuple[str, str] | None:
+    """The name and the quantization of ``1b-instruct-q4_K_M``, ``repo:Q8_0`` or ``name@q8_0``."""
+    match = _TAGGED.fullmatch(name)
+    return None if match is None else (match["name"], match["quantization"].upper().replace("FP16", "F16"))
 
 
 @dataclass(frozen=True)
@@ -40,7 +62,7 @@ class CatalogueEntry:
     those of companions; ``context`` in tokens; ``default`` the quantization that is taken when none is named;
     ``parser`` how the model writes calls (auto, lfm, hermes); ``replaced_by`` the model that its maker recommends
     instead; ``needs`` the first llama.cpp that runs it, where leap's does not; ``obstacle`` why leap cannot run
-    it, where no newer llama.cpp helps."""
+    it, where no newer llama.cpp helps; ``also`` its other names, the short one first; ``license`` its name."""
 
     name: str
     repo: str
@@ -55,6 +77,13 @@ class CatalogueEntry:
     replaced_by: str | None = None
     needs: str | None = None
     obstacle: str | None = None
+    also: tuple[str, ...] = ()
+    license: str | None = None
+
+    @property
+    def short(self) -> str:
+        """The name that is quickest to type."""
+        return self.also[0] if self.also else self.name
 
     @property
     def runs(self) -> bool:
@@ -85,16 +114,43 @@ class CatalogueEntry:
 
     def to_json(self) -> JsonObject:
         sampling = {key: value for key in SAMPLING_KEYS if (value := getattr(self.sampling, key)) is not None}
-        plain = {key: getattr(self, key) for key in KEYS if key != "sampling"}
+        values = {key: getattr(self, key) for key in KEYS if key != "sampling"}
         sizes = {name: size for name in self.quantizations if (size := self.bytes_in(name)) is not None}
-        return plain | {"quantizations": list(self.quantizations), "sampling": sampling, "sizes": sizes}
+        lists = {"quantizations": list(self.quantizations), "also": list(self.also)}
+        return values | lists | {"sampling": sampling, "sizes": sizes}
 
 
 class Catalogue:
-    """Entries by name; names are found case-insensitively and by unique prefix."""
+    """Entries by name; names are found without case and punctuation, and by unique prefix. To iterate gives Liquid's
+    and the user's."""
 
     def __init__(self, entries: Iterable[CatalogueEntry]) -> None:
         self._entries = {entry.name.lower(): entry for entry in entries}
+
+    @cached_property
+    def families(self) -> list[CatalogueEntry]:
+        """Models of other makers."""
+        return parse_catalogue(Path(__file__).with_name("families.json").read_bytes(), "families.json")
+
+    @cached_property
+    def _called(self) -> dict[str, CatalogueEntry]:
+        """All entries by each of their names, as those are compared."""
+        called: dict[str, CatalogueEntry] = {}
+        for entry in (*self._entries.values(), *self.families):
+            for name in (entry.name, entry.repo, entry.repo.partition("/")[2], *entry.also):
+                called.setdefault(folded(name), entry)
+        for entry in self.families:
+            for name in (entry.name, entry.repo, *entry.also):
+                called.setdefault(plain(name), entry)
+        return called
+
+    def called(self, name: str) -> tuple[CatalogueEntry, str | None] | None:
+        """The entry that goes by this name, and the quantization in it; None for any other name."""
+        for part, quantization in filter(None, ((name, None), with_quantization(name))):
+            for key in (folded(part), plain(part)):
+                if key in self._called:
+                    return self._called[key], quantization
+        return None
 
     @staticmethod
     def load(config: Path | None = None) -> Catalogue:
@@ -116,31 +172,44 @@ class Catalogue:
 
     def of_repository(self, repo: str) -> CatalogueEntry | None:
         """The entry whose files lie in this repository."""
-        return next((entry for entry in self._entries.values() if entry.repo.lower() == repo.lower()), None)
+        entries = (*self._entries.values(), *self.families)
+        return next((entry for entry in entries if entry.repo.lower() == repo.lower()), None)
 
     def find(self, name: str) -> CatalogueEntry:
         """The entry of this name, or the only one that begins with it; of several the one with which all others begin.
 
         Raises LeapModelNotFoundError with what was probably meant.
         """
-        same_name = self.exact(name)
+        same_name = self.called(name)
         if same_name is not None:
-            return same_name
+            return same_name[0]
         names = [entry.name for key, entry in self._entries.items() if key.startswith(name.lower())]
         shortest = min(names, key=len, default="")
         if names and all(other.startswith(shortest) for other in names):
             return self._entries[shortest.lower()]
-        if names:
-            raise LeapModelNotFoundError(f"{name!r} could be {_some(names)}", hint="write the whole name")
-        near = self.suggestions(name)
-        hint = f"did you mean {_some(near)}?" if near else "`leap models catalogue` lists the names that leap knows"
-        raise LeapModelNotFoundError(f"there is no model {name!r}", hint=hint)
+        start = folded(name)
+        near = {each.short: each for each in self.families if start and folded(each.short).startswith(start)}
+        if len(near) == 1 and not names:
+            return next(iter(near.values()))
+        if names or near:
+            raise LeapModelNotFoundError(f"{name!r} could be {_some([*names, *near])}", hint="write the whole name")
+        near_names = self.suggestions(name)
+        known = "`leap models catalogue` lists the names that leap knows"
+        hint = f"did you mean {_some(near_names)}?" if near_names else known
+        raise LeapModelNotFoundError(f"there is no model {name!r}", hint=f"{hint}; {OTHERS}")
 
     def suggestions(self, name: str) -> list[str]:
         """The names most like ``name``, best first."""
-        near = get_close_matches(name.lower(), self._entries, MOST_SUGGESTIONS, 0.6)
-        inside = [key for key in self._entries if name and name.lower() in key]
-        return [self._entries[key].name for key in dict.fromkeys(near + inside)][:MOST_SUGGESTIONS]
+        names = {key: entry.name for key, entry in self._entries.items()}
+        for entry in self.families:
+            names |= {each.lower(): each if "/" not in each else entry.short for each in (entry.name, *entry.also)}
+        near = get_close_matches(name.lower(), names, MOST_SUGGESTIONS, 0.6)
+        inside = [key for key in names if name and name.lower() in key]
+        return list(dict.fromkeys(names[key] for key in near + inside))[:MOST_SUGGESTIONS]
+
+
+OTHERS = "OWNER/REPO is a repository of GGUF files on Hugging Face, and `leap models search WORDS` finds one"
+"""What else a name may be."""
 
 
 def parse_catalogue(text: bytes, source: str) -> list[CatalogueEntry]:
@@ -180,7 +249,8 @@ def _entry(value: Any, at: str) -> CatalogueEntry:
     except (TypeError, LeapOptionsError) as error:
         raise LeapSerializationError(str(error), path=f"{at}.sampling") from None
     quantizations = tuple(str(name).upper() for name in value.get("quantizations", ()))
-    return CatalogueEntry(**{**value, "quantizations": quantizations, "sampling": defaults})
+    also = tuple(map(str, value.get("also", ())))
+    return CatalogueEntry(**{**value, "quantizations": quantizations, "sampling": defaults, "also": also})
 
 
 _TYPES: dict[str, type] = {
@@ -197,6 +267,8 @@ _TYPES: dict[str, type] = {
     "replaced_by": str,
     "needs": str,
     "obstacle": str,
+    "also": list,
+    "license": str,
 }
 
 

@@ -50,13 +50,19 @@ class ForeignCaches:
         return files
 
     def _snapshots(self, repo: str) -> Iterator[Path]:
-        directory = self.hugging_face / f"models--{repo.replace('/', '--')}"
-        newest = ""
-        with suppress(OSError):
-            newest = (directory / "refs" / "main").read_text().strip()
-        with suppress(OSError):
-            snapshots = [path for path in (directory / "snapshots").iterdir() if path.is_dir()]
-            yield from sorted(snapshots, key=lambda path: (path.name != newest, -path.stat().st_mtime))
+        for cache in (self.hugging_face, self.llama_cpp):  # new versions of llama.cpp have the hub's layout
+            yield from snapshots_in(cache / f"models--{repo.replace('/', '--')}")
+
+
+def snapshots_in(directory: Path) -> list[Path]:
+    """The snapshots of a repository in the hub's layout, the current one first."""
+    newest = ""
+    with suppress(OSError, ValueError):
+        newest = (directory / "refs" / "main").read_text().strip()
+    with suppress(OSError):
+        snapshots = [path for path in (directory / "snapshots").iterdir() if path.is_dir()]
+        return sorted(snapshots, key=lambda path: (path.name != newest, -path.stat().st_mtime))
+    return []
 
 
 def hugging_face_home(variables: Mapping[str, str]) -> Path:

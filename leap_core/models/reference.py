@@ -4,6 +4,8 @@ builtin  builtin-vl  builtin-audio  …        the small models that leap brings
     ./model.gguf  models/mine.json  ~/mine/      a GGUF file, a manifest, a directory
     LFM2.5-1.2B-Instruct[:Q4_K_M]                a name of the catalogue (any case, a unique beginning is enough)
     LFM2.5-1.2B-Instruct-Q4_K_M                  the same, or the directory of an installed model
+    qwen3:0.6b  llama3.2:1b-instruct-q8_0        a short name of a model of another maker
+    ollama/NAME  NAME:latest  NAME@q8_0          the same names as other programs write them
     my-model[:Q8_0]                              an installed model without its quantization, or an alias
     owner/repo[:Q4_K_M]                          a repository on the hub, or its page's address
     hf:owner/repo[@revision]/[folder/]file.gguf  a file in it (a manifest's .json too)
@@ -22,10 +24,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..errors import LeapModelLoadingError, LeapModelNotFoundError, LeapSerializationError
-from ..inference.gguf.file_names import REPOSITORY, NameParts, preferred_quantization, split_name
+from ..inference.gguf.file_names import QUANTIZATION, REPOSITORY, NameParts, preferred_quantization, split_name
 from ..system.dataclass import dataclass
 from .aliases_and_endpoints import BUILTINS, MODEL_ENDINGS, expand
-from .catalogue import Catalogue, CatalogueEntry
+from .catalogue import OTHERS, Catalogue, CatalogueEntry, with_quantization
 from .manifest import path_of_file_url
 from .store import InstalledModel
 
@@ -110,12 +112,63 @@ def parse_reference(
     Raises LeapModelNotFoundError for a name that nothing answers to, with likely ones, and LeapModelLoadingError for
     what leap cannot run.
     """
-    text, quantization = expand(text.strip(), quantization, aliases or {})
+    installed, aliases = list(installed), aliases or {}
+    first: LeapModelNotFoundError | None = None
+    is_alias = text.strip().partition(":")[0].lower() in aliases
+    for spelling in [text] if is_alias else spellings(text, cwd):
+        try:
+            named = expand(spelling, quantization, aliases)
+            return _parse(*named, catalogue, installed=installed, cwd=cwd, endpoint=endpoint)
+        except LeapModelNotFoundError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+LONGEST_NAME = 4096
+_PROVIDER = re.compile(
+    r"(?:https?://)?(?:(?:registry|www)\.)?ollama\.(?:com|ai)/"
+    r"|(?:ollama|ollama_chat|lm[_-]?studio|llama[._-]?cpp|jan|gpt4all|(?:index\.)?docker(?:\.io)?|ramalama|huggingface|library)"
+    r"(?:://|:|/)",
+    re.IGNORECASE,
+)
+"""What other programs and routers write before a model's name."""
+_MAYBE_OWNER = re.compile(r"(?:openai|ai|leap)/", re.IGNORECASE)
+"""The same, where it may also be the owner of a repository."""
+_AT = re.compile(rf"@(?={QUANTIZATION}$)", re.IGNORECASE)
+
+
+def spellings(text: str, cwd: Path | None = None) -> list[str]:
+    """A name without what other programs put around it; then as it is, where that can be a name too. Raises
+    LeapModelNotFoundError for what is no name."""
+    text = text.strip()
     if not text:
         raise LeapModelNotFoundError("the model's name is empty")
+    if len(text) > LONGEST_NAME:
+        raise LeapModelNotFoundError(f"there is no model {text[:80] + '…'!r}", hint=OTHERS)
+    if _looks_like_path(text) or ("/" in text and os.path.exists(_absolute(text, cwd))):
+        return [text]
+    while (match := _PROVIDER.match(text)) is not None and match.end() < len(text):
+        text = text[match.end() :]
+    if text.lower().endswith(":latest"):
+        text = text[: -len(":latest")]
+    text = _AT.sub(":", text)
+    maybe = _MAYBE_OWNER.match(text)
+    return [text] if maybe is None or maybe.end() == len(text) else [text[maybe.end() :], text]
+
+
+def _parse(
+    text: str,
+    quantization: str | None,
+    catalogue: Catalogue,
+    *,
+    installed: Sequence[str],
+    cwd: Path | None,
+    endpoint: str,
+) -> Reference:
+    """``parse_reference`` for one spelling of a name that is no alias."""
     if text.lower() in BUILTINS:
         return Builtin(text.lower())
-    installed = list(installed)
     if (page := _page(text, endpoint)) is not None and not os.path.exists(_absolute(text, cwd)):
         if _HUB_FILE_ADDRESS.match(page):
             return _url(f"{endpoint}/{page}", "https", endpoint)
@@ -127,8 +180,9 @@ def parse_reference(
         return _url(text, scheme.lower(), endpoint)
     if _looks_like_path(text):
         return _local(text, cwd, catalogue)
+    known = catalogue.called(text)
     name, colon, after = text.rpartition(":")
-    if colon:
+    if colon and (known is None or known[1] is not None):  # else the tag is part of the name
         if quantization is not None and quantization.upper() != after.upper():
             raise LeapModelNotFoundError(f"{text!r} names one quantization and --quant another, {quantization!r}")
         text, quantization = name, after
@@ -141,14 +195,12 @@ def parse_reference(
     here = here or _installed_as(text, installed, quantization)
     if here is not None:
         return here
+    if known is not None:
+        return CatalogueName(known[0], known[1] or quantization)
     if REPOSITORY.fullmatch(text):
         return Repository(text, quantization)
-    model, in_name = split_name(text)
-    entry = catalogue.exact(model) if in_name and quantization is None else None
-    if entry is not None:
-        return CatalogueName(entry, in_name)
     if "/" in text or "\\" in text:
-        raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo")
+        raise LeapModelNotFoundError(f"there is no file or directory {text!r}, and it is no owner/repo", hint=OTHERS)
     return _likely(text, quantization, catalogue, installed)
 
 
@@ -202,6 +254,8 @@ def _likely(text: str, quantization: str | None, catalogue: Catalogue, installed
         if likely is not None:
             return likely
     try:
+        if quantization is not None and with_quantization(f"x:{quantization}") is None:  # a tag, as in name:3b
+            return CatalogueName(catalogue.find(f"{text}:{quantization}"), None)
         return CatalogueName(catalogue.find(text), quantization)
     except LeapModelNotFoundError as error:
         if installed and error.hint is not None:

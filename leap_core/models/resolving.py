@@ -27,7 +27,8 @@ from ..system.addresses import masked
 from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from ..system.plugins import OPENERS, Plugin, plugins
-from .aliases_and_endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
+from .aliases_and_endpoints import Endpoint, expand, find_endpoint, read_aliases
+from .catalogue import folded
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
 from .reference import (
@@ -41,12 +42,14 @@ from .reference import (
     Url,
     bundle_refused,
     parse_reference,
+    spellings,
 )
 from .store import InstalledModel, Store, identity_of
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue, CatalogueEntry
     from .hub_settings import ForeignCaches
+    from .other_programs import OtherModel, OtherPrograms
 
 
 SCHEMES = ("http", "https", "file", "hf")
@@ -76,6 +79,12 @@ class LocalModel:
     adapters: tuple[LoraAdapter, ...] = ()
     opener: Plugin | None = None
     """The plugin that opens the model, whose reference is ``model_id``. There is no file at ``path`` then."""
+    owner: str | None = None
+    """The program that the files belong to, where they are not leap's."""
+    note: str | None = None
+    """What is done otherwise than in that program."""
+    instead: str | None = None
+    """How to get a file that runs, where the program's does not."""
 
 
 def resolve_local(
@@ -173,14 +182,56 @@ class Registry:
             endpoint=endpoint_of(self.variables),
         )
 
+    @cached_property
+    def others(self) -> OtherPrograms:
+        """The models of other programs, and the user's wish not to use them."""
+        from .other_programs import OtherPrograms
+
+        return OtherPrograms(self.variables, self.directories)
+
+    def _elsewhere(self, reference: str, quantization: str | None, *, begins: bool) -> LocalModel | None:
+        """An installed model whose file is called so, else one of another program. ``begins``: the name without its
+        tag is enough. Raises LeapModelNotFoundError for a name of several."""
+        text, quantization = expand(reference, quantization, self.aliases)
+        text = spellings(text, self.cwd)[-1]
+        wanted = folded(f"{text}:{quantization}" if quantization else text)
+        for model in self.store.installed():
+            if model.path is not None and folded(model.path.stem) == wanted:
+                return self._of_installed(model)
+        found = self.others.find(expand(reference, None, self.aliases)[0], quantization, begins=begins)
+        return None if found is None else self.of_other(found)
+
+    def of_other(self, model: OtherModel) -> LocalModel:
+        """A model of another program, to be loaded where it is."""
+        known = self.catalogue.called(model.name)
+        repo = model.repo or (known[0].repo if known else None)
+        adapters = tuple((str(path), 1.0) for path in model.adapters)
+        manifest = Manifest(model.path.name, adapters=adapters, record={"source": repo} if repo else {})
+        files = dict(model.files) | {adapter_key(n): path for n, path in enumerate(model.adapters)}
+        local = self._assemble(model.name, model.path, files, manifest, None)
+        instead = f"leap download {known[0].repo}" if known else "leap models search finds others"
+        return replace(local, owner=model.program, note=model.note, instead=instead)
+
     def _local(self, reference: str, quantization: str | None) -> LocalModel:
         text, _ = expand(reference, quantization, self.aliases)
-        if text.lower() in BUILTINS:
-            return _builtin(text.lower())
         opener = self.opener_of(text)
         if opener is not None:
             return LocalModel(text, Path(text), opener=opener)
-        named = self.named(reference, quantization)
+        named: Reference | None = None
+        try:
+            named = self.named(reference, quantization)
+            return self._of_named(named, reference)
+        except LeapModelNotFoundError:
+            if isinstance(named, (Builtin, LocalPath, InstalledName)):
+                raise
+            elsewhere = self._elsewhere(reference, quantization, begins=named is None)
+            if elsewhere is None:
+                raise
+            return elsewhere
+
+    def _of_named(self, named: Reference, reference: str) -> LocalModel:
+        if isinstance(named, Builtin):
+            return _builtin(named.name)
         if isinstance(named, LocalPath):
             return self._at_path(named.path, reference)
         if isinstance(named, InstalledName):
@@ -193,7 +244,6 @@ class Registry:
             model = catalogued.name if catalogued else repository_model(named.repo)
             default = catalogued.default if catalogued else None
             return self._of_repository(reference, model, named.repo, named.quantization, default)
-        assert not isinstance(named, Builtin)
         return self._of_origin(named, reference)
 
     def opener_of(self, text: str) -> Plugin | None:

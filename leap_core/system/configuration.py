@@ -84,6 +84,21 @@ SETTINGS = (
         "LEAP_ENGINE",
     ),
     Setting("keep_alive", str, "How long `leap load` keeps a model without use, such as 10m.", "10m", is_time=True),
+    Setting(
+        "auto_download",
+        str,
+        "Whether a model that is known and not here is downloaded when it is first used; ask is at a terminal only.",
+        "ask",
+        "LEAP_AUTO_DOWNLOAD",
+        choices=("ask", "yes", "no"),
+    ),
+    Setting(
+        "other_programs",
+        bool,
+        "Whether models that other programs have downloaded are found, such as those of ollama.",
+        True,
+        "LEAP_OTHER_PROGRAMS",
+    ),
     Setting("offline", bool, "Refuse remote models: no prompt leaves this machine.", False, "LEAP_OFFLINE"),
     Setting("log", bool, "Keep prompts and answers for `leap sessions log`.", False, "LEAP_LOG"),
     Setting(
@@ -185,8 +200,28 @@ def read_configuration(path: Path) -> Configuration:
 
 def read_engine(path: Path) -> str | None:
     """The engine that is set; none where the file cannot be read, which those say who change it."""
+    engine: str | None = _given_or_none(path, "engine")
+    return engine
+
+
+def auto_download(path: Path, variables: Mapping[str, str]) -> str:
+    """ask, yes or no: what happens where a model is named that is known and not here. Raises LeapOptionsError."""
+    variable = variables.get("LEAP_AUTO_DOWNLOAD")
+    if variable:
+        check_setting("auto_download", variable, "LEAP_AUTO_DOWNLOAD")
+    return str(variable or _given_or_none(path, "auto_download") or default_of("auto_download"))
+
+
+def uses_other_programs(path: Path, variables: Mapping[str, str]) -> bool:
+    """Whether models of other programs are found."""
+    variable = variables.get("LEAP_OTHER_PROGRAMS")
+    return variable.lower() in TRUE if variable else _given_or_none(path, "other_programs") is not False
+
+
+def _given_or_none(path: Path, key: str) -> Any:
+    """The value in the file; None where there is none, or where the file cannot be read."""
     try:
-        return _given(path, "engine").get("engine")
+        return _given(path, key).get(key)
     except LeapSerializationError:
         return None
 

@@ -12,6 +12,11 @@ from ..errors import LeapError
 from .dataclass import dataclass
 
 APPLICATION = "leap"
+OF_OTHER_PROGRAMS = (
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
+    *("OLLAMA_MODELS", "LMSTUDIO_HOME", "JAN_DATA_FOLDER", "MODELS_PATH", "RAMALAMA_STORE"),
+)
+"""Variables that say where other programs keep their models."""
 
 
 def absolute_home(variables: Mapping[str, str]) -> str | None:

@@ -76,7 +76,7 @@ def test_names_of_the_catalogue(text):
         ("LFM2.5-1.2B-Instuct", "no model 'LFM2.5-1.2B-Instuct'", "did you mean LFM2.5-1.2B-Instruct"),
         ("LFM2.5-1.2B", "could be LFM2.5-1.2B-Instruct", "whole name"),
         ("nothing like it", "no model", "leap models catalogue"),
-        ("a/b/c/d", "no file or directory", None),
+        ("a/b/c/d", "no file or directory", "OWNER/REPO"),
         ("a" * 300, "no model", "leap models catalogue"),
         ("hf:a", "is not hf:owner/repo", None),
         ("hf:a/b/readme.md", "neither a .gguf", None),

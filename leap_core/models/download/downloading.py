@@ -30,8 +30,6 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import hash_file, place, sync_directory
 from ...system.locks import locked
-from ..aliases_and_endpoints import read_aliases
-from ..catalogue import Catalogue
 from ..digests import ModelDigests
 from ..http import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy, Web
 from ..hub import Hub
@@ -47,7 +45,7 @@ from ..reference import (
     parse_reference,
     read_origin,
 )
-from ..resolving import LocalModel, resolve_local
+from ..resolving import LocalModel, Registry, resolve_local
 from ..store import PART, WRITE_LOCK, Store, free_space, size_on_disk
 from .plan import DownloadPlan, DownloadPlanner, PlannedFile, disk_error, opening_of, refuse_document
 from .transfer import CONNECTIONS, PartFile, RemoteChanged, Transfer, discard_part
@@ -226,8 +224,8 @@ class Download:
         self.stop = stop or threading.Event()
         self.cwd = cwd
         self._on_event = on_event or (lambda _event: None)
-        self._directories = Directories.from_environment(self.variables)
-        self.store = Store.of(self._directories)
+        self._registry = Registry(self.variables, cwd)
+        self.store = self._registry.store
         settings = HubSettings.from_environment(self.variables)
         if self.options.stall_seconds is not None:
             settings = settings.with_stall(self.options.stall_seconds)
@@ -273,27 +271,19 @@ class Download:
                     raise disk_error(error, plan.directory) from None
         raise AssertionError("unreachable")
 
-    def _parse(self, reference: str, quantization: str | None) -> Reference:
+    def _parse(self, reference: str, quantization: str | None) -> Reference | None:
+        """What is to be fetched; None for a model of another program, which is here. Raises LeapModelNotFoundError."""
         try:
-            catalogue = Catalogue.load(self._directories.config)
-        except LeapSerializationError as error:
-            raise LeapModelLoadingError(error.message) from None
-        named = parse_reference(
-            reference,
-            catalogue,
-            quantization=quantization,
-            installed=[model.name for model in self.store.installed()],
-            aliases=read_aliases(self._directories.config_file),
-            cwd=self.cwd,
-            endpoint=self.settings.endpoint,
-        )
-        return self._origin_of(named, catalogue) if isinstance(named, InstalledName) else named
+            named = self._registry.named(reference, quantization)
+        except LeapModelNotFoundError:
+            self._registry.resolve(reference, quantization)
+            return None
+        return self._origin_of(named) if isinstance(named, InstalledName) else named
 
-    def _origin_of(self, named: InstalledName, catalogue: Catalogue) -> Reference:
+    def _origin_of(self, named: InstalledName) -> Reference:
         """Where an installed model came from, so that it can be completed, repaired or renewed by its own name."""
         model = self.store.named(named.name)
-        origin = model.origin
-        endpoint = self.settings.endpoint
+        origin, catalogue, endpoint = model.origin, self._registry.catalogue, self.settings.endpoint
         if origin is None:  # its download was not finished
             with suppress(LeapModelNotFoundError):
                 return parse_reference(named.name, catalogue, endpoint=endpoint)
@@ -305,14 +295,14 @@ class Download:
             return Repository(repo, model.quantization or None, revision or None)
         return parse_reference(origin, catalogue, endpoint=endpoint)
 
-    def _planned(self, web: Web, named: Reference, revision: str | None) -> DownloadPlan:
+    def _planned(self, web: Web, named: Reference | None, revision: str | None) -> DownloadPlan:
         hub = Hub(web, self._retry_policy(self.stop).run)
-        plan = DownloadPlanner(hub, self.store, Catalogue.load(self._directories.config)).plan(named, revision)  # type: ignore[arg-type]
+        plan = DownloadPlanner(hub, self.store, self._registry.catalogue).plan(named, revision)  # type: ignore[arg-type]
         return plan.with_model_called(self.options.file_name)
 
     def _without_network(self, reference: str, quantization: str | None) -> LocalModel:
         try:
-            return resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
+            return self._registry.resolve(reference, quantization)
         except LeapModelNotDownloadedError as error:
             if self.settings.offline:
                 message = f"{error.message}, and HF_HUB_OFFLINE is set"
@@ -322,7 +312,7 @@ class Download:
     def _installed_anyway(self, reference: str, quantization: str | None, error: LeapModelDownloadError) -> LocalModel:
         """When the hub cannot be asked: the copy that is here, if there is one."""
         with suppress(LeapModelLoadingError):
-            model = resolve_local(reference, quantization, variables=self.variables, cwd=self.cwd)
+            model = self._registry.resolve(reference, quantization)
             self._tell(Notice(f"{error.message}; the copy on this machine is used as it is"))
             self._tell(Finished(model.model_id, model.path))
             return model
@@ -479,11 +469,11 @@ class Download:
         self._on_event(event)
 
 
-def _is_local(named: Reference) -> bool:
+def _is_local(named: Reference | None) -> bool:
     """Whether nothing has to be fetched: a file, a directory, or what the store has under its own name."""
     if isinstance(named, LocalPath):
         return not _names_urls(named.path)
-    return isinstance(named, (Builtin, InstalledName))
+    return named is None or isinstance(named, (Builtin, InstalledName))
 
 
 def _names_urls(path: Path) -> bool:
