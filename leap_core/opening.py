@@ -107,7 +107,10 @@ class _Place(NamedTuple):
         def load_found(reference: str, options: ModelLoadingOptions) -> Value:
             from .models.resolving import resolve_local
 
-            return load(resolve_local(reference, variables=self.variables, cwd=self.cwd), options, self.variables)
+            local = resolve_local(reference, variables=self.variables, cwd=self.cwd)
+            if local.note is not None and self.on_warning is not None:
+                self.on_warning(f"{local.model_id}: {local.note}")
+            return load(local, options, self.variables)
 
         return load_found
 
@@ -374,7 +377,7 @@ def load_local(
 
     use_engine(options.engine)
     options, mute = _completed(model, options)
-    _require_sound(model.path, options, variables)
+    _require_sound(model, options, variables)
     held = hold(model.path)
     opening = EarlyOpening(model.path, options)
     try:
@@ -419,7 +422,7 @@ def try_local(model: LocalModel, options: ModelLoadingOptions) -> None:
     Raises LeapModelLoadingError.
     """
     if model.opener is None:
-        _require_sound(model.path, _completed(model, options)[0], None)
+        _require_sound(model, _completed(model, options)[0], None)
 
 
 def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLoadingOptions, str | None]:
@@ -439,7 +442,18 @@ def _completed(model: LocalModel, options: ModelLoadingOptions) -> tuple[ModelLo
     return replace(options, audio_decoder_path=decoder, audio_tokenizer_path=tokenizer), None
 
 
-def _require_sound(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
+def _require_sound(model: LocalModel, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
+    """Raises LeapModelLoadingError for files that llama.cpp does not survive, and says where another one is got."""
+    try:
+        _require_sound_files(model.path, options, variables)
+    except LeapModelLoadingError as error:
+        if model.owner is not None:
+            whose = f"{model.path} belongs to {model.owner}, whose files may differ from what llama.cpp reads"
+            error.hint = f"{whose}; {model.instead}"
+        raise
+
+
+def _require_sound_files(path: Path, options: ModelLoadingOptions, variables: Mapping[str, str] | None) -> None:
     from .inference.llama.library import current_engine
     from .inference.trial.trial_child import AUDIO_DECODER, AUDIO_TOKENIZER, MODEL, PROJECTOR, Subject
     from .inference.trial.verdicts import require_sound

@@ -267,15 +267,20 @@ def confirm_removal(env: Environment, what: str, *, yes: bool, dry_run: bool) ->
         return True
     if not (env.stdin_is_terminal and env.stderr_is_terminal):
         raise click.UsageError(f"{what} would be removed: give --yes to remove, or --dry-run to see them")
-    try:
-        with raising_on_interrupt():
-            answer = env.read_typed_line(f"remove {what}? [y/N] ").strip().lower()
-    except EOFError:
-        answer = ""
-    if answer not in ("y", "yes"):
+    if not answers_yes(env, f"remove {what}? [y/N] ", otherwise=False):
         Output(env).note("nothing was removed")
         return False
     return True
+
+
+def answers_yes(env: Environment, question: str, *, otherwise: bool) -> bool:
+    """Whether the person at the terminal says yes; ``otherwise``: what an empty line says. Ctrl-D says no."""
+    try:
+        with raising_on_interrupt():
+            answer = env.read_typed_line(question).strip().lower()
+    except EOFError:
+        return False
+    return answer in ("y", "yes") or (not answer and otherwise)
 
 
 @contextmanager

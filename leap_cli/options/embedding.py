@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output
+from .first_use import downloading_first
 from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice, host_use, note_endpoint
 
 if TYPE_CHECKING:
@@ -134,7 +136,8 @@ def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Itera
     from leap_core.conversation.options import ModelLoadingOptions
     from leap_core.opening import open_embedding_runner
 
-    runner = open_embedding_runner(
+    open_here = partial(
+        open_embedding_runner,
         reference,
         ModelLoadingOptions(**model.fields),
         host=host_use(model.host),
@@ -143,6 +146,7 @@ def open_embedder(env: Environment, reference: str, model: ModelChoice) -> Itera
         on_warning=Output(env).warning,
         load=env.load_embedder,
     )
+    runner = downloading_first(env, reference, open_here)
     note_endpoint(env, reference)
     with runner:
         yield runner

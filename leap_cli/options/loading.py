@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Size, in_bytes, option, seconds_of
 from ..framework.output import Output
 from .background import Background
+from .first_use import downloading_first
 from .option_rows import option_of
 from .tools import FOLD_TOOLS
 
@@ -295,7 +297,8 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     if model.prompt_cache is not None:
         options = replace(options, cache_options=model.prompt_cache)
     began = time.monotonic()
-    runner = open_runner(
+    open_here = partial(
+        open_runner,
         reference,
         options,
         host=host_use(model.host, quiet=model.verbose),
@@ -305,6 +308,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
         on_warning=Output(env).warning,
         load=env.load_model,
     )
+    runner = downloading_first(env, reference, open_here)
     note_endpoint(env, reference)
     _note_left_on_cpu(env, runner, options)
     priority = env.variables.get(VARIABLE_OF_JOBS, "")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
+from leap_core.system.memory import MOST_OF_MEMORY, machine_memory
 
 from ..framework.environment import Environment
 from ..framework.options import in_bytes
@@ -41,7 +39,7 @@ def this_machine(env: Environment) -> Machine:
     disk = None
     with suppress(OSError, LeapError):
         disk = free_space(env.directories.models)
-    return Machine(memory(), disk, usable_cores())
+    return Machine(machine_memory(), disk, usable_cores())
 
 
 def free_on_gpus() -> list[int]:
@@ -61,63 +59,12 @@ def layers_on_gpu(layers: int | None, size: int | None) -> str | None:
     return f"{counted}, {in_bytes(size)}" if size else None
 
 
-def memory(files: Path = Path("/")) -> int | None:
-    """Bytes of memory: those of the machine, or fewer where a control group allows fewer. ``files``: where ``sys`` and
-    ``proc`` are."""
-    amounts = [amount for amount in (_physical(), *_limits(files)) if amount]
-    return min(amounts, default=None)
-
-
-def _physical() -> int | None:
-    if sys.platform == "win32":
-        return _physical_on_windows()
-    with suppress(OSError, ValueError, AttributeError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _limits(files: Path) -> list[int]:
-    """What control groups of either version allow, on the way from this process' group to the root."""
-    amounts = []
-    group = ""
-    with suppress(OSError):
-        text = (files / "proc/self/cgroup").read_text()
-        match = re.search(r"^0::/(.*)$", text, re.MULTILINE)
-        group = match[1] if match else ""
-    root = files / "sys/fs/cgroup"
-    places = [root / group, *(root / group).parents]
-    names = [place / "memory.max" for place in places if place.is_relative_to(root)]
-    for name in (*names, root / "memory" / "memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            amounts.append(int(name.read_text()))  # "max" is no limit
-    return amounts
-
-
-def _physical_on_windows() -> int | None:
-    import ctypes
-
-    class Status(ctypes.Structure):
-        """MEMORYSTATUSEX of the Windows API."""
-
-        _fields_ = (
-            ("length", ctypes.c_ulong),
-            ("load", ctypes.c_ulong),
-            *((name, ctypes.c_ulonglong) for name in ("total", "free", "page", "page_free", "virtual", "virtual_free")),
-            ("extended", ctypes.c_ulonglong),
-        )
-
-    status = Status(length=ctypes.sizeof(Status))
-    library = getattr(ctypes, "windll").kernel32  # noqa: B009 (there is no such name elsewhere)
-    return int(status.total) if library.GlobalMemoryStatusEx(ctypes.byref(status)) else None
-
-
 OFFERED = ("LFM2.5-230M", "LFM2.5-350M", "LFM2.5-1.2B-Instruct", "LFM2.5-2.6B", "LFM2.5-8B-A1B", "LFM2.5-24B-A2B")
 """Names of the catalogue, small to large: models for chat and tools in any language that Liquid names."""
 SUGGESTED = ("LFM2.5-1.2B-Instruct", "LFM2.5-350M", "LFM2.5-230M")
 """What is suggested, the first of these that fits: the usual choice, and what smaller machines hold."""
 CONTEXT, SLOTS = 8192, 4
 """Tokens of a context, and requests at once, that a model is to have space for."""
-MOST_OF_MEMORY = 0.8
 SPARE_DISK = 1_000_000_000
 """Bytes that stay free on the disk after a download."""
 

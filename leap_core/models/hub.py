@@ -36,11 +36,12 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class RepositoryListing:
-    """The files of a repository at one commit, by path."""
+    """The files of a repository at one commit, by path; ``license`` where the hub says it."""
 
     repo: str
     commit: str
     files: dict[str, RemoteFile]
+    license: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class Hub:
             if entry is not None:
                 path, size, sha256 = entry
                 files[path] = RemoteFile(path, self.file_url(repo, commit, path), size, sha256)
-        return RepositoryListing(repo, commit, files)
+        tags = info.get("tags") if isinstance(info, dict) else None
+        licenses = [tag[8:] for tag in tags or () if isinstance(tag, str) and tag.startswith("license:")]
+        return RepositoryListing(repo, commit, files, next(iter(licenses), None))
 
     def search(self, words: str, most: int = 100) -> list[HubSearchResult]:
         """The repositories of GGUF files that answer to these words, the most downloaded first. Raises

@@ -244,9 +244,14 @@ def installed_model(
     model = store.find(reference)
     if model is None:
         try:
-            path = resolve_local(reference, variables=variables, cwd=cwd).path
+            local = resolve_local(reference, variables=variables, cwd=cwd)
         except LeapModelNotFoundError:
             return store.named(reference)
+        if local.owner is not None:
+            raise LeapModelNotFoundError(
+                f"{local.model_id} belongs to {local.owner}: leap neither changes nor removes it"
+            )
+        path = local.path
         if path.parent.parent == store.root:
             model = store.at(path.parent)
     return model or store.named(reference)

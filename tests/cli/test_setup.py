@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from leap_cli.main import main
-from leap_cli.setup.machine import SPARE_DISK, Machine, ModelOffer, memory, obstacle_to, offers, suggestion
+from leap_cli.setup.machine import SPARE_DISK, Machine, ModelOffer, obstacle_to, offers, suggestion
 from leap_core.models.builtin import model_path
+from leap_core.system.memory import machine_memory
 from leap_core.testing import FakeHub
 
 GB = 10**9
@@ -178,9 +179,9 @@ def test_the_limit_of_a_container_counts(tmp_path):
     (tmp_path / "proc" / "self").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "cgroup").write_text("0::/a/b\n")
     (group / "memory.max").write_text("max\n")
-    whole = memory(tmp_path)
+    whole = machine_memory(tmp_path)
     (group.parent / "memory.max").write_text("1000000\n")
-    assert memory(tmp_path) == 1_000_000 and whole != 1_000_000
+    assert machine_memory(tmp_path) == 1_000_000 and whole != 1_000_000
 
 
 def test_setup_says_that_a_variable_wins(leap, home):

@@ -20,6 +20,7 @@ from ...options.background import BACKGROUND, Background, open_jobs, print_id
 from ...options.batch import BATCH, MACHINES, BatchOptions, Machines
 from ...options.constraints import SHAPE, Constraint
 from ...options.embedding import open_embedder
+from ...options.first_use import have_here
 from ...options.loading import (
     MODEL,
     ModelChoice,
@@ -86,6 +87,8 @@ def command(
         if background:
             print_id(output, _submit(env, settings, model, background, batch.workers))
             return ExitCode.DONE
+        if model.name is not None and machines.merge is None:
+            have_here(env, model.name)
         with check_batch(
             settings, env.stdin, default_model=default_model(env, model.name), variables=env.variables, cwd=env.cwd
         ) as checked:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.system.dataclass import dataclass
+from leap_core.system.memory import MOST_OF_MEMORY
 
 from ...completion.value_types import ModelName
 from ...framework.click_classes import format_option, leap_command
@@ -17,7 +18,6 @@ from ...framework.environment import Environment
 from ...framework.options import Size, in_bytes
 from ...framework.output import Format, Output
 from ...setup.machine import (
-    MOST_OF_MEMORY,
     SLOTS,
     Machine,
     free_on_gpus,

@@ -27,6 +27,7 @@ from .making import convert, merge, quantize
 
 if TYPE_CHECKING:
     from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.catalogue import CatalogueEntry
     from leap_core.models.resolving import LocalModel
     from leap_core.models.store import InstalledModel, Store
 
@@ -120,21 +121,29 @@ def command() -> None:
     show_default=True,
     help="Sort by name, by size (largest first), or by last use.",
 )
+@click.option("--all", "everything", is_flag=True, help="Also list the models of other programs, with their owner.")
 @FORMAT
-def list_models(env: Environment, /, sort: str, format: str) -> None:
+def list_models(env: Environment, /, sort: str, everything: bool, format: str) -> None:
     """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the
-    default model; USED is when one was last loaded, or else installed."""
+    default model; USED is when one was last loaded, or else installed.
+
+    With --all, the models of ollama, LM Studio, llama.cpp, Hugging Face, Jan, GPT4All, Docker Model Runner and RamaLama
+    follow: each is used by its name, and stays where it is.
+    """
     output = Output(env, format)
     models = _store(env).installed()
     if sort != "name":
         models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
     called = _called(env)
     records = [_summary(model) | {"called": called.get(model.name) or None} for model in models]
+    if everything:
+        records = [{**each, "owner": "leap"} for each in records] + _of_others(env, sort)
     if output.format is Format.TEXT:
         now = time.time()
         records = [each | {"used": each["used"] and f"{age(now - each['used'])} ago"} for each in records]
         records = [each | {"called": each["called"] and ", ".join(each["called"])} for each in records]
     columns = ["name", "called", "size", "quantization", "state", "used", "kind", "context", "architecture", "in_use"]
+    columns = ["name", "owner", "size", "quantization", "state", "path"] if everything else columns
     none = "no model is installed; `leap models catalogue` lists those that leap knows by name"
     output.records(records, columns, name="name", none=none)
 
@@ -173,10 +182,10 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
     from leap_core.models.catalogue import Catalogue
 
     installed = [model for model in _store(env).installed() if model.state == "ready"]
-    records = []
-    for entry in Catalogue.load(env.directories.config):
+    records, known = [], Catalogue.load(env.directories.config)
+    for entry in (*known, *known.families):
         own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
-        described = f"{entry.name} {entry.kind} {entry.about}".lower()
+        described = f"{entry.name} {' '.join(entry.also)} {entry.kind} {entry.about}".lower()
         if (only_installed and not own) or not all(word.lower() in described for word in words):
             continue
         size = entry.bytes_in()
@@ -185,7 +194,8 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
             record |= {
                 "size": f"~{in_bytes(size)}" if size else None,
                 "installed": ", ".join(name[len(entry.name) :].lstrip("-") or name for name in own) or None,
-                "about": "; ".join(remark for remark in (entry.about, *entry.remarks) if remark),
+                "name": entry.short if entry in known.families else entry.name,
+                "about": "; ".join(remark for remark in (entry.about, *entry.remarks, _license(entry)) if remark),
             }
         records.append(record)
     columns = ["name", "kind", "size", "installed", "about"]
@@ -226,6 +236,8 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "manifest": str(local.manifest_path) if local.manifest_path else None,
         "runs": _runs(header),
         "source": installed.source if installed else None,
+        "owner": local.owner or "leap",
+        "note": local.note,
         "in_use": installed.in_use if installed else False,
         "adapter": _adapter(header),
         "sampling": sampling,
@@ -264,6 +276,10 @@ for each in (verify, check_models, remove, gc, import_file, convert, quantize, m
     command.add_command(each)
 for each in (add_endpoint, endpoints, bench, cache):
     command.add_command(each)
+
+
+def _license(entry: CatalogueEntry) -> str:
+    return f"license {entry.license}" if entry.license else ""
 
 
 def _needs(header: GGUFHeader) -> dict[str, int | None]:
@@ -308,6 +324,28 @@ def _called(env: Environment) -> dict[str, list[str]]:
         if path is not None and path.parent.parent == env.directories.models:
             called.setdefault(path.parent.name, []).append(name)
     return called
+
+
+def _of_others(env: Environment, sort: str) -> list[dict[str, Any]]:
+    """The models of other programs, without what only the header of a file says."""
+    from leap_core.models.resolving import Registry
+
+    models = [(model, model.size) for model in Registry(env.variables, env.cwd).others.models]
+    models.sort(key=lambda each: -each[1] if sort == "size" else 0)
+    unknown = dict.fromkeys(("called", "used", "kind", "context", "architecture", "in_use"))
+    return [
+        {
+            "name": model.name,
+            "owner": model.program,
+            "size": in_bytes(size),
+            "bytes": size,
+            "quantization": model.quantization or None,
+            "state": "ready",
+            "path": str(model.path),
+            **unknown,
+        }
+        for model, size in models
+    ]
 
 
 def _summary(model: InstalledModel) -> dict[str, Any]:

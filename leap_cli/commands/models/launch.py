@@ -22,6 +22,7 @@ from ...completion.value_types import ModelName
 from ...framework.click_classes import format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.output import Format, Output
+from ...options.first_use import have_here
 from ...options.loading import (
     configured_keep_alive,
     configured_model,
@@ -146,6 +147,7 @@ def _local(env: Environment, reference: str) -> LocalModel:
     """The files of a model of this machine. Raises LeapOptionsError for a remote model."""
     from leap_core.models.resolving import LocalModel, Registry
 
+    have_here(env, reference)
     found = Registry(env.variables, env.cwd).find(reference)
     if not isinstance(found, LocalModel):
         raise LeapOptionsError("model", f"{reference} is a remote model: configure the agent with its URL")

@@ -20,7 +20,7 @@ from ...framework.arguments import FileName
 from ...framework.click_classes import format_flag, format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.options import in_bytes, option
-from ...framework.output import Format, Output, confirm_meant, removal_flags
+from ...framework.output import Format, Output, confirm_meant, confirm_removal, removal_flags
 from ...options.loading import note_default_gone
 
 if TYPE_CHECKING:
@@ -187,19 +187,29 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 
 
 @leap_command("remove", short_help="Remove installed models.")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=InstalledModelName())
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=InstalledModelName())
+@click.option("--all", "everything", is_flag=True, help="Remove all installed models.")
 @removal_flags
-def remove(env: Environment, /, names: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+def remove(env: Environment, /, names: tuple[str, ...], everything: bool, yes: bool, dry_run: bool) -> None:
     """Remove installed models with all their files. A model that a running job, server or session uses is kept.
 
-    A NAME is the full name of leap models list; for a prefix, you are asked.
+    A NAME is the full name of leap models list; for a prefix, you are asked. Models of other programs are never
+    removed. See leap help uninstall for all that leap keeps.
     """
     from leap_core.models.store import freed_by
 
     output = Output(env)
     store = _store(env)
+    if everything is bool(names):
+        raise click.UsageError("give either NAMEs or --all")
+    if everything:
+        names = tuple(model.name for model in store.installed())
+        if not names:
+            output.note("no model is installed")
+        elif not dry_run and not confirm_removal(env, f"all {len(names)} models", yes=yes, dry_run=False):
+            return
     refuse_aliases(env, names)
-    models = dict(zip(names, _named(env, names), strict=True))
+    models = dict(zip(names, _named(env, names), strict=True)) if names else {}
     meant = {name: model.name for name, model in models.items() if not _is_whole(name, model, store)}
     if not dry_run and not confirm_meant(env, meant, yes=yes):
         return

@@ -17,6 +17,7 @@ from ...framework.environment import Environment
 from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import Duration, Size, option
 from ...framework.output import Output, page_opener
+from ...options.first_use import have_here
 from ...options.loading import HOST_LOADING, HostLoading, configured_keep_alive, model_reference, naming_the_default
 from ...options.tools import known_tools, read_policy
 
@@ -325,6 +326,8 @@ def command(
 
     settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds, page=services)
     with naming_the_default(env, None if models.default is not None else ""), page_opener(env) as open_page:
+        for reference in models.staying:
+            have_here(env, reference)
         serve(models.staying, settings, cwd=env.cwd, on_listening=listening, on_ready=tell, **loading.request)
 
 

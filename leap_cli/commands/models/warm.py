@@ -11,6 +11,7 @@ from ...framework.click_classes import format_choice, format_option, leap_comman
 from ...framework.environment import Environment
 from ...framework.options import Duration, in_words
 from ...framework.output import Format, Output
+from ...options.first_use import have_here
 from ...options.loading import HOST_LOADING, HostLoading, configured_keep_alive, model_reference, naming_the_default
 
 
@@ -33,6 +34,7 @@ def load_command(
     reference = model_reference(env, model or None)
     output = Output(env, format)
     with naming_the_default(env, model):
+        have_here(env, reference)
         _host, held = keep_warm(
             reference,
             variables=env.variables,

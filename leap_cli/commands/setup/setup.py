@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from ...exit_codes import ExitCode
 from ...framework.click_classes import format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of
-from ...framework.interrupts import stopping_on_interrupt
 from ...framework.options import option, seconds_of
 from ...framework.output import Format, Output
 from ...options.loading import check_chats, installed_models
@@ -95,7 +93,7 @@ def command(env: Environment, /, yes: bool, dry_run: bool, format: str, **given:
             return ExitCode.INTERRUPTED
     else:
         raise click.UsageError(NOTHING_GIVEN.format(missing=", ".join(missing)))
-    model = outcome_of(lambda: _fetched(env, output, answers.model))
+    model = outcome_of(lambda: _fetched(env, answers.model))
     if isinstance(model, LeapError):
         _write(env, output, replace(answers, keep_alive=there.keep_alive or NONE), None, there)
         output.note("the other answers are kept; leap setup --model asks for the model again")
@@ -122,7 +120,7 @@ def _show_plan(output: Output, machine: Any, models: list[Any], suggested: Setup
     output.record({"model": suggested.model, **plan}, name="model")
 
 
-def _fetched(env: Environment, output: Output, reference: str) -> str | None:
+def _fetched(env: Environment, reference: str) -> str | None:
     """The name of the model that is here now, a file's path for a file; None for none. Raises LeapError."""
     from leap_core.models.resolving import Registry
 
@@ -132,20 +130,9 @@ def _fetched(env: Environment, output: Output, reference: str) -> str | None:
     if local is not None:
         check_chats(env, reference)
         return str((env.cwd / reference).absolute()) if os.path.exists(env.cwd / reference) else local.model_id
-    from leap_core.models.download.downloading import Download, DownloadOptions
-    from leap_core.models.http import DownloadStopped
+    from ...options.first_use import fetch
 
-    from ...display.downloads import DownloadPrinter
-
-    stop = threading.Event()
-    show = DownloadPrinter(Output(env))  # its events are no part of the result
-    download = Download(DownloadOptions(), on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
-    with stopping_on_interrupt(stop.set):
-        try:
-            return download.run(reference, None, None).model_id
-        except DownloadStopped:
-            output.note("stopped, and nothing was set; leap setup resumes the download from here")
-            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+    return fetch(env, reference).model_id
 
 
 def _warm(env: Environment, output: Output, answers: SetupAnswers, model: str | None) -> None:

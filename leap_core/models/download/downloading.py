@@ -30,6 +30,7 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import hash_file, place, sync_directory
 from ...system.locks import locked
+from ...system.memory import machine_memory
 from ..digests import ModelDigests
 from ..http import FIRST_DELAY, RETRIES, DownloadStopped, RetryPolicy, Web
 from ..hub import Hub
@@ -297,7 +298,7 @@ class Download:
 
     def _planned(self, web: Web, named: Reference | None, revision: str | None) -> DownloadPlan:
         hub = Hub(web, self._retry_policy(self.stop).run)
-        plan = DownloadPlanner(hub, self.store, self._registry.catalogue).plan(named, revision)  # type: ignore[arg-type]
+        plan = DownloadPlanner(hub, self.store, self._registry.catalogue, machine_memory()).plan(named, revision)  # type: ignore[arg-type]
         return plan.with_model_called(self.options.file_name)
 
     def _without_network(self, reference: str, quantization: str | None) -> LocalModel:

@@ -30,6 +30,7 @@ from ...inference.gguf.file_names import (
     safe_repository_path,
 )
 from ...system.dataclass import dataclass
+from ...system.memory import MOST_OF_MEMORY
 from ..catalogue import Catalogue, CatalogueEntry
 from ..http import Web
 from ..hub import Hub, RemoteFile, RepositoryListing
@@ -65,6 +66,7 @@ class DownloadPlan:
     revision: str | None = None
     pinned: str | None = None
     notices: tuple[str, ...] = field(default=())
+    license: str | None = None
 
     @property
     def name(self) -> str:
@@ -109,12 +111,14 @@ class DownloadPlan:
 
 
 class DownloadPlanner:
-    """Makes plans for references that are not files on this machine."""
+    """Makes plans for references that are not files on this machine, which has so many bytes of memory; None where
+    that is not known."""
 
-    def __init__(self, hub: Hub, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, hub: Hub, store: Store, catalogue: Catalogue, memory: int | None = None) -> None:
         self.hub = hub
         self.store = store
         self.catalogue = catalogue
+        self._room = None if memory is None else memory * MOST_OF_MEMORY
 
     def plan(
         self, named: CatalogueName | Repository | HubFile | Url | LocalPath, revision: str | None = None
@@ -147,6 +151,8 @@ class DownloadPlanner:
             raise LeapModelNotFoundError(f"{repo} has no {missing}", hint=_what_else(repo, available))
         origin = repo + (f"@{revision}" if revision else "")
         notices: tuple[str, ...] = ()
+        if quantization is None:
+            chosen, notices = self._fitting(listing, models, chosen)
         if chosen in manifests:
             try:
                 return self._of_hub_manifest(listing, manifests[chosen], chosen, entry, revision, origin)
@@ -156,6 +162,20 @@ class DownloadPlanner:
                 notices = (f"the manifest that {repo} brings along is not used: {error.message}",)
         plan = self._of_model_file(listing, models[chosen], entry, revision, origin)
         return replace(plan, notices=notices)
+
+    def _fitting(
+        self, listing: RepositoryListing, models: Mapping[str, str], usual: str
+    ) -> tuple[str, tuple[str, ...]]:
+        """The usual quantization, or the largest that fits into memory where that does not; what to say about it."""
+        parts = {name: parts_of(path, listing.files) for name, path in models.items()}
+        sizes = {name: sum(listing.files[part].size for part in parts[name]) for name in models}
+        if self._room is None or sizes.get(usual, 0) <= self._room:
+            return usual, ()
+        fitting = {name: size for name, size in sizes.items() if size <= self._room}
+        if not fitting:
+            return usual, (f"{listing.repo} has no quantization that fits into this machine's memory",)
+        best = max(fitting, key=lambda name: fitting[name])
+        return best, (f"{usual} does not fit into this machine's memory, so {best} is taken; :{usual} asks for it",)
 
     def _of_hub_file(self, file: HubFile) -> DownloadPlan:
         listing = self.hub.listing(file.repo, file.revision)
@@ -234,6 +254,7 @@ class DownloadPlanner:
             origin=origin,
             revision=listing.commit,
             pinned=revision,
+            license=(entry.license if entry else None) or listing.license,
         )
 
     def _of_url(self, url: str) -> DownloadPlan:
