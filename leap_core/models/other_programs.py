@@ -77,6 +77,11 @@ class OtherModel:
         tag = self.name.rpartition(":")[2]
         return name_of(self.path.name).quantization or name_of(f"x-{tag}").quantization
 
+    @property
+    def reference(self) -> str:
+        """A reference that finds this model, whatever else is called so."""
+        return f"{'docker' if self.program == DOCKER else self.program.lower().replace(' ', '-')}/{self.name}"
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """All that it is called, without a quantization."""
@@ -106,6 +111,11 @@ class OtherPrograms:
                 found.setdefault((model.program, model.name), model)
         return list(found.values())
 
+    @staticmethod
+    def is_named_in(text: str) -> bool:
+        """Whether a name begins with that of a program, as in ``ollama/NAME``."""
+        return _program_in(text)[0] is not None
+
     def find(self, text: str, quantization: str | None = None, *, begins: bool = False) -> OtherModel | None:
         """The model of this name, in any case and punctuation. ``begins``: a name without its tag is enough. Of one
         repository the preferred quantization is taken, of several programs the first.
@@ -115,7 +125,7 @@ class OtherPrograms:
         models = [model for model in self.models if program in (None, model.program)]
         text = text[: -len(":latest")] if text.lower().endswith(":latest") else text
         wanted = f"{text}:{quantization}" if quantization else text
-        for key in (folded, plain):
+        for key in (str.lower, folded, plain):
             found = [model for model in models if any(key(name) == key(wanted) for name in _spelled(model))]
             if found:
                 return _only(found, wanted)

@@ -217,6 +217,10 @@ class Registry:
         opener = self.opener_of(text)
         if opener is not None:
             return LocalModel(text, Path(text), opener=opener)
+        if "/" in text and not text.startswith(("/", ".", "~")) and self.others.is_named_in(text):
+            found = self._elsewhere(reference, quantization, begins=True)
+            if found is not None:
+                return found
         named: Reference | None = None
         try:
             named = self.named(reference, quantization)

@@ -180,7 +180,7 @@ def test_pulling_tells_of_its_progress(leap_home: Path, monkeypatch: pytest.Monk
             await client.pull("/etc/passwd.gguf")
 
     serving(use)
-    assert asked == ["LiquidAI/LFM2.5-350M-GGUF:Q4_0", "LFM2.5-350M", "broken", "broken"]
+    assert asked == ["hf.co/LiquidAI/LFM2.5-350M-GGUF:Q4_0", "LFM2.5-350M", "broken", "broken"]
 
 
 def test_a_model_that_stays_is_not_let_go_of(leap_home: Path) -> None:

@@ -6,11 +6,13 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
 
 from ...completion.value_types import InstalledModelName, ModelName
@@ -19,6 +21,7 @@ from ...exit_codes import ExitCode
 from ...framework.arguments import FileName
 from ...framework.click_classes import format_flag, format_option, leap_command
 from ...framework.environment import Environment
+from ...framework.error_boundary import outcome_of
 from ...framework.options import in_bytes, option
 from ...framework.output import Format, Output, confirm_meant, confirm_removal, removal_flags
 from ...options.loading import note_default_gone
@@ -208,18 +211,25 @@ def remove(env: Environment, /, names: tuple[str, ...], everything: bool, yes: b
             output.note("no model is installed")
         elif not dry_run and not confirm_removal(env, f"all {len(names)} models", yes=yes, dry_run=False):
             return
-    refuse_aliases(env, names)
+    else:
+        refuse_aliases(env, names)
     models = dict(zip(names, _named(env, names), strict=True)) if names else {}
     meant = {name: model.name for name, model in models.items() if not _is_whole(name, model, store)}
     if not dry_run and not confirm_meant(env, meant, yes=yes):
         return
+    kept: list[LeapError] = []
     for model in models.values():
-        freed = freed_by(model) if dry_run else store.remove(model)
+        freed = freed_by(model) if dry_run else outcome_of(partial(store.remove, model))
+        if isinstance(freed, LeapError):
+            kept.append(freed)
+            continue
         output.text(f"{model.name}\n")
         output.note(f"{'would free' if dry_run else 'freed'} {in_bytes(freed)}")
         note_aliases_of(env, model, output)
         if not dry_run:
             note_default_gone(env, _names_of(model), output)
+    if kept:
+        raise kept[0]
 
 
 @leap_command("gc", short_help="Remove files of unfinished downloads.")

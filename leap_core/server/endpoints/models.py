@@ -62,7 +62,8 @@ class ModelEndpoints:
         names = [(model, name) for model in self._models for name in ("", *model.adapters)]
         ids = [f"{model.name}+{name}" if name else model.name for model, name in names]
         listed = await asyncio.to_thread(lambda: [_described(each[0], id) for each, id in zip(names, ids, strict=True)])
-        listed += await _offered(self._models)
+        away = await offered_models(self._models)
+        listed += await asyncio.to_thread(lambda: [_to_be_loaded(id, local) for id, local in away.items()])
         ids = [each["id"] for each in listed]
         page = {"has_more": False, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
         return AsciiJSON(
@@ -72,12 +73,13 @@ class ModelEndpoints:
     async def one(self, request: Request) -> Response:
         """One model."""
         name = request.path_params["model"]
-        for offered in await _offered(self._models):
-            if offered["id"].lower() == name.lower():
-                return AsciiJSON(offered)
-        model = self._models.named(name)
-        name = name if model.named_adapters(name) else model.name
-        return AsciiJSON(await asyncio.to_thread(_described, model, name))
+        model = await self._models.described(name)
+        if model in list(self._models):
+            name = name if model.named_adapters(name) else model.name
+            return AsciiJSON(await asyncio.to_thread(_described, model, name))
+        away = {local.path: id for id, local in (await offered_models(self._models)).items()}
+        id = away.get(model.local.path, model.name)
+        return AsciiJSON(await asyncio.to_thread(_to_be_loaded, id, model.local))
 
     async def health(self, _request: Request) -> Response:
         """Whether requests are answered, and what the engine of each model does."""
@@ -159,13 +161,19 @@ class ModelEndpoints:
             yield using.enter_context(model.in_use(answers=False))
 
 
-async def _offered(models: LoadedModels) -> list[dict[str, Any]]:
-    """The models that are not loaded, and would be for a request."""
-    offer = models.offer
-    loaded = {model.local.path for model in models}
-    found = {} if offer is None else await asyncio.to_thread(offer.models)
-    away = [local for local in found.values() if local.path not in loaded]
-    return await asyncio.to_thread(lambda: [_to_be_loaded(local) for local in away])
+async def offered_models(models: LoadedModels) -> dict[str, LocalModel]:
+    """The models that are not loaded and would be for a request, by the ids that ask for them: their names, or where
+    another one has that already, their references."""
+    if models.offer is None:
+        return {}
+    loaded, taken = {model.local.path for model in models}, {model.name.lower() for model in models}
+    found: dict[str, LocalModel] = {}
+    for reference, local in (await asyncio.to_thread(models.offer.models)).items():
+        id = next((each for each in (local.model_id, reference) if each.lower() not in taken), None)
+        if id is not None and local.path not in loaded:
+            taken.add(id.lower())
+            found[id] = local
+    return found
 
 
 def status_route(models: LoadedModels, metrics: Metrics, token: str) -> Route:
@@ -188,16 +196,19 @@ def _described(model: LoadedModel, name: str) -> dict[str, Any]:
     return _entry(name, model.created, model.state == "ready", {**details, **_kind(model.local)})
 
 
-def _to_be_loaded(local: LocalModel) -> dict[str, Any]:
+def _to_be_loaded(id: str, local: LocalModel) -> dict[str, Any]:
     details = {"model": local.model_id, "state": "unloaded", "size": size_of(local.path), **_kind(local)}
     try:
         changed = int(local.path.stat().st_mtime)
     except OSError:
         changed = 0
-    return _entry(local.model_id, changed, False, details)
+    return _entry(id, changed, False, details)
 
 
 def _kind(local: LocalModel) -> dict[str, Any]:
+    if local.owner is not None:  # see header_to_list
+        able = ["completion", *(["vision"] if local.kind == "vision" else [])]
+        return {"kind": local.kind, "capabilities": able, "owner": local.owner, "trained_context": None}
     header = header_of(local.path)
     trained = None if header is None else header.context_length
     return {"kind": kind_of(local), "capabilities": abilities_of(local), "trained_context": trained}

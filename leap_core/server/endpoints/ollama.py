@@ -35,14 +35,14 @@ from ...protocols.openai.fields import AT_ONCE
 from ...schemas.json_values import JsonObject
 from ..answers import reserved
 from ..http import PULLING, AsciiJSON, Refused, check_countable, client_watch, finish, read_body, read_json
-from ..models.abilities import abilities_of, check_name, header_of
+from ..models.abilities import abilities_of, check_name, header_of, header_to_list
 from ..models.loaded_models import LoadedModels
 from .generation import GenerationEndpoints
+from .models import offered_models
 
 VERSION = "0.12.6"
 """Of the protocol: clients ask for features by it."""
 FOR_EVER = timedelta(days=36500)
-HUBS = ("hf.co/", "huggingface.co/")
 
 
 class OllamaEndpoints:
@@ -123,7 +123,9 @@ class OllamaEndpoints:
 
     async def tags(self, _request: Request) -> Response:
         """All models, loaded or not."""
-        return AsciiJSON({"models": await asyncio.to_thread(lambda: [_listed(local) for local in self._all()])})
+        named = {model.name: model.local for model in self._models} | await offered_models(self._models)
+        listed = await asyncio.to_thread(lambda: [_listed(local, name) for name, local in named.items()])
+        return AsciiJSON({"models": listed})
 
     async def running(self, _request: Request) -> Response:
         """The loaded models."""
@@ -132,9 +134,9 @@ class OllamaEndpoints:
             if model.state == "ready":
                 seconds = model.expires_in
                 expires = datetime.now(timezone.utc) + (FOR_EVER if seconds is None else timedelta(seconds=seconds))
-                entry = await asyncio.to_thread(_listed, model.local)
+                entry = await asyncio.to_thread(_listed, model.local, model.name)
                 status = model.to_json()
-                entry |= {"name": model.name, "model": model.name, "expires_at": _written(expires)}
+                entry |= {"expires_at": _written(expires)}
                 entry |= {"size": model.takes or status["size"], "size_vram": status["gpu_memory"]}
                 entry |= {"context_length": status["context_size"]}
                 listed.append(entry)
@@ -160,8 +162,6 @@ class OllamaEndpoints:
         body = await read_json(request)
         fields = body if isinstance(body, dict) else {}
         name = model_of(fields.get("model") or fields.get("name"))
-        for hub in HUBS:
-            name = name.removeprefix(hub)
         check_name(name)
         lines = _pulled(name)
         if fields.get("stream", True) is not False:
@@ -171,11 +171,6 @@ class OllamaEndpoints:
             if "error" in last:
                 raise Refused(500, "download_failed", LeapModelLoadingError(last["error"]), kind="server_error")
         return AsciiJSON(last)
-
-    def _all(self) -> list[LocalModel]:
-        """The models that can be asked for, each once."""
-        offered = [] if self._models.offer is None else self._models.offer.models().values()
-        return list({local.path: local for local in (*(model.local for model in self._models), *offered)}.values())
 
 
 def alive_route() -> Route:
@@ -227,14 +222,14 @@ async def _following(request: Request, lines: AsyncIterator[JsonObject]) -> Asyn
             yield json.dumps(line).encode("ascii") + b"\n"
 
 
-def _listed(local: LocalModel) -> JsonObject:
+def _listed(local: LocalModel, name: str) -> JsonObject:
     try:
         status = local.path.stat()
         size, changed = status.st_size, datetime.fromtimestamp(status.st_mtime, timezone.utc)
     except OSError:
         size, changed = 0, datetime.fromtimestamp(0, timezone.utc)
-    entry: JsonObject = {"name": local.model_id, "model": local.model_id, "modified_at": _written(changed)}
-    return {**entry, "size": size, "digest": "", "details": _details(header_of(local.path))}
+    entry: JsonObject = {"name": name, "model": name, "modified_at": _written(changed)}
+    return {**entry, "size": size, "digest": "", "details": _details(header_to_list(local))}
 
 
 def _details(header: GGUFHeader | None) -> JsonObject:
@@ -265,7 +260,7 @@ def _shown(local: LocalModel) -> JsonObject:
         "details": _details(header),
         "model_info": info,
         "capabilities": abilities_of(local),
-        "modified_at": _listed(local)["modified_at"],
+        "modified_at": _listed(local, local.model_id)["modified_at"],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
@@ -18,14 +18,18 @@ from ...errors import LeapError, LeapModelNotDownloadedError, LeapModelNotFoundE
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
 from ...inference.gguf.offloading import Offload, memory_beside, offload_of, reserve_of
 from ...models.aliases_and_endpoints import BUILTINS, MODEL_ENDINGS
-from ...models.resolving import LocalModel, resolve_local
-from ...models.store import InstalledModel, Store
+from ...models.other_programs import OtherModel
+from ...models.resolving import LocalModel, Registry, resolve_local
 from ...system.dataclass import dataclass
-from ...system.directories import Directories
 from .loaded_model import LoadRequest, size_of_files
 
 EMBEDDING = "embedding"
 LARGEST_DEFAULT_CONTEXT = 8192
+
+
+def header_to_list(local: LocalModel) -> GGUFHeader | None:
+    """The header of a model that is listed and not loaded: other programs may have hundreds, which are not opened."""
+    return None if local.owner is not None else header_of(local.path)
 
 
 def header_of(path: Path) -> GGUFHeader | None:
@@ -98,7 +102,7 @@ def fits_on_gpus(local: LocalModel, options: ModelLoadingOptions) -> bool:
     return all(need <= room for need, room in zip(placement.needs, free, strict=False))
 
 
-NAME = re.compile(r"[\w][\w.+-]*(:[\w.+-]+)?(/[\w][\w.+-]*(:[\w.+-]+)?)?")
+NAME = re.compile(r"\w[\w .+@()-]*([:/]\w[\w .+@()-]*){0,5}")
 WILDCARDS = re.compile(r"[*?\[]")
 EVERY = "*"
 
@@ -113,11 +117,6 @@ def check_length(name: str | None) -> None:
         raise LeapModelNotFoundError(
             f"there is no model {name[:80] + '…'!r}", hint=f"a name has {LONGEST_NAME} characters at most"
         )
-
-
-def plain_name(name: str | None) -> str | None:
-    """A model's name without what routers and Ollama's clients put around it: ``openai/NAME``, ``NAME:latest``."""
-    return None if name is None else name.removeprefix("openai/").removesuffix(":latest")
 
 
 def check_name(name: str) -> None:
@@ -142,7 +141,7 @@ class Offer:
         for pattern in self.patterns:
             if not WILDCARDS.search(pattern):
                 resolve_local(pattern, cwd=self.cwd)
-            elif pattern != EVERY and not any(self._matching(pattern)):
+            elif pattern != EVERY and not self._matching(Registry(cwd=self.cwd), pattern):
                 raise LeapModelNotFoundError(
                     f"no installed model is called {pattern!r}", hint="leap models list shows what there is"
                 )
@@ -150,10 +149,13 @@ class Offer:
     def models(self) -> dict[str, LocalModel]:
         """All models that can be had now, by the references that load them. It reads the disk."""
         found: dict[Path, tuple[str, LocalModel]] = {}
-        for reference in [name for pattern in self.patterns for name in self._references(pattern)]:
-            with suppress(LeapError):  # removed or damaged meanwhile: who asks for it by name hears why
-                local = resolve_local(reference, cwd=self.cwd)
-                found.setdefault(local.path, (reference, local))
+        registry = Registry(cwd=self.cwd)
+        for pattern in self.patterns:
+            names = self._matching(registry, pattern) if WILDCARDS.search(pattern) else {pattern: None}
+            for reference, other in names.items():
+                with suppress(LeapError):  # removed or damaged meanwhile: who asks for it by name hears why
+                    local = registry.of_other(other) if other else registry.resolve(reference)
+                    found.setdefault(local.path, (reference, local))
         return dict(found.values())
 
     def load_request(self, name: str | None) -> LoadRequest:
@@ -166,12 +168,16 @@ class Offer:
         for pattern in self.patterns:
             if pattern.lower() == name.lower() and not WILDCARDS.search(pattern):
                 return self._request(pattern)
+        offered = self.models()
+        for reference, local in offered.items():
+            if name.lower() in (local.model_id.lower(), reference.lower()):
+                return self._request(reference)
         names = [name, *(name[: plus.start()] for plus in re.finditer(r"\+", name))]
         for part in names:  # behind a plus comes an adapter
             with suppress(LeapModelNotFoundError):
                 check_name(part)
                 path = resolve_local(part, cwd=self.cwd).path
-                for reference, local in self.models().items():
+                for reference, local in offered.items():
                     if local.path == path:
                         return self._request(reference)
         check_name(name)
@@ -186,15 +192,13 @@ class Offer:
     def _request(self, reference: str) -> LoadRequest:
         return LoadRequest(reference, cwd=self.cwd, **self.loading)
 
-    def _references(self, pattern: str) -> Iterator[str]:
-        if not WILDCARDS.search(pattern):
-            yield pattern
-            return
-        yield from (model.name for model in self._matching(pattern))
-        yield from (name for name in BUILTINS if fnmatchcase(name, pattern.lower()))
-
-    def _matching(self, pattern: str) -> Iterator[InstalledModel]:
-        for model in Store.of(Directories.from_environment()).installed():
+    def _matching(self, registry: Registry, pattern: str) -> dict[str, OtherModel | None]:
+        """What a pattern means: references of installed models, of those that leap brings along, and of those of other
+        programs, which come with the model."""
+        text, found = pattern.lower(), dict[str, OtherModel | None]()
+        for model in registry.store.installed():
             names = (model.name.lower(), model.model.lower())
-            if model.state == "ready" and any(fnmatchcase(name, pattern.lower()) for name in names):
-                yield model
+            if model.state == "ready" and any(fnmatchcase(name, text) for name in names):
+                found[model.name] = None
+        found |= {name: None for name in BUILTINS if fnmatchcase(name, text)}
+        return found | {each.reference: each for each in registry.others.models if fnmatchcase(each.name.lower(), text)}

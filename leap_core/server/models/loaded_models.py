@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ...models.store import hold
 from ...system.dataclass import dataclass
 from ...system.processes import resident_bytes
 from ..http import LOADING, still_loading, too_many_wait
-from .abilities import Offer, check_kind, check_length, check_name, fits_on_gpus, foreseen_memory, plain_name
+from .abilities import Offer, check_kind, check_length, check_name, fits_on_gpus, foreseen_memory
 from .loaded_model import DEFAULT_QUEUE, LoadedModel, LoadRequest, Runner, size_of, size_of_files
 
 MOST_ON_DEMAND = 2
@@ -194,10 +195,8 @@ class LoadedModels:
 
         Raises LeapModelNotFoundError, LeapOptionsError for a model of the other kind, Refused while models that stay
         are being loaded or too many wait, and what loading raises."""
-        try:
-            model = self._at_hand(name, embeds)
-        except LeapModelNotFoundError:
-            model = self._at_hand(plain_name(name), embeds)
+        name = await self._held_as(name)
+        model = self._at_hand(name, embeds)
         if model is not None:
             model.reserved += 1
         else:
@@ -206,15 +205,26 @@ class LoadedModels:
             self._waiting += 1
             try:
                 model = await self._on_demand(name, embeds, any_kind)
-            except LeapModelNotFoundError:
-                if plain_name(name) == name:
-                    raise
-                model = await self._on_demand(plain_name(name), embeds, any_kind)
             finally:
                 self._waiting -= 1
         if model.on_demand:
             model.touch(keep_alive)
         return model
+
+    async def _held_as(self, name: str | None) -> str | None:
+        """How a model is called here that is loaded and that a name of the command line leads to, with its adapters;
+        any other name as it is."""
+        check_length(name)
+        if name is None or not len(self) or any(model.answers_to(name) for model in self):
+            return name
+        for part in (name, name.partition("+")[0]):  # behind a plus comes an adapter
+            with suppress(LeapError):
+                check_name(part)
+                path = (await asyncio.to_thread(resolve_local, part)).path
+                for model in self:
+                    if model.local.path == path:
+                        return model.name + name[len(part) :]
+        return name
 
     def _at_hand(self, name: str | None, embeds: bool) -> LoadedModel | None:
         """A loaded model that answers to this name; None for one that must be loaded first. Raises Refused while one
@@ -333,6 +343,7 @@ class LoadedModels:
 
     async def described(self, name: str | None) -> LoadedModel:
         """``to_answer``, or how a model would be loaded that is offered. Raises as both do."""
+        name = await self._held_as(name)
         if self.offer is None:
             return self.to_answer(name)
         try:
