@@ -47,7 +47,7 @@ def fetch(env: Environment, reference: str) -> LocalModel:
     from leap_core.models.download.downloading import Download
     from leap_core.models.http import DownloadStopped
 
-    from ..display.downloads import DownloadPrinter
+    from ..framework.download_line import DownloadPrinter
 
     output, stop = Output(env), threading.Event()  # its events are no part of the result
     download = Download(on_event=DownloadPrinter(output), stop=stop, variables=env.variables, cwd=env.cwd)

@@ -35,6 +35,10 @@ class ForeignCaches:
             _expanded(llama) if llama else _llama_cpp_default(variables),
         )
 
+    def owner_of(self, path: Path) -> str:
+        """The program whose cache a file lies in."""
+        return "llama.cpp" if path.is_relative_to(self.llama_cpp) else "Hugging Face"
+
     def files_of(self, repo: str) -> dict[str, Path]:
         """Every file of a repository that a cache holds, by its path in the repository, newest snapshot first."""
         files: dict[str, Path] = {}

@@ -180,6 +180,10 @@ def _parse(
         return _url(text, scheme.lower(), endpoint)
     if _looks_like_path(text):
         return _local(text, cwd, catalogue)
+    if (entry := catalogue.exact(text)) is not None:
+        return CatalogueName(entry, quantization)
+    if quantization is None and (here := _here(text, installed, cwd) or _installed_as(text, installed, None)):
+        return here
     known = catalogue.called(text)
     name, colon, after = text.rpartition(":")
     if colon and (known is None or known[1] is not None):  # else the tag is part of the name
@@ -191,9 +195,7 @@ def _parse(
     entry = catalogue.exact(text)
     if entry is not None:
         return CatalogueName(entry, quantization)
-    here = None if quantization is not None else _here(text, installed, cwd)
-    here = here or _installed_as(text, installed, quantization)
-    if here is not None:
+    if (here := _installed_as(text, installed, quantization)) is not None:
         return here
     if known is not None:
         return CatalogueName(known[0], known[1] or quantization)

@@ -27,7 +27,7 @@ from ..system.addresses import masked
 from ..system.dataclass import dataclass
 from ..system.directories import Directories
 from ..system.plugins import OPENERS, Plugin, plugins
-from .aliases_and_endpoints import Endpoint, expand, find_endpoint, read_aliases
+from .aliases_and_endpoints import BUILTINS, Endpoint, expand, find_endpoint, read_aliases
 from .catalogue import folded
 from .hub_settings import endpoint_of
 from .manifest import Manifest, adapter_key, is_manifest, locate, read_manifest
@@ -193,13 +193,14 @@ class Registry:
         """An installed model whose file is called so, else one of another program. ``begins``: the name without its
         tag is enough. Raises LeapModelNotFoundError for a name of several."""
         text, quantization = expand(reference, quantization, self.aliases)
-        text = spellings(text, self.cwd)[-1]
-        wanted = folded(f"{text}:{quantization}" if quantization else text)
+        names = dict.fromkeys((text, *spellings(text, self.cwd)))
+        wanted = {folded(f"{name}:{quantization}" if quantization else name) for name in names}
         for model in self.store.installed():
-            if model.path is not None and folded(model.path.stem) == wanted:
+            if model.path is not None and folded(model.path.stem) in wanted:
                 return self._of_installed(model)
-        found = self.others.find(expand(reference, None, self.aliases)[0], quantization, begins=begins)
-        return None if found is None else self.of_other(found)
+        found = (self.others.find(name, quantization, begins=begins) for name in names)
+        other = next(filter(None, found), None)
+        return None if other is None else self.of_other(other)
 
     def of_other(self, model: OtherModel) -> LocalModel:
         """A model of another program, to be loaded where it is."""
@@ -214,6 +215,8 @@ class Registry:
 
     def _local(self, reference: str, quantization: str | None) -> LocalModel:
         text, _ = expand(reference, quantization, self.aliases)
+        if text.lower() in BUILTINS:
+            return _builtin(text.lower())
         opener = self.opener_of(text)
         if opener is not None:
             return LocalModel(text, Path(text), opener=opener)
@@ -378,7 +381,8 @@ class Registry:
     def _of_cached(self, file: str, cached: Mapping[str, Path], repo: str) -> LocalModel:
         files = {role: cached[name] for role, name in companions_of(file, cached).items()}
         manifest = Manifest(file, record={"source": repo})
-        return self._assemble(identity_of(Path(file)), cached[file], files, manifest, None)
+        local = self._assemble(identity_of(Path(file)), cached[file], files, manifest, None)
+        return replace(local, owner=self.caches.owner_of(cached[file]), instead=f"leap download {repo}")
 
     def _of_origin(self, named: HubFile | Url, reference: str) -> LocalModel:
         for model in self.store.installed():

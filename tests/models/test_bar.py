@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_cli.display.downloads import bar
+from leap_cli.framework.download_line import bar
 from leap_cli.framework.options import in_bytes
 from leap_core.models.download.downloading import Progress
 
