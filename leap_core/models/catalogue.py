@@ -36,8 +36,8 @@ BITS = {"Q4_0": 4.95, "Q4_K_M": 5.15, "Q5_K_M": 5.85, "Q6_K": 6.6, "Q8_0": 8.55}
 BITS |= {"MXFP4": 4.6, "F16": 16.1, "BF16": 16.1}
 """A parameter takes this many bits in a file, all tensors together: measured on LFM2.5-350M's files."""
 MOST_SUGGESTIONS = 4
-_TAGGED = re.compile(rf"(?P<name>.+?)[:@._ -](?P<quantization>{QUANTIZATION}|FP16)", re.IGNORECASE)
-_OMITTED = re.compile(r"(?<=[^\W_])[-_ :.](?:gguf|instruct|it|chat|text|latest)(?=[-_ :.]|$)", re.IGNORECASE)
+_TAGGED = re.compile(rf"(?P<name>.+?)[:@._ -](?P<quantization>(?:UD-)?{QUANTIZATION}|FP16)", re.IGNORECASE)
+_OMITTED = re.compile(r"(?<=[^\W_])[-_ :.](?:gguf|instruct|it|chat|latest)(?=[-_ :.]|$)", re.IGNORECASE)
 
 
 def plain(name: str) -> str:
@@ -147,7 +147,7 @@ class Catalogue:
     def called(self, name: str) -> tuple[CatalogueEntry, str | None] | None:
         """The entry that goes by this name, and the quantization in it; None for any other name."""
         for part, quantization in filter(None, ((name, None), with_quantization(name))):
-            for key in (folded(part), plain(part)):
+            for key in (folded(part), *(() if "/" in part else (plain(part),))):  # a repository is one only
                 if key in self._called:
                     return self._called[key], quantization
         return None
@@ -188,7 +188,7 @@ class Catalogue:
         if names and all(other.startswith(shortest) for other in names):
             return self._entries[shortest.lower()]
         start = folded(name)
-        near = {each.short: each for each in self.families if start and folded(each.short).startswith(start)}
+        near = {each.short: each for each in self.families if len(start) > 2 and folded(each.short).startswith(start)}
         if len(near) == 1 and not names:
             return next(iter(near.values()))
         if names or near:

@@ -150,7 +150,7 @@ def spellings(text: str, cwd: Path | None = None) -> list[str]:
         return [text]
     while (match := _PROVIDER.match(text)) is not None and match.end() < len(text):
         text = text[match.end() :]
-    if text.lower().endswith(":latest"):
+    if text.lower().endswith(":latest") and len(text) > len(":latest"):
         text = text[: -len(":latest")]
     text = _AT.sub(":", text)
     maybe = _MAYBE_OWNER.match(text)
@@ -256,7 +256,8 @@ def _likely(text: str, quantization: str | None, catalogue: Catalogue, installed
         if likely is not None:
             return likely
     try:
-        if quantization is not None and with_quantization(f"x:{quantization}") is None:  # a tag, as in name:3b
+        tagged = with_quantization(f"x:{quantization}") if quantization else ("x", "")
+        if tagged is None or tagged[0] != "x":  # a tag, as in name:3b
             return CatalogueName(catalogue.find(f"{text}:{quantization}"), None)
         return CatalogueName(catalogue.find(text), quantization)
     except LeapModelNotFoundError as error:
