@@ -121,7 +121,9 @@ def command() -> None:
     show_default=True,
     help="Sort by name, by size (largest first), or by last use.",
 )
-@click.option("--all", "everything", is_flag=True, help="List all models, also those of other programs, with their owner.")
+@click.option(
+    "--all", "everything", is_flag=True, help="List all models, also those of other programs, with their owner."
+)
 @FORMAT
 def list_models(env: Environment, /, sort: str, everything: bool, format: str) -> None:
     """List the installed models, unfinished downloads included. CALLED has the aliases of each, and default for the
