@@ -118,10 +118,10 @@ def start(variables: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., s
                 stream.close()
 
 
-def install(command: list[str], directory: Path) -> Path:
-    """An executable ``bin/leap`` that runs this command."""
-    program = directory / "bin" / "leap"
-    program.parent.mkdir()
+def install(command: list[str], directory: Path, name: str = "leap") -> Path:
+    """An executable of this name in ``bin`` that runs this command."""
+    program = directory / "bin" / name
+    program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     program.chmod(0o755)
     return program

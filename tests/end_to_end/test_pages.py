@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,7 +76,9 @@ def test_examples_print_what_the_page_shows(page, variables, warm_leap, hub, req
     if ADDRESS in script:
         script = script.replace(ADDRESS, request.getfixturevalue("served"))
     variables |= hub.environment | SHORT_ANSWERS | {"HOME": str(tmp_path), "SHELL": "/bin/bash", "LC_ALL": "C.UTF-8"}
-    variables["PATH"] = f"{install(warm_leap, tmp_path).parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
+    programs = install(warm_leap, tmp_path).parent
+    install([sys.executable], tmp_path, "python")  # that of the tests, whatever PATH has
+    variables["PATH"] = f"{programs}{os.pathsep}{variables.get('PATH', os.defpath)}"
     if page.name != "quickstart.md":  # which begins without a default model
         variables["LEAP_MODEL"] = "builtin"
 
