@@ -22,6 +22,9 @@ UNMAPPED = 0.01
 LARGEST_SCALE = 8
 HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
+LIGATURES = str.maketrans(
+    {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
+)
 PAIR = re.compile(r"\d(?=\d)")
 RANGE = re.compile(r"(?<=\d-)\n(?=\d)")
 TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
@@ -137,9 +140,10 @@ def _joined(text: str) -> str:
 
     def whole(match: re.Match[str]) -> str:
         with_hyphen = f"{match[1]}-{match[2]}"
-        return with_hyphen if with_hyphen in text else match[1] + match[2]
+        is_name = match[1][-1:].islower() and match[2][:1].isupper()
+        return with_hyphen if is_name or with_hyphen in text else match[1] + match[2]
 
-    return TRAILING.sub("", RANGE.sub("", HYPHEN.sub(whole, text)))
+    return TRAILING.sub("", RANGE.sub("", HYPHEN.sub(whole, text))).translate(LIGATURES)
 
 
 def _unmapped(words: Any) -> int:

@@ -164,3 +164,12 @@ def objects(catalog: bytes, *more: bytes, page: bytes = b"") -> bytes:
     count = 4 + len(more)
     end = b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>\n" % (count, places, count)
     return data + end + b"startxref\n%d\n%%%%EOF" % len(data)
+
+
+def test_ligatures_are_letters_and_names_keep_their_hyphen():
+    from leap_core.documents.pdf import _joined
+
+    assert (
+        _joined("the o\ufb03ce \ufb01le of M\u00fcller-L\u00fcdenscheidt") == "the office file of Müller-Lüdenscheidt"
+    )
+    assert _joined("Baden\x02Baden and inter\x02\nnational") == "Baden-Baden and international"
