@@ -213,7 +213,7 @@ def schedules(program) -> list[dict[str, object]]:
 
 
 def wait_for_runs(program, count: int) -> dict[str, object]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         (found,) = schedules(program)
         if found["runs"] >= count and found["last"] == "succeeded":
