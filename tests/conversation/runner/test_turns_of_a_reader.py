@@ -157,7 +157,7 @@ def test_a_reply_stopped_before_its_first_word_leaves_no_empty_message():
         if not end.full_message.content:
             assert conversation.history == []
             asked = [ChatMessage("user", "Count to 300. " * 60)]
-            assert end.stats.prompt_tokens <= runner.get_prompt_tokens_size(asked)
+            assert end.stats is None or end.stats.prompt_tokens <= runner.get_prompt_tokens_size(asked)
 
 
 def test_streams_close_with_aclosing(conversation):
