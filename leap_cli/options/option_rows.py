@@ -15,7 +15,7 @@ from ..framework.options import option
 def option_of(row: OptionRow, **attributes: Any) -> Callable[[Any], Any]:
     """The option that a row describes; ``attributes`` win. A switch has two names, unless it ``is_flag``."""
     flag = row.flag
-    known: dict[str, Any] = {"help": row.text, "heading": row.heading, "rare": row.rare}
+    known: dict[str, Any] = {"help": row.text, "heading": row.heading, "rare": not row.common}
     if isinstance(row.kind, (Number, Whole)):
         known |= {"type": row.kind.value_type, "metavar": "N"}
     elif isinstance(row.kind, OneOf):

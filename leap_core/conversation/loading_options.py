@@ -203,17 +203,12 @@ class ModelLoadingOptions:
     context_size: int | None = option(
         Whole(8, 2**31 - 1, LIMIT),
         host=Host.FIELD,
-        flag="--context-size",
+        common=True,
         text="Context window in tokens, prompt and answer together.",
     )
     """Most tokens of one sequence, from 8; None: the model's own, at most 8,192."""
     cpu_threads: int | None = option(
-        Whole(1, 512, LIMIT),
-        host=Host.FIELD,
-        model="threads",
-        flag="--threads",
-        rare=True,
-        text="Number of CPU threads to use.",
+        Whole(1, 512, LIMIT), host=Host.FIELD, model="threads", flag="--threads", text="Number of CPU threads to use."
     )
     """Threads, 1 to 512; None: the physical cores that this process may use."""
     n_gpu_layers: int | str = option(
@@ -221,6 +216,7 @@ class ModelLoadingOptions:
         0,
         host=Host.FIELD,
         flag="--gpu-layers",
+        common=True,
         text="Offload this many layers to GPUs; -1 is all, auto (default) as many as fit.",
     )
     """Layers on a GPU: a number, -1 for all, "auto" for as many as fit into its free memory."""
@@ -230,20 +226,13 @@ class ModelLoadingOptions:
         Several((int, float), "numbers"),
         (),
         host=Host.DETAIL,
-        flag="--tensor-split",
-        rare=True,
         text="Split the model across GPUs in these proportions, such as 3,1.",
     )
     """How much goes to each GPU, in proportion; () is by free memory."""
     cpu_moe: int = option(Whole(-1), 0, host=Host.DETAIL)
     """The first layers whose experts stay on the processor, -1 for all."""
     use_mmap: bool = option(
-        Switch(),
-        True,
-        host=Host.DETAIL,
-        flag="--mmap",
-        rare=True,
-        text="Memory-map the model file (default), or read it.",
+        Switch(), True, host=Host.DETAIL, flag="--mmap", text="Memory-map the model file (default), or read it."
     )
     """Map the file instead of reading it."""
     chat_template: str | None = option(Words(), host=Host.FIELD, model=SAME)
@@ -260,34 +249,19 @@ class ModelLoadingOptions:
         Whole(1, 2**31 - 1, LIMIT),
         512,
         host=Host.DETAIL,
-        flag="--batch-size",
-        rare=True,
         text="Process at most this many prompt tokens per step; 512 by default.",
     )
     """Most prompt tokens that are computed in one step, from 1 (at least one for each slot)."""
-    flash_attention: bool = option(
-        Switch(),
-        True,
-        host=Host.DETAIL,
-        flag="--flash-attention",
-        rare=True,
-        text="Use flash attention (default) or not.",
-    )
+    flash_attention: bool = option(Switch(), True, host=Host.DETAIL, text="Use flash attention (default) or not.")
     """Use flash attention."""
     kv_type_k: str | None = option(
         OneOf(KV_TYPES),
         host=Host.DETAIL,
-        flag="--kv-type-k",
-        rare=True,
         text="KV cache type of the keys (default: bf16, or f16 on a GPU and for K-quants).",
     )
     """Type of the keys in the KV cache; ``kv_types`` says what None means."""
     kv_type_v: str | None = option(
-        OneOf(KV_TYPES),
-        host=Host.DETAIL,
-        flag="--kv-type-v",
-        rare=True,
-        text="KV cache type of the values; f16 by default.",
+        OneOf(KV_TYPES), host=Host.DETAIL, text="KV cache type of the values; f16 by default."
     )
     """Type of the values in the KV cache, as ``kv_type_k``."""
     mm_proj_path: Path | None = option(FilePath(), host=Host.DETAIL, model=SAME, opens_files=True)
@@ -306,8 +280,6 @@ class ModelLoadingOptions:
         Switch(),
         False,
         host=Host.DETAIL,
-        flag="--prompt-lookup",
-        rare=True,
         text="Speculative decoding with n-grams of the prompt: faster where the answer repeats it; off by default.",
     )
     """Draft tokens from the prompt and the answer (speculative decoding); the answer is the same."""
@@ -315,19 +287,13 @@ class ModelLoadingOptions:
         Switch(),
         False,
         host=Host.DETAIL,
-        flag="--deterministic",
-        rare=True,
         text="On a CPU, give the same request the same answer with weights of any type; prompts are processed more "
         "slowly.",
     )
     """Compute each position alone, so that the same request gives the same answer with weights of any type, after any
     history and beside any neighbors. Prompts take about three times as long. Not together with ``prompt_lookup``."""
     engine: str | None = option(
-        Words(),
-        host=Host.APART,
-        flag="--engine",
-        rare=True,
-        text="Use this engine (llama.cpp build) of `leap engine list`.",
+        Words(), host=Host.APART, text="Use this engine (llama.cpp build) of `leap engine list`."
     )
     """The name of the llama.cpp build that runs the model; None: the one that is set. A process runs one."""
     extras: str | None = option(Words(), extras=False, opens_files=True)

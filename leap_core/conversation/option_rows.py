@@ -237,11 +237,12 @@ class OptionRow:
     text: str = ""
     """What help says of it on the command line."""
     flag: str = ""
-    """Its name on the command line; empty where a command has an option of its own for it, or none."""
+    """Its name on the command line, made of its own where it has a text; empty where a command has an option of its own
+    for it, or none."""
     heading: str = ""
     """Where help shows it, when not beside the others of its group."""
-    rare: bool = False
-    """Only ``--help-all`` shows it where a command has many options."""
+    common: bool = False
+    """``--help`` shows it; where a command has many options, the others are left to ``--help-all``."""
     chat: tuple[str, ...] = ()
     """The fields of a chat request whose value it is; the last that is given counts. Fields of another form than the
     option's are in ``protocols.openai.fields``."""
@@ -295,6 +296,8 @@ def rows_of(options: type) -> dict[str, OptionRow]:
     for each in fields(options):
         row = rows[each.name] = each.metadata["row"]
         row.name = each.name
+        if row.text and not row.flag:
+            row.flag = f"--{row.name.replace('_', '-')}"
         row.chat = tuple(each.name if name == SAME else name for name in row.chat)
         vars(row).update({name: each.name for name, value in vars(row).items() if value == SAME})
     return rows

@@ -82,9 +82,9 @@ class _Parser(OptionKind):
         return value if isinstance(value, (str, type(None))) else value.name
 
 
-_sampling = partial(option, chat=(SAME,), endpoint=Endpoint.SENT, task=True)
-"""What changes how tokens are drawn: every protocol of OpenAI's has it under its own name, endpoints are sent it, and
-it wins over a task's."""
+_sampling = partial(option, chat=(SAME,), ollama=SAME, endpoint=Endpoint.SENT, task=True)
+"""What changes how tokens are drawn: chat completions and Ollama have it under its own name, endpoints are sent it,
+and it wins over a task's."""
 
 
 @refusing_unknown
@@ -100,9 +100,8 @@ class GenerationOptions:
         Number(0.0),
         responses=SAME,
         anthropic=SAME,
-        ollama=SAME,
         model=SAME,
-        flag="--temperature",
+        common=True,
         text="Randomness of sampling, 0 or more; 0 takes the likeliest token.",
     )
     """None: the model's own."""
@@ -110,44 +109,29 @@ class GenerationOptions:
         Number(0.0, 1.0),
         responses=SAME,
         anthropic=SAME,
-        ollama=SAME,
         model=SAME,
-        flag="--top-p",
-        rare=True,
         text="Sample from the likeliest tokens up to this total probability, 0 to 1.",
     )
     min_p: float | None = _sampling(
-        Number(0.0, 1.0),
-        ollama=SAME,
-        model=SAME,
-        flag="--min-p",
-        rare=True,
-        text="Drop tokens less likely than this fraction of the likeliest, 0 to 1.",
+        Number(0.0, 1.0), model=SAME, text="Drop tokens less likely than this fraction of the likeliest, 0 to 1."
     )
     repetition_penalty: float | None = _sampling(
         Number(0.0, above=True),
         chat=(SAME, "repeat_penalty"),
         ollama="repeat_penalty",
         model=SAME,
-        flag="--repetition-penalty",
-        rare=True,
         text="Penalize tokens that already occurred; 1 is off, higher values penalize more.",
     )
     """Divides the logits of tokens in the last ``repeat_last_n``."""
     top_k: int | None = _sampling(
-        Whole(),
-        anthropic=SAME,
-        ollama=SAME,
-        model=SAME,
-        flag="--top-k",
-        rare=True,
-        text="Sample from this many of the likeliest tokens; 0 is all.",
+        Whole(), anthropic=SAME, model=SAME, text="Sample from this many of the likeliest tokens; 0 is all."
     )
     rng_seed: int | None = _sampling(
         Whole(),
         chat=("seed",),
         ollama="seed",
         flag="--seed",
+        common=True,
         text="Random seed; the same seed repeats the answer.",
     )
     """None: a new seed."""
@@ -164,9 +148,10 @@ class GenerationOptions:
     max_tokens: int | None = _sampling(
         Whole(1),
         chat=(SAME, "max_completion_tokens"),
+        ollama="",
         responses="max_output_tokens",
         anthropic=SAME,
-        flag="--max-tokens",
+        common=True,
         text="Stop after this many tokens.",
     )
     """None: as many as fit into the context."""
@@ -180,48 +165,25 @@ class GenerationOptions:
     extras: str | None = option(Words(), extras=False)
     """JSON text: an object of options by these names, which win over the fields."""
     stop: Sequence[str] = option(
-        Texts(),
-        (),
-        chat=(SAME,),
-        ollama=SAME,
-        endpoint=Endpoint.SENT,
-        flag="--stop",
-        rare=True,
-        text="Stop before this text occurs.",
+        Texts(), (), chat=(SAME,), ollama=SAME, endpoint=Endpoint.SENT, text="Stop before this text occurs."
     )
     """Searched in the text alone, not in reasoning."""
     frequency_penalty: float | None = _sampling(
-        Number(-2.0, 2.0),
-        ollama=SAME,
-        flag="--frequency-penalty",
-        rare=True,
-        text="Penalize tokens by how often they occurred, -2 to 2; 0 is off.",
+        Number(-2.0, 2.0), text="Penalize tokens by how often they occurred, -2 to 2; 0 is off."
     )
     """Subtracted from a token's logit for each time it occurred in the last ``repeat_last_n``."""
     presence_penalty: float | None = _sampling(
-        Number(-2.0, 2.0),
-        ollama=SAME,
-        flag="--presence-penalty",
-        rare=True,
-        text="Penalize tokens that occurred at all, -2 to 2; 0 is off.",
+        Number(-2.0, 2.0), text="Penalize tokens that occurred at all, -2 to 2; 0 is off."
     )
     """Subtracted from the logit of a token that occurred in the last ``repeat_last_n``."""
     repeat_last_n: int | None = _sampling(
         Whole(-1),
-        ollama=SAME,
         endpoint="the reach of penalties",
-        flag="--repeat-last-n",
-        rare=True,
         text="Apply penalties to the last N tokens; -1 is the whole context.",
     )
     """0 for none; None: 64."""
     logit_bias: Mapping[int, float] = _sampling(
-        Biases(),
-        factory=dict,
-        extras=False,
-        flag="--logit-bias",
-        rare=True,
-        text="Add a bias to the logit of a token id.",
+        Biases(), factory=dict, extras=False, text="Add a bias to the logit of a token id."
     )
     tool_choice: str | None = option(Words(), endpoint=Endpoint.SENT)
     """auto, required, none, or the name of the function to call; None: auto."""
@@ -234,20 +196,13 @@ class GenerationOptions:
     )
     """The answer is one of these texts."""
     audio_temperature: float | None = option(
-        Number(0.0),
-        chat=(SAME,),
-        endpoint="the drawing of speech",
-        flag="--audio-temperature",
-        rare=True,
-        text="Randomness of spoken audio, 0 or more.",
+        Number(0.0), chat=(SAME,), endpoint="the drawing of speech", text="Randomness of spoken audio, 0 or more."
     )
     """None: by the kind of speech."""
     audio_top_k: int | None = option(
         Whole(),
         chat=(SAME,),
         endpoint="the drawing of speech",
-        flag="--audio-top-k",
-        rare=True,
         text="Sample from this many of the likeliest audio codes; 0 is all.",
     )
     """None: by the kind of speech."""
@@ -255,9 +210,7 @@ class GenerationOptions:
         Whole(LEAST_IMAGE_TOKENS, MOST_IMAGE_TOKENS),
         endpoint="the size of pictures",
         task=True,
-        flag="--image-tokens",
         heading="Prompt",
-        rare=True,
         text="Encode an image as at most this many tokens, 16 to 1024; 256 by default.",
     )
     image_tiles: bool = option(
@@ -265,9 +218,7 @@ class GenerationOptions:
         False,
         endpoint="tiles of pictures",
         task=True,
-        flag="--image-tiles",
         heading="Prompt",
-        rare=True,
         text="Split large images into up to ten tiles of 256 tokens, for small text; otherwise they are scaled down.",
     )
     """With a thumbnail beside the tiles."""
@@ -280,9 +231,7 @@ class GenerationOptions:
         chat=(SAME,),
         responses=SAME,
         endpoint=Endpoint.SENT,
-        flag="--top-logprobs",
         heading="Answer",
-        rare=True,
         text="Return log-probabilities of each token and N alternatives in JSON, 0 to 20.",
     )
     logprob_tokens: Sequence[int] = option(TokenIds(), (), endpoint="the likelihood of given tokens")
@@ -308,8 +257,6 @@ class GenerationOptions:
         True,
         chat=(SAME,),
         endpoint=Endpoint.SENT,
-        flag="--repetition-detection",
-        rare=True,
         text="Stop an answer that repeats itself (default) or not.",
     )
     """It ends where up to 200 tokens occur word for word again, hundreds of tokens long."""
@@ -317,18 +264,14 @@ class GenerationOptions:
         Whole(),
         chat=(SAME, *BUDGETS),
         endpoint="a budget of reasoning",
-        flag="--think-budget",
         heading="Reasoning",
-        rare=True,
         text="Limit reasoning to this many tokens; 0 skips it.",
     )
     think_budget_message: str | None = option(
         Words(),
         chat=(SAME,),
         endpoint="a budget of reasoning",
-        flag="--think-budget-message",
         heading="Reasoning",
-        rare=True,
         text="Insert this text when reasoning reaches its budget.",
     )
     priority: int | None = option(Whole(-LARGEST), chat=(SAME,), responses=SAME, anthropic=SAME, line=False)
@@ -337,23 +280,15 @@ class GenerationOptions:
 
     typical_p: float | None = _sampling(
         Number(0.0, 1.0),
-        ollama=SAME,
-        flag="--typical-p",
-        rare=True,
         text="Sample from tokens about as likely as expected, up to this total probability, 0 to 1; 1 is all.",
     )
     """Locally typical sampling, between ``top_k`` and ``top_p``."""
     xtc_probability: float | None = _sampling(
-        Number(0.0, 1.0),
-        flag="--xtc-probability",
-        rare=True,
-        text="Drop the likeliest tokens (XTC) with this probability, 0 to 1; 0 is off.",
+        Number(0.0, 1.0), text="Drop the likeliest tokens (XTC) with this probability, 0 to 1; 0 is off."
     )
     """Of the tokens above ``xtc_threshold`` all but the least likely are dropped, just before ``temperature``."""
     xtc_threshold: float | None = _sampling(
         Number(0.0, 1.0),
-        flag="--xtc-threshold",
-        rare=True,
         text="Drop only tokens of at least this probability, 0 to 1; 0.1 by default, above 0.5 is off.",
     )
 

@@ -210,9 +210,7 @@ import importlib.abc, importlib.machinery, importlib.util, json, sys
 
 NAME = "leap_core.conversation.options"
 ROW = """
-    shine: float | None = _sampling(
-        Number(0.0, 1.0), ollama=SAME, flag="--shine", rare=True, text="Let the answer shine."
-    )
+    shine: float | None = _sampling(Number(0.0, 1.0), text="Let the answer shine.")
 
     def __post_init__(self) -> None:
         self._check_constraints()
