@@ -235,7 +235,9 @@ def _xml(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
         arguments, place = dict[str, object](), match.end()
         while (parameter := XML_PARAMETER.match(body, place)) is not None:
             value, place = _up_to(body, parameter.end(), XML_CLOSING, last, XML_NEXT)
-            framed = body[parameter.end() - 1] == "\n"  # a line feed before the value has its pair after it
+            framed = (
+                dialect.name == "qwen3_coder" or body[parameter.end() - 1] == "\n"
+            )  # a line feed before the value has its pair after it
             _add(arguments, parameter[1].strip(), value.removesuffix("\n") if framed else value, place)
         end = XML_END.match(body, place)
         if end is None:

@@ -158,7 +158,13 @@ WRITERS: dict[str, Callable[[Calls], str]] = {
     "functionary_v32": lambda calls: "".join(f">>>{name}\n{compact(given)}" for name, given in calls),
     "gpt_oss": gpt_oss,
 }
+NEWER = (
+    *("deepseek_v32", "deepseek_v4", "minicpm5", "kimi_k3", "minimax_m3", "apriel", "gigachat31", "gigachat3"),
+    *("command_r", "functools"),
+)
+"""Dialects that only test_dialects has examples of."""
 REASONING = {
+    "gemma4": ("<|channel>thought\n", "<channel|>"),
     "command_r7b": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "seed_oss": ("<seed:think>", "</seed:think>"),
     "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
@@ -220,6 +226,8 @@ DIGITS: Calls = [("store", {"code": "00420"})]
 def grid() -> Iterator[Case]:
     """The same situations in every dialect."""
     for name, write in WRITERS.items():
+        if name in NEWER:
+            continue
         (start, end), why = REASONING.get(name, ("<think>", "</think>")), "Four people."
         final = "<|channel|>final<|message|>{}<|end|><|start|>assistant" if name == "gpt_oss" else "{}"
         final = ">>>all\n{}\n" if name == "functionary_v32" else final
@@ -444,7 +452,7 @@ def literals() -> Iterator[Case]:
             name,
             "a line break at the end of a value",
             f"<{tag}>\n<function=store>\n<parameter=code>x = 1\n\n</parameter>\n</function>\n</{tag}>",
-            [("store", {"code": "x = 1\n"})],
+            [("store", {"code": "x = 1\n" if name == "qwen3_coder" else "x = 1\n\n"})],
         )
         yield Case(
             name,

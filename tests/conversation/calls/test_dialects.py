@@ -233,7 +233,7 @@ def test_a_line_feed_at_the_end_of_a_value_stays(line: str):
         body = (
             f"{start}\n<parameter=text>{line}a\nb\n{line}</parameter>\n<parameter=more>{line}c{line}</parameter>\n{end}"
         )
-        assert [dict(call.arguments) for call in parser_named("qwen3_coder").parse(body)] == [
+        assert [dict(call.arguments) for call in parser_named("seed_oss").parse(body)] == [
             {"text": "a\nb\n", "more": "c"}
         ]
 
