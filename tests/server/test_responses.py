@@ -50,6 +50,7 @@ def test_options_arrive(serve):
     )
     (request,) = server.runner.requests
     thinking = {"enable_thinking": True, "think_budget": 1}  # a fifth of the answer
+    thinking["chat_template_kwargs"] = {"reasoning_effort": "low"}
     assert request.options.to_json() == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, **thinking}
     assert [message.role.value for message in request.messages] == ["system", "user"]
 
