@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from leap_core.errors import LeapModelNotDownloadedError
+from leap_core.errors import LeapError, LeapModelNotDownloadedError
 from leap_core.system.configuration import auto_download
 
 from ..exit_codes import ExitCode
@@ -36,10 +36,17 @@ def downloading_first(env: Environment, reference: str, use: Callable[[], Value]
 
 
 def have_here(env: Environment, reference: str) -> None:
-    """``downloading_first`` for what uses the model later. Raises what Registry.find raises."""
+    """Download a model that is used later, if it is missing and its user wants that. Other problems of a name are left
+    to those who use it."""
     from leap_core.models.resolving import Registry
 
-    downloading_first(env, reference, lambda: Registry(env.variables, env.cwd).find(reference))
+    try:
+        Registry(env.variables, env.cwd).find(reference)
+    except LeapModelNotDownloadedError:
+        if _is_wanted(env, reference):
+            fetch(env, reference)
+    except LeapError:
+        pass
 
 
 def fetch(env: Environment, reference: str) -> LocalModel:
