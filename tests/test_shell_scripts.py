@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = [".ci/run", "leap_cli/completion/files/leap.bash"]
+SCRIPTS = [".ci/run", "completions/leap.bash"]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = {
     f"{page.name}-{number}": block

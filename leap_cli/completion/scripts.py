@@ -13,14 +13,21 @@ from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
 
 from ..framework.environment import Environment
+from ..help.topics import shipped
 
 FILE_NAMES = {"bash": "leap.bash", "zsh": "_leap", "fish": "leap.fish", "powershell": "leap.ps1"}
 """What packagers, and ``leap completion --install``, call them: the names that the shells look for."""
 
 
 def script_of(shell: str) -> str:
-    """The script for a shell of FILE_NAMES, which ships beside this module."""
-    return (Path(__file__).parent / "files" / FILE_NAMES[shell]).read_text("utf-8")
+    """The script for a shell of FILE_NAMES, a file of ``completions/``.
+
+    Raises LeapError where this installation lacks it.
+    """
+    script = shipped("completions", FILE_NAMES[shell])
+    if script is None:
+        raise LeapError(f"completions/{FILE_NAMES[shell]} is not part of this installation", hint="install leap again")
+    return script.read_text("utf-8")
 
 
 @dataclass(frozen=True)

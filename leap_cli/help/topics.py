@@ -111,7 +111,7 @@ class GuideOfCommands:
 
 def text_of(topic: str) -> str:
     """The page's Markdown. Raises FileNotFoundError where this installation came without the pages."""
-    page = _shipped(f"{topic}.md")
+    page = shipped("docs", f"{topic}.md")
     if page is None:
         raise FileNotFoundError(f"the page {topic} is not part of this installation")
     return page.read_text("utf-8")
@@ -124,17 +124,17 @@ def pages() -> dict[str, str]:
 
 
 def _folder() -> Path | None:
-    page = _shipped(f"{INDEX}.md")
+    page = shipped("docs", f"{INDEX}.md")
     return None if page is None else page.parent
 
 
-def _shipped(name: str) -> Path | None:
-    """A file of ``docs/``, which a checkout has beside the packages, and an installation in ``share``."""
+def shipped(folder: str, name: str) -> Path | None:
+    """A file of ``docs/`` or ``completions/``, which a checkout has beside the packages, and an installation in ``share``."""
     from importlib.metadata import PackageNotFoundError, files
 
     import leap_cli
 
-    if (path := Path(leap_cli.__path__[0]).resolve().parent / "docs" / name).is_file():
+    if (path := Path(leap_cli.__path__[0]).resolve().parent / folder / name).is_file():
         return path
     try:
         shared = [file for file in files("leap-edge") or () if "share" in file.parts]
