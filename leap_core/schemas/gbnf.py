@@ -21,7 +21,7 @@ DEEPEST = 200
 TOKEN = re.compile(
     r"(?P<space>(?:[ \t]|\#[^\r\n]*)+)|(?P<line>\r\n?|\n)|(?P<define>::=)|(?P<name>[\w-]+)"
     r'|(?P<literal>"(?:[^"\\]|\\.)*")|(?P<class>\[(?:[^\]\\]|\\.)*\])|(?P<token>!?<[^>\r\n]*>)'
-    r"|(?P<times>\{\s*\d{1,9}\s*(?:,\s*\d{0,9}\s*)?\}|[*+?])|(?P<or>\|)|(?P<open>\()|(?P<close>\))|(?P<any>\.)",
+    r"|(?P<times>\{\s*\d{1,9}\s*(?:,\s*(?:\d{1,9}\s*)?)?\}|[*+?])|(?P<or>\|)|(?P<open>\()|(?P<close>\))|(?P<any>\.)",
     re.DOTALL | re.ASCII,
 )
 CHARACTER = re.compile(

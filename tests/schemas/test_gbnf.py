@@ -87,3 +87,14 @@ def test_a_grammar_means_what_llama_cpp_reads(name: str) -> None:
 def test_what_is_no_grammar_is_refused_with_its_line(grammar: str, reason: str) -> None:
     with pytest.raises(LeapSchemaError, match=reason):
         as_lark(grammar)
+
+
+def test_names_with_hyphens_count_as_rules() -> None:
+    rules = [f"a-{n} ::= a-{n + 1}" for n in range(1001)]
+    with pytest.raises(LeapSchemaError, match="1003 rules"):
+        lark_matcher("\n".join(['root ::= "x"', *rules, 'a-1001 ::= "x"']), byte_tokenizer())
+
+
+def test_a_count_that_is_no_repetition_is_read_in_linear_time() -> None:
+    with pytest.raises(LeapSchemaError, match="line 1: '{1,"):
+        as_lark('root ::= "a"{1,' + " " * (LONGEST - 20) + "x")

@@ -260,11 +260,12 @@ def lark_matcher(lark: str, tokenizer: ConstraintTokenizer) -> tuple[str, LLMatc
 
     if len(lark) > LONGEST_GRAMMAR:
         raise LeapSchemaError(f"the grammar has more than {LONGEST_GRAMMAR} characters")
-    rules = len(RULE.findall(lark))
+    read = as_lark(lark)
+    rules = len(RULE.findall(read))
     if rules > MOST_GRAMMAR_RULES:
         raise LeapSchemaError(f"the grammar has {rules} rules; at most {MOST_GRAMMAR_RULES} can be enforced")
     try:
-        grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, as_lark(lark)))
+        grammar = LLMatcher.grammar_from_lark(LARK_EXPRESSION.sub(_enforceable, read))
         return grammar, matcher_in_time(tokenizer, grammar)
     except (GrammarError, ValueError) as error:
         raise LeapSchemaError(f"the grammar cannot be used: {error}") from None
