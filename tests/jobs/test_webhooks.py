@@ -144,7 +144,7 @@ def test_what_is_refused_for_good_is_not(code, table, receiver):
         ("Retry-After: 999999999", 86_400, 86_400),
         ("Retry-After: soon", 5, 5),
         ("Retry-After: -5", 5, 5),
-        ("Retry-After: IN AN HOUR", 3598, 3600),
+        ("Retry-After: IN AN HOUR", 3000, 3600),  # from before the message was stored
     ],
 )
 def test_a_receiver_says_when_to_try_again(header, least, most, table, receiver):
