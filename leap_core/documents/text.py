@@ -74,7 +74,8 @@ def decode(data: bytes, declared: str = "") -> tuple[str, str]:
         wide = guess(data)
         if wide.startswith(WIDE):
             return data.decode(wide, "replace"), f"{NOT_DECLARED}: {wide} is a guess"
-    for each in ("utf-8", charset or "utf-8") if charset in (None, "cp1252") else (charset, "utf-8"):
+    is_sure = bool(declared) or data.isascii()  # a text may also speak of a charset, which no UTF-8 is by chance
+    for each in (charset, "utf-8") if charset not in (None, "cp1252") and is_sure else ("utf-8", charset or "utf-8"):
         try:
             return data.decode(each), ""
         except UnicodeDecodeError:

@@ -104,6 +104,8 @@ def test_labels_mean_what_browsers_read(label, codec):
         ("cp1250", '@charset "windows-1250";\n.a:before { content: "Łódź, Kraków, Gdańsk" }'),
         ("utf-8", '<?xml version="1.0" encoding="utf-16"?>\n<a>Grüße</a>'),
         ("utf-8", "# coding: nonsense\nGrüße"),
+        ("utf-8", "# Text encoding: koi8-r and others\n\nGrüße"),
+        ("utf-8", '<?xml version="1.0" encoding="windows-1251"?>\n<a>Grüße, Привет</a>'),
     ],
 )
 def test_a_text_that_names_its_charset_is_read_in_it(charset, text):
