@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from leap_core.documents.kinds import kind_by_content
+
 if sys.version_info >= (3, 11):
     from re import _parser as parser  # type: ignore[attr-defined]
 else:
@@ -154,3 +156,12 @@ def test_a_quadratic_pattern_is_found():
         ("end", re.compile(r"\)\s*\]?\s*\Z"), "match"),
     ]
     assert slow_patterns(found, texts(MOST_CHARACTERS), SECONDS, prefixed=True) == {"file.search", "end.match"}
+
+
+@posix
+def test_the_kind_of_a_text_is_found_in_linear_time():
+    """Patterns of documents' beginnings, of which a stored or sent file may have any."""
+    for unit in (b"<!---->", b"<!--a-->\n", b"<!--", b"<?xml ", b"<?xml?>", b" ", b"<a:", b"a:\n"):
+        for head in (b"", b"<?xml "):
+            with within(5.0):  # an ambiguous pattern takes centuries
+                kind_by_content(head + (unit * 1024)[:1024] + b"x", None, b"", "a file")

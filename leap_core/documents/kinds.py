@@ -88,7 +88,7 @@ OLD_STREAMS = {"EncryptedPackage": None, "WordDocument": DOC, "Workbook": XLS, "
 TEXT_KINDS = {
     EXCEL_XML: rb"\s*<\?xml.{0,600}?(progid=.Excel\.Sheet|<(\w+:)?Workbook\b[^>]*office:spreadsheet)",
     WORD_XML: rb"\s*<\?xml.{0,600}?(progid=.Word\.Document|<\w+:wordDocument\b|<pkg:package\b)",
-    HTML: rb"\s*(<\?xml[^>]*>|<!--.{0,500}?-->|\s)*<(!doctype html|html|head|body|meta|title|style|table|div)\b",
+    HTML: rb"(<\?xml[^>]*>|<!--((?!-->).){0,500}-->|\s)*<(!doctype html|html|head|body|meta|title|style|table|div)\b",
     EML: rb"(?=.*^(mime-version|content-type):)[\w-]{1,40}:",
 }
 """How the text begins that programs write under names of other formats."""
