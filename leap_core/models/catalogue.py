@@ -37,6 +37,7 @@ BITS |= {"MXFP4": 4.6, "F16": 16.1, "BF16": 16.1}
 """A parameter takes this many bits in a file, all tensors together: measured on LFM2.5-350M's files."""
 MOST_SUGGESTIONS = 4
 _TAGGED = re.compile(rf"(?P<name>.+?)[:@._ -](?P<quantization>(?:UD-)?{QUANTIZATION}|FP16)", re.IGNORECASE)
+_SIZE = re.compile(r"(?:^|[^\w.]|_)(\d+(?:\.\d+)?[bm])(?![^\W_])")
 _OMITTED = re.compile(r"(?<=[^\W_])[-_ :.](?:gguf|instruct|it|chat|latest)(?=[-_ :.]|$)", re.IGNORECASE)
 
 
@@ -48,6 +49,13 @@ def plain(name: str) -> str:
 def folded(name: str) -> str:
     """A name without case and punctuation."""
     return re.sub(r"[\W_]+", "", name).lower()
+
+
+def same_size(one: str, other: str) -> bool:
+    """Whether two names may be of models of one size: qwen3:17b is not Qwen3-1.7B, though their letters are the
+    same."""
+    sizes = [set(_SIZE.findall(name.lower())) for name in (one, other)]
+    return not all(sizes) or not sizes[0].isdisjoint(sizes[1])
 
 
 def with_quantization(name: str) -> tuple[str, str] | None:
@@ -148,8 +156,9 @@ class Catalogue:
         """The entry that goes by this name, and the quantization in it; None for any other name."""
         for part, quantization in filter(None, ((name, None), with_quantization(name))):
             for key in (folded(part), *(() if "/" in part else (plain(part),))):  # a repository is one only
-                if key in self._called:
-                    return self._called[key], quantization
+                entry = self._called.get(key)
+                if entry is not None and same_size(part, " ".join((entry.name, entry.repo, *entry.also))):
+                    return entry, quantization
         return None
 
     @staticmethod
@@ -188,7 +197,11 @@ class Catalogue:
         if names and all(other.startswith(shortest) for other in names):
             return self._entries[shortest.lower()]
         start = folded(name)
-        near = {each.short: each for each in self.families if len(start) > 2 and folded(each.short).startswith(start)}
+        near = {
+            each.short: each
+            for each in self.families
+            if len(start) > 2 and folded(each.short).startswith(start) and same_size(name, each.short)
+        }
         if len(near) == 1 and not names:
             return next(iter(near.values()))
         if names or near:

@@ -31,7 +31,7 @@ from ..inference.gguf.file_names import (
 from ..system.configuration import uses_other_programs
 from ..system.dataclass import dataclass
 from ..system.directories import Directories
-from .catalogue import folded, plain
+from .catalogue import folded, plain, same_size
 from .hub_settings import ForeignCaches, snapshots_in
 
 OLLAMA, LM_STUDIO, LLAMA_CPP, HUGGING_FACE = "ollama", "LM Studio", "llama.cpp", "Hugging Face"
@@ -126,7 +126,11 @@ class OtherPrograms:
         text = text[: -len(":latest")] if text.lower().endswith(":latest") else text
         wanted = f"{text}:{quantization}" if quantization else text
         for key in (str.lower, folded, plain):
-            found = [model for model in models if any(key(name) == key(wanted) for name in _spelled(model))]
+            found = [
+                model
+                for model in models
+                if any(key(name) == key(wanted) and same_size(name, wanted) for name in _spelled(model))
+            ]
             if found:
                 return _only(found, wanted)
         if begins and quantization is None:

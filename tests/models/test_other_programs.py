@@ -112,6 +112,14 @@ def test_a_tag_may_be_left_out_where_it_is_clear(stores: OtherStores) -> None:
         resolved("qq")
 
 
+def test_a_name_of_another_size_is_another_model(stores: OtherStores) -> None:
+    stores.ollama("registry.ollama.ai/library/qq3", "1.7b")
+    with pytest.raises(LeapModelNotFoundError):
+        resolved("qq3:17b")
+    with pytest.raises(LeapModelNotFoundError):
+        resolved("qq:31.7b")
+
+
 def test_of_one_repository_the_usual_quantization_is_taken(stores: OtherStores) -> None:
     stores.lm_studio("a", "M-GGUF", "M-Q8_0.gguf", "M-Q4_K_M.gguf", "mmproj-M-F16.gguf")
     found = resolved("M")

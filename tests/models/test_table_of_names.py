@@ -63,6 +63,16 @@ def test_no_two_models_of_the_catalogue_share_a_name() -> None:
     check_each([*catalogue, *catalogue.families], check, name=lambda entry: entry.name)
 
 
+def test_a_name_of_another_size_is_no_name_of_a_model() -> None:
+    catalogue = Catalogue.load()
+
+    def check(name: str) -> None:
+        assert described(name, catalogue).startswith("error"), described(name, catalogue)
+
+    others = ["gemma-31b", "gemma:31b", "qwen:34b", "qwen3:17b", "qwen3:59b", "deepseek-r1:15b", "granite4:13b"]
+    check_each([*others, "qwen2.5-coder:15b-q4_K_M", "llama3:21b", "smollm2-17b-instruct"], check)
+
+
 @pytest.mark.slow
 def test_a_name_means_the_same_in_six_places(leap, leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line, configuration, Python, batches, jobs and the server; nothing is installed."""
