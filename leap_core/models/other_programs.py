@@ -336,7 +336,8 @@ def _jan(root: Path) -> Iterator[OtherModel]:
 def _docker(root: Path) -> Iterator[OtherModel]:
     for entry in islice(_list(_json(root / "models.json").get("models")), MOST_ENTRIES):
         match = _DIGEST.fullmatch(_text_of(entry.get("id")))
-        tags = [tag for tag in entry.get("tags") or () if isinstance(tag, str)]
+        listed = entry.get("tags")
+        tags = [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
         if match is None or not tags:
             continue
         name = re.sub(r"^(index\.)?docker\.io/", "", tags[0])
@@ -355,7 +356,7 @@ def _docker(root: Path) -> Iterator[OtherModel]:
 def _ramalama(root: Path) -> Iterator[OtherModel]:
     store = root / "store"
     for path in _files_below(store, depth=7):
-        if path.parent.name != "refs" or path.suffix != ".json":
+        if path.parent.name != "refs" or path.suffix != ".json" or path.parent.parent == store:
             continue
         about, base = _json(path), path.parent.parent
         snapshot = base / "snapshots" / _text_of(about.get("hash")).replace(":", "-")

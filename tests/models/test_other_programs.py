@@ -162,6 +162,11 @@ def test_hostile_stores_are_read_around(stores: OtherStores) -> None:
     os.mkfifo(stores.home / manifests / "good" / "pipe")
     stores.docker("x" * 1_000_000 + ":latest")
     stores.docker("line\nbreak:latest")
+    index = stores.home / ".docker/models/models.json"
+    entries = json.loads(index.read_text())["models"]
+    index.write_text(json.dumps({"models": [*entries, {**entries[0], "tags": 5}]}))
+    ref = {"hash": "h", "files": [{"type": "gguf", "name": str(good)}]}
+    stores.write(".local/share/ramalama/store/refs/latest.json", json.dumps(ref))
     stores.write(".lmstudio/settings.json", '{"downloadsFolder": 5}')
     (stores.home / ".lmstudio" / "models").mkdir()
     (stores.home / ".lmstudio" / "models" / "up").symlink_to(stores.home)
