@@ -13,7 +13,6 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..conversation.calls.dialects import REASONING_STARTS
 from ..conversation.generator import DecisionModel, check_wanted
 from ..conversation.messages import Audio, ChatMessage, ChatMessageContent, ChatMessageRole, Image, Speech, Text
 from ..conversation.options import AUTO, FunctionCallParser, GenerationOptions
@@ -50,13 +49,14 @@ class MadePrompt:
     """Of the messages that it was made of."""
     left_out: tuple[str, ...] = ()
     """Pages of documents that the model does not see."""
+    reasoning_starts: tuple[str, ...] = tuple(start for start, _ in REASONING_TAGS)
+    """What begins reasoning in the replies of the model."""
 
     @property
     def opens_reasoning(self) -> bool:
         """Whether the prompt ends within reasoning, as the templates of some models make it."""
         last = self.pieces[-1] if self.pieces else b""
-        starts = (*(start for start, _ in REASONING_TAGS), *REASONING_STARTS)
-        return isinstance(last, str) and last.rstrip().endswith(starts)
+        return isinstance(last, str) and last.rstrip().endswith(self.reasoning_starts)
 
 
 class PromptMaker:
@@ -185,7 +185,9 @@ class PromptMaker:
         if within is not None:
             check_length(self._model, [text for text in texts if isinstance(text, str)], within)
         warnings = tuple(dict.fromkeys(warning for medium in media.values() for warning in medium.warnings))
-        return MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
+        made = MadePrompt(tuple(texts), self._prompt(texts, media), media, warnings)
+        own: tuple[str, ...] = getattr(self.parser_for(options) or self._parser, "reasoning", ())[:1]
+        return replace(made, reasoning_starts=(*made.reasoning_starts, *own))
 
     def _prompt(self, pieces: Sequence[Piece], media: Mapping[bytes, MediaSegments]) -> PromptTokens:
         model = self._model

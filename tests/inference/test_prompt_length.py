@@ -21,6 +21,12 @@ def runner():
 
 
 @pytest.mark.slow
+def test_reasoning_is_open_only_after_what_begins_it_in_replies_of_the_model(runner):
+    for text, is_open in {"Hm. <think>": True, "Here are my reasoning steps:": False, "<mm:think>\n": False}.items():
+        assert runner._prompts.of_text(text).opens_reasoning is is_open, text
+
+
+@pytest.mark.slow
 def test_a_long_prompt_is_neither_rendered_nor_tokenized_to_its_end(runner, monkeypatch):
     read = []
     tokenize = runner.model.tokenize

@@ -456,8 +456,6 @@ DIALECTS = {
     )
 }
 """In the order in which a template is looked at."""
-REASONING_STARTS = tuple(each.reasoning[0] for each in DIALECTS.values() if each.reasoning)
-"""What begins the reasoning of some dialects alone."""
 
 
 def dialect_of_template(template: str) -> str | None:
