@@ -139,6 +139,10 @@ class Image(ChatMessageContent):
         return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{encoded}"}}
 
 
+MOST_PAGES = 10**9
+"""Of a document."""
+
+
 @dataclass(frozen=True)
 class PagePicture(Image):
     """A page of a document as a picture. A model that takes no pictures gets the message without it, see
@@ -271,6 +275,8 @@ def _read_image(part: JsonObject, path: str, urls: UrlAccess) -> Image:
     if not isinstance(page, dict):
         return image
     file, number = text_at(page.get("file"), f"{path}.page.file"), number_at(page.get("number"), f"{path}.page.number")
+    if not 1 <= number <= MOST_PAGES:
+        raise LeapSerializationError("expected the number of a page", path=f"{path}.page.number")
     return PagePicture(image.data, file, int(number), bool(page.get("needed")))
 
 

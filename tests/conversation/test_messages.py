@@ -24,6 +24,7 @@ from leap_core.conversation.messages import (
 from leap_core.errors import LeapSerializationError
 
 JPEG = b"\xff\xd8\xff\xe0 a picture"
+PICTURE = Image(JPEG).to_json()
 CALL = LeapFunctionCall(
     "weather", {"city": "Bern", "days": 3, "exact": True, "at": None, "more": [1, {"a": 2.5}]}, "c1"
 )
@@ -182,6 +183,13 @@ def test_the_sdk_spelling_of_the_parts():
         ({"role": "user", "content": [{"type": ["text"]}]}, "messages[1].content[0].type"),
         ({"role": "user", "content": [{"type": "text", "text": 5}]}, "messages[1].content[0].text"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "messages[1].content[0].image_url"),
+        *(
+            (
+                {"role": "user", "content": [{**PICTURE, "page": {"file": "a.pdf", "number": number}}]},
+                "messages[1].content[0].page.number",
+            )
+            for number in (float("inf"), float("nan"), 0, 10**400)
+        ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.jpg"}}]},
             "messages[1].content[0].image_url.url",
