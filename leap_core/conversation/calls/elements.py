@@ -10,6 +10,7 @@ from ..messages import LeapFunctionCall
 from .pythonic import PythonicSyntaxError, UntypedText
 
 NAME = r"(?P<name>[\w.:/-]+)"
+SPACE = r"\s*"
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 
 
@@ -30,8 +31,9 @@ class Elements:
         """The calls of a text that holds nothing else. Raises PythonicSyntaxError."""
         head, key = re.compile(_pattern(self.head)), re.compile(_pattern(self.key))
         tail = re.compile(rf"{_pattern(self.tail)}\s*|\s*\Z") if self.tail.strip() else re.compile(r"\s*")
-        calls, place = list[LeapFunctionCall](), 0
-        while place < len(body.rstrip()):
+        following = re.compile(_pattern(self.key).removeprefix(SPACE))  # looked for after white space of any length
+        calls, place, end_of_body = list[LeapFunctionCall](), 0, len(body.rstrip())
+        while place < end_of_body:
             match = head.match(body, place)
             if match is None:
                 raise PythonicSyntaxError(place, f"expected {self.head.strip()!r}")
@@ -40,7 +42,7 @@ class Elements:
                 name = parameter["key"].strip()
                 if name in arguments:
                     raise PythonicSyntaxError(place, f"{name!r} is given twice")
-                value, place = self._value(body, parameter.end(), name, key)
+                value, place = self._value(body, parameter.end(), name, following)
                 kind = parameter.groupdict().get("type")
                 is_text = kind is not None and kind in self.texts
                 arguments[name] = value if is_text else UntypedText(value)
@@ -83,7 +85,8 @@ class Elements:
             following = key.search(body, start)
             if following is None:
                 raise PythonicSyntaxError(len(body), f"expected {mark}", in_string=True)
-            end = after = following.start()
+            after = following.start()
+            end = start + len(body[start:after].rstrip())
         value = body[start:end]
         is_framed = body[start - 1] == "\n" and close.startswith("\n")
         return value.removesuffix("\n") if is_framed else value, after
@@ -98,4 +101,4 @@ def _pattern(text: str) -> str:
     parts = re.split(r"(\{name\}|\{index\}|\{key\}|\{type\}|\s+)", text.strip(" ").rstrip("\n"))
     known = {"{name}": NAME, "{index}": r"\d*", "{key}": r"(?P<key>[^>\n\"'<|]+)", "{type}": r"(?P<type>[^>\n\"'<|]*)"}
     pattern = "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
-    return rf"\s*{pattern}" + (r"\n?" if text.endswith("\n") else "")
+    return rf"{SPACE}{pattern}" + (r"\n?" if text.endswith("\n") else "")

@@ -8,8 +8,10 @@ import pytest
 
 from leap_core.conversation.calls import LeapFunction, parser_named
 from leap_core.conversation.calls.dialects import DIALECTS
+from leap_core.conversation.calls.elements import Elements
 from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, CallWarning
+from leap_core.conversation.calls.pythonic import PythonicSyntaxError
 
 from ...support.lengths import lengths
 from ...support.tables import check_each
@@ -141,3 +143,22 @@ def test_many_beginnings_cost_linear_time(name: str, length: int):
         for unit in UNITS:
             text = before + unit * (length // len(unit))
             assert seconds(name, text) < 1 + length / 100_000, (before, unit)  # it takes up to 1.6 s a million
+
+
+@pytest.mark.parametrize("name", [name for name, each in DIALECTS.items() if each.elements is not None])
+def test_a_value_that_nothing_closes_ends_before_the_next_key(name: str, monkeypatch: pytest.MonkeyPatch):
+    """The next key is looked for without the white space before it: a search for that takes quadratic time."""
+    elements, value_of, patterns = DIALECTS[name].elements, Elements._value, []
+    assert elements is not None
+
+    def noted(self, body, start, name, key):
+        patterns.append(key.pattern)
+        return value_of(self, body, start, name, key)
+
+    monkeypatch.setattr(Elements, "_value", noted)
+    keys = [elements.key.replace("{key}", key).replace("{type}", "x") for key in ("code", "more")]
+    head = elements.head.replace("{name}", "store").replace("{index}", "1")
+    with pytest.raises(PythonicSyntaxError):
+        elements.read(f"{head}{keys[0]}a{' ' * 9}{keys[1]}b")
+    assert len(patterns) == 2
+    assert not [pattern for pattern in patterns if pattern.startswith(r"\s*")]
