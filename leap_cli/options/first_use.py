@@ -74,15 +74,19 @@ def _is_wanted(env: Environment, reference: str) -> bool:
     can_ask = env.stdin_is_terminal and env.stderr_is_terminal
     if wish == "no" or (wish == "ask" and not can_ask) or HubSettings.from_environment(env.variables).offline:
         return False
-    return wish == "yes" or answers_yes(env, _question(env, reference), otherwise=True)
+    if wish == "yes":
+        return True
+    question = _question(env, reference)
+    return question is not None and answers_yes(env, question, otherwise=True)
 
 
-def _question(env: Environment, reference: str) -> str:
+def _question(env: Environment, reference: str) -> str | None:
+    """What to ask; None where there is nothing to download, such as for a folder of leap whose files are damaged."""
     from leap_core.models.download.downloading import Download
 
     plan = Download(variables=env.variables, cwd=env.cwd).plan(reference, None, None)
-    what = reference
-    if plan is not None:
-        license = f"license {plan.license}" if plan.license else "no license named"
-        what = f"{reference} ({plan.source}, {plan.quantization}, {in_bytes(plan.total_bytes)}, {license})"
+    if plan is None:
+        return None
+    license = f"license {plan.license}" if plan.license else "no license named"
+    what = f"{reference} ({plan.source}, {plan.quantization}, {in_bytes(plan.total_bytes)}, {license})"
     return f"{what} is not on this machine; download it? [Y/n] "

@@ -376,7 +376,7 @@ def test_misspelt_keys_and_variables_are_named(leap):
 
 def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, file):
     file.write_text("[options]\ntemprature = 0.2\nlimit = 3\n")
-    leap.variables |= {"LEAP_HOM": "x", "LEAP_OF_ANOTHER_PROGRAM": "y"}
+    leap.variables |= {"LEAP_HOM": "x", "LEAP_OF_SOMEBODY_ELSE": "y"}
     leap.variables |= {"LEAP_BATCH_FORMAT": "plain", "LEAP_CHAT_MAX_TOKENS": "9"}  # of other commands
     leap.script("a")
     done = leap("generate", "-m", "some", "x")

@@ -66,7 +66,8 @@ class Host:
 
     def has_left_nothing(self) -> bool:
         """Neither a process nor a file that says anything."""
-        left = {path.name for path in self.files.directory.iterdir()}
+        directory = self.files.directory
+        left = {path.name for path in directory.iterdir()} if directory.exists() else set()
         return not self.files.is_alive() and left <= {"host.alive", "host.starting"}
 
 

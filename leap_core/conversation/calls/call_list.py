@@ -24,7 +24,7 @@ ARGUMENT_FOLLOWS = re.compile(r",\s*(?:[\w$][\w$.-]*\s*=(?!=)|\*\*|(['\"])[^'\"]
 CALL_FOLLOWS = re.compile(
     r"\)\s*(?:\Z|\]\s*\Z|[,;]\s*\w[\w.-]*\s*\(|,\s*[\]{]|\]\s*[,;]?\s*\[\s*(?:\w[\w.-]*\s*\(|\{))"
 )
-LIST_FOLLOWS = re.compile(r"\s*[,;]?\s*\[")
+LIST_FOLLOWS = re.compile(r"\s*(?:[,;]\s*)?\[")
 LAST = re.compile(r"[)\]}\s,]*\Z")
 ITEM_FOLLOWS = re.compile(r"\s*(?:['\"\[({+.\-\d]|True|true|TRUE|False|false|FALSE|None|null|NULL|[\])}])")
 CLOSED = re.compile(r"[\])}]\s*(?:[,\])}]|\Z)")

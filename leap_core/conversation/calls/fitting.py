@@ -63,23 +63,18 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 
 def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a schema, or one of its alternatives, says of the parts of a value."""
-    for each in (schema, *_choices(schema)):
-        parts = resolved_schema(each, root).get(key)
+    for each in (schema, *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
+        parts = resolved_schema(each, root).get(key) if isinstance(each, Mapping) else None
         if isinstance(parts, Mapping):
             return parts
     return {}
 
 
-def _choices(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The alternatives of a schema."""
-    lists = (listed for key in ("anyOf", "oneOf") if isinstance(listed := schema.get(key), list))
-    return [each for listed in lists for each in listed if isinstance(each, Mapping)]
-
-
 def _types(schema: Mapping[str, Any]) -> set[str]:
     kinds, listed = schema.get("type"), schema.get("enum")
     names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
-    found = {str(each) for each in names}.union(*map(_types, _choices(schema)))
+    choices = [each for key in ("anyOf", "oneOf") for each in schema.get(key) or () if isinstance(each, Mapping)]
+    found = {str(each) for each in names}.union(*map(_types, choices))
     return found or {type(each).__name__ for each in listed or ()}
 
 

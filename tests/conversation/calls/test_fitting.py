@@ -27,7 +27,6 @@ def read(written: str, schema: Any, **root: Any) -> Any:
         ("00", INTEGER, 0),
         ("08", {"type": ["integer", "null"]}, 8),
         ("08", {"anyOf": [INTEGER, {"type": "null"}]}, 8),
-        ("08", {"anyOf": 5, "oneOf": {"type": "string"}}, 8),
         ("08", {"enum": [7, 8, 9]}, 8),
         ("08", {"enum": ["07", "08"]}, "08"),
         ("01234", TEXT, "01234"),
