@@ -129,7 +129,7 @@ def _folder() -> Path | None:
 
 
 def shipped(folder: str, name: str) -> Path | None:
-    """A file of ``docs/`` or ``completions/``, which a checkout has beside the packages, and an installation in ``share``."""
+    """A file of ``docs/`` or ``completions/``: a checkout has them beside the packages, an installation in ``share``."""
     from importlib.metadata import PackageNotFoundError, files
 
     import leap_cli
