@@ -273,7 +273,8 @@ def test_so_many_wait_and_no_more(loading: Loading) -> None:
     async def main(models: LoadedModels) -> None:
         held = await models.reserve("first")
         waiting = [asyncio.create_task(use(models, name)) for name in ("second", "second")]
-        await asyncio.sleep(0.02)
+        while models._waiting < len(waiting):
+            await asyncio.sleep(0.01)
         with pytest.raises(Refused, match="2 requests wait for models") as refused:
             await use(models, "third")
         assert refused.value.status == 503 and refused.value.retry_after
