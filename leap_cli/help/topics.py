@@ -129,7 +129,7 @@ def _folder() -> Path | None:
 
 
 def shipped(folder: str, name: str) -> Path | None:
-    """A file of ``docs/`` or ``completions/``: a checkout has them beside the packages, an installation in ``share``."""
+    """A file of ``docs/`` or ``completions/``: beside the packages of a checkout, in ``share`` of an installation."""
     from importlib.metadata import PackageNotFoundError, files
 
     import leap_cli
