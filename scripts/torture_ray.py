@@ -13,6 +13,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,12 @@ KINDS = ("node", "actor", "driver")
 LONGEST_SECONDS = 1200.0
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 class Nodes:
     """A Ray cluster on this machine: a head without processors, and nodes that are added and killed. ``client_port``:
     where it also takes clients (ray://)."""
@@ -35,7 +42,8 @@ class Nodes:
 
         head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
         if client_port is not None:
-            head["ray_client_server_port"] = client_port
+            # The server of clients asks the head's agent, which Ray 2.60 looks for at port 0 where none is named.
+            head |= {"ray_client_server_port": client_port, "runtime_env_agent_port": free_port()}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self._nodes = [self._cluster.add_node(num_cpus=1, wait=False) for _ in range(count)]
         self._cluster.wait_for_nodes()
