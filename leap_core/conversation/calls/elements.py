@@ -19,7 +19,7 @@ class Elements:
     """How a call is written: ``head`` with its ``{name}`` and perhaps its number ``{index}`` from 1, for each argument
     ``key``, its value and ``close``, and ``tail``. ``key`` has the ``{key}`` and perhaps a ``{type}``, which is one of
     ``texts`` where the value is a text; ``close`` may have the ``{key}``, too. White space between them is free. A line
-    feed at the end of ``key`` and at the beginning of ``close`` is none of the value."""
+    feed at the end of ``key`` and at the beginning of ``close`` is not part of the value."""
 
     head: str
     key: str

@@ -153,7 +153,7 @@ class Offer:
         for pattern in self.patterns:
             names = self._matching(registry, pattern) if WILDCARDS.search(pattern) else {pattern: None}
             for reference, other in names.items():
-                with suppress(LeapError):  # removed or damaged meanwhile: who asks for it by name hears why
+                with suppress(LeapError):  # removed or damaged meanwhile: a request that names it gets the error
                     local = registry.of_other(other) if other else registry.resolve(reference)
                     found.setdefault(local.path, (reference, local))
         return dict(found.values())
