@@ -120,7 +120,12 @@ def _sections(name: str, text: str) -> Iterator[Section]:
     """The sections of a page; each option of the reference is one of its own."""
     heading = name
     body: list[str] = []
+    fenced = False
     for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if fenced:
+            body.append(line)
+            continue
         title, option = _HEADING.fullmatch(line), _OPTION.fullmatch(line)
         if title is not None:
             if body:

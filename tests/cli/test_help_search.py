@@ -65,6 +65,74 @@ STANDARD = {
 """Terms and their pages; None where the page is the first one of the term's that is there."""
 
 
+COMMANDS = {
+    "delete model": "leap models remove",
+    "uninstall": "pip uninstall leap-edge",
+    "upgrade": "git pull && pip install .",
+    "version": "leap --version",
+    "where are files": "leap models list --sort size",
+    "modelfile": "leap saved templates add",
+    "system prompt": "leap generate --system",
+    "stop sequence": "leap generate --stop",
+    "log prompts": "leap sessions log on",
+    "proxy": "HTTPS_PROXY=",
+    "offline": "leap config set offline true",
+    "benchmark": "leap models bench",
+    "temperature": "leap generate --temperature",
+    "top_p": "leap generate --temperature",
+    "seed": "leap generate --seed",
+    "max tokens": "leap generate --max-tokens",
+    "context size": "leap generate --context-size",
+    "logprobs": "leap generate --top-logprobs",
+    "best of n": "leap generate -n",
+    "count tokens": "leap generate --dry-run",
+    "chat template": "leap generate --chat-template",
+    "json schema": "leap generate --json-schema",
+    "code block": "leap generate -x",
+    "output file": "leap generate 'PROMPT' -o",
+    "attach file": "leap generate -f",
+    "image input": "leap generate --image",
+    "threads": "leap generate --threads",
+    "gpu layers": "leap generate --gpu-layers",
+    "lora": "leap generate --lora",
+    "reasoning": "leap generate --think",
+    "default model": "leap models default",
+    "rename model": "leap models alias",
+    "list models": "leap models list",
+    "import model": "leap models import",
+    "find model": "leap models search",
+    "pull": "leap download",
+    "checksum": "leap models verify",
+    "quantize model": "leap models quantize",
+    "out of memory": "leap models fit",
+    "ollama": "leap models list --all",
+    "hf token": "HF_TOKEN=",
+    "cancel job": "leap jobs cancel",
+    "job status": "leap jobs list",
+    "retry": "leap jobs retry",
+    "cron": "leap summarize FILE --every",
+    "background": "leap generate --background",
+    "stop server": "leap unload",
+    "running models": "leap ps",
+    "port": "leap serve",
+    "api key": "leap serve MODEL --api-key-file",
+    "openai api": "leap serve",
+    "docker": "leap serve",
+    "history": "leap sessions list",
+    "save chat": "leap export",
+    "delete history": "leap sessions remove",
+    "slow request": "leap why",
+    "embedding": "leap embed",
+    "knowledge base": "leap index",
+    "transcription": "leap transcribe",
+    "bash": "leap completion",
+    "man page": "leap help --install-man",
+    "debug": "leap doctor",
+    "mcp server": "leap mcp",
+}
+"""What people ask for, and the command of the first line."""
+
+
 def page_of(term: str) -> str:
     """The first page of the term's that is there."""
     names = next(each.pages for each in TERMS if term.lower().replace("-", " ") in each.words.split(", "))
@@ -74,9 +142,9 @@ def page_of(term: str) -> str:
 @pytest.mark.parametrize("term", ["batch inference", "few-shot", "RAG"])
 def test_a_term_of_the_field_leads_to_its_page(leap, term):
     done = leap("help", *term.replace("-", " ").split())
-    first, command, *others = done.stdout.splitlines()
-    assert done.code == 0 and first.startswith(f"leap help {STANDARD[term]}: ")
-    assert command.startswith("    ") and len([line for line in others if not line.startswith(" ")]) < 5
+    command, page, *others = done.stdout.splitlines()
+    assert done.code == 0 and page.startswith(f"    leap help {STANDARD[term]}: ")
+    assert not command.startswith(" ") and len([line for line in others if not line.startswith(" ")]) < 5
 
 
 def test_every_term_of_the_field_leads_to_its_page():
@@ -90,6 +158,17 @@ def test_every_term_of_the_field_leads_to_its_page():
         assert len(others) < MOST
 
     check_each(STANDARD, check)
+    index.close()
+
+
+def test_what_people_ask_for_leads_to_the_command():
+    index = TextIndex(all_sections(reference.pages()))
+
+    def check(words: str) -> None:
+        query = plain(words)
+        assert entries(index, query, terms_in(query))[0].command.startswith(COMMANDS[words])
+
+    check_each(COMMANDS, check)
     index.close()
 
 

@@ -78,9 +78,10 @@ def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
         meant = f"; nearest: {', '.join(near)}" if near else ""
         raise click.UsageError(f"nothing in the documentation fits {' '.join(words)!r}{meant}")
     for each in found:
-        output.text(f"error: {each.section}\n" if each.page == ERROR else f"leap help {each.page}: {each.section}\n")
-        if each.command:
-            output.text(f"    {each.command}\n")
+        lines = [f"error: {each.section}" if each.page == ERROR else f"leap help {each.page}: {each.section}"]
+        if each.command:  # what to type comes first; of an error, its message
+            lines.insert(1 if each.page == ERROR else 0, each.command)
+        output.text("\n    ".join(lines) + "\n")
 
 
 def _print(topic: str, output: Output) -> None:
