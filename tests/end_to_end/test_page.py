@@ -70,6 +70,7 @@ def test_a_prompt_is_answered_and_a_job_is_cancelled(browser, start, program, tm
         and browser.run("return document.querySelector('#model').value") == "builtin"
     )
     assert "builtin-embed" not in browser.text("#model"), "it writes nothing"
+    browser.run("document.querySelector('#served').open = true")
     browser.click("button[aria-label='Load builtin-embed']")
     browser.wait(lambda: browser.text("button[aria-label='Unload builtin-embed']"))
     browser.click("button[aria-label='Unload builtin-embed']")
@@ -123,6 +124,46 @@ def test_an_answer_that_the_server_ends_in_the_middle_stays_on_the_page(browser,
     assert len(browser.run(text)) > 20 and browser.text("#turns li .text") == "Count."
     browser.wait(lambda: "does not answer" in browser.text("#state"))
     assert browser.run("return [...document.querySelectorAll('.of-models')].every(part => !part.hidden)")
+
+
+@pytest.mark.parametrize("options", [[], ["--sessions"]])
+def test_the_box_has_the_focus_and_a_reload_keeps_the_conversation(browser, start, options, tmp_path):
+    """Also on a phone, where nothing is cut; a second tab gets the key of the first."""
+    process = start("serve", "builtin", "--port", "0", "--threads", "1", "--web-ui", "--api-key", "s3cret", *options)
+    url = process.stdout.readline().decode().strip().removesuffix("/v1")
+    process.stderr.readline()
+    browser.width(390)
+    browser.open(f"{url}/#key=s3cret")
+    browser.wait(lambda: browser.text("#state") == "ready")
+    assert browser.run("return document.activeElement.id") == "prompt"
+    below = "return innerHeight - document.querySelector('#ask').getBoundingClientRect().bottom"
+    assert abs(browser.run(below)) < 2, "the box is at the bottom of an empty page"
+    browser.press(*"Hi", "\ue007")
+    browser.wait(lambda: " tokens, " in browser.text("#turns li:last-child .counts"))
+    browser.wait(lambda: browser.text("#conversations [aria-current]") == "Hi")
+    assert abs(browser.run(below)) < 2
+    browser.run("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    wide = "return [...document.querySelectorAll('body *')].filter(e => e.checkVisibility()" + (
+        " && !e.matches('.unseen, .skip') && e.getBoundingClientRect().right > 391).map(e => e.outerHTML.slice(0, 200))"
+    )
+    assert browser.run(wide) == []
+    assert browser.run("return getComputedStyle(document.querySelector('#models td'), '::before').content") != "none"
+
+    said = browser.run("return [...document.querySelectorAll('#turns .text')].map(each => each.textContent)")
+    browser.run("location.reload()")
+    browser.wait(lambda: browser.text("#state") == "ready")
+    browser.wait(lambda: browser.text("#turns li:last-child .text") == said[-1])
+    assert len(said) == 2 and browser.run("return document.activeElement.id") == "prompt"
+
+    browser.new_window()
+    browser.open(url)
+    browser.wait(lambda: browser.text("#state") == "ready")
+    assert not browser.run("return document.querySelector('#key-dialog').open")
+    assert browser.run("return document.querySelectorAll('#turns li').length") == 0
+    browser.wait(lambda: "Hi" in browser.text("#conversations"))
+    browser.run("document.querySelector('#kept').open = true")
+    browser.click("#conversations .title")
+    browser.wait(lambda: browser.text("#turns li:last-child .text") == said[-1])
 
 
 def test_the_page_of_jobs_shows_a_batch_and_cancels_it(browser, start, program, tmp_path):

@@ -1,6 +1,6 @@
 // The conversation: what is sent, what comes, and what can be done with both.
 import { ask, byId, events, read } from "./server.js";
-import { fresh, keep, keepSessions } from "./kept.js";
+import { fresh, keep, keepSessions, remember, remembered } from "./kept.js";
 import { attach, beginAttachments, files, learnt, recording } from "./attachments.js";
 import { list, save } from "./list.js";
 import { messagesOf } from "./messages.js";
@@ -23,6 +23,7 @@ async function store(of) {
     if (of === talk) of.system = system();
     const warning = await keep(of, byId("model").value || null);
     if (warning) tell(warning);
+    if (of === talk) remember(talk);
   } catch (error) {
     tell(of.session === undefined ? "This browser has no room left to keep the conversation; delete others."
       : `The conversation is not kept: ${error.message}`);
@@ -171,6 +172,7 @@ function open(other) {
   stop();
   talk = other;
   if (other.system !== undefined) byId("system").value = other.system;
+  remember(talk);
   leaveEdit();
   redraw();
   render(talk.turns);
@@ -235,7 +237,10 @@ export async function learn() { // what the chosen model takes
 
 export function offer(about) { // what the server lets the page do
   keepSessions(about.sessions);
-  if (!talk.turns.length) talk = fresh();
+  if (!talk.turns.length) {
+    talk = fresh();
+    remembered().then((before) => { if (before && !talk.turns.length) open(before); }).catch((error) => tell(error.message));
+  }
   byId("kept-where").textContent = about.sessions
     ? "New conversations are sessions of leap: leap chat -c continues the last one. Those without “session” are in this browser alone."
     : "They are on this computer alone, until you delete them.";

@@ -2,7 +2,7 @@
 import { ask, read } from "./server.js";
 import { turnsOf, wholeOf } from "./messages.js";
 
-const PREFIX = "leap-conversation-";
+const PREFIX = "leap-conversation-", OPEN = "leap-open";
 const MOST_KEPT_ALIVE = 50000; // bytes that browsers send for a page that is left
 const deleted = new Set();
 let sessions = false;
@@ -75,6 +75,17 @@ export async function opened(talk) { // the whole of one that was listed
 }
 
 const listed = (session) => ({ id: session.id, session: session.id, title: session.name || session.title || session.id });
+
+// The conversation that this tab shows survives a reload.
+export function remember(talk) {
+  if (talk.turns.length) sessionStorage.setItem(OPEN, idOf(talk));
+  else sessionStorage.removeItem(OPEN);
+}
+
+export async function remembered() {
+  const id = sessionStorage.getItem(OPEN), talk = id && (await all()).find((each) => idOf(each) === id);
+  return talk ? opened(talk) : null;
+}
 
 export async function all() { // the newest first, sessions before those of this browser
   const found = [];

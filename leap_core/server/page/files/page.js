@@ -12,10 +12,11 @@ let shownAt = -Infinity; // when an error was shown
 let counted = null; // tokens of all answers, and when they were counted
 let offered = [], refreshes = 0, loaded = ""; // models that could be, and those that were at the last look
 
-function row(cells) {
-  const line = document.createElement("tr");
-  for (const cell of cells) {
+function row(table, cells) {
+  const line = document.createElement("tr"), heads = byId(table).closest("table").tHead.rows[0].cells;
+  for (const [n, cell] of cells.entries()) {
     const field = document.createElement("td");
+    field.dataset.label = heads[n].textContent;
     field.append(cell instanceof Node ? cell : String(cell ?? "–"));
     line.append(field);
   }
@@ -58,7 +59,7 @@ function showModels(models) {
   served ||= models.length + away.length > 0;
   for (const part of document.querySelectorAll(".of-models")) part.hidden = !served;
   const rows = [...models, ...away.map((model) => ({ model: model.id, state: "not loaded", unloaded: true }))];
-  inPlace(byId("models"), rows, (model) => model.model, (model) => row([model.model, "", "", "", "", "", ""]), (line, model) => {
+  inPlace(byId("models"), rows, (model) => model.model, (model) => row("models", [model.model, "", "", "", "", "", ""]), (line, model) => {
     const slots = model.unloaded ? "–" : `${model.slots_in_use} of ${model.slots}`;
     const sum = (name) => model.reading.reduce((all, each) => all + each[name], 0);
     const state = model.reading?.length ? `reads ${sum("processed")} of ${sum("total")} tokens` : model.state;
@@ -117,10 +118,11 @@ function cancelButton(job) {
 }
 
 function showJobs(jobs, more) {
+  if (byId("work").hidden) byId("work").open = !served; // a page of jobs alone shows them at once
   byId("work").hidden = false;
   byId("no-jobs").hidden = jobs.length > 0;
   byId("more-jobs").textContent = more ? `${more} more: leap jobs list` : "";
-  inPlace(byId("jobs"), jobs, (job) => job.id, (job) => row([job.id, job.kind, "", "", "", ""]), (line, job) => {
+  inPlace(byId("jobs"), jobs, (job) => job.id, (job) => row("jobs", [job.id, job.kind, "", "", "", ""]), (line, job) => {
     const ended = ENDED.includes(job.state), cell = line.cells[5];
     line.cells[2].textContent = job.cancelling && !ended ? "cancelling" : job.state;
     line.cells[3].replaceChildren(progress(job));

@@ -14,6 +14,20 @@ if (fromAddress) {
 }
 let key = sessionStorage.getItem("leap-key") || "";
 
+// Tabs of one browser share the key, which is never stored on the disk: a new tab asks those that are open.
+const tabs = new BroadcastChannel("leap-key"), OTHERS_MS = 300;
+tabs.onmessage = ({ data }) => {
+  if (data.asks && key) tabs.postMessage({ key });
+  else if (data.key && !key) use(data.key);
+};
+
+function use(given) {
+  key = given;
+  sessionStorage.setItem("leap-key", key);
+  byId("key-dialog").close();
+  document.dispatchEvent(new Event("key"));
+}
+
 export async function ask(path, body, options = {}) {
   const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
@@ -59,15 +73,20 @@ export async function* events(response) {
   }
 }
 
+let asking = null;
+
 function askForKey() {
-  const dialog = byId("key-dialog");
-  if (dialog.open) return;
-  byId("key-refused").hidden = !key;
-  dialog.showModal();
+  const dialog = byId("key-dialog"), refused = key;
+  if (dialog.open || asking) return;
+  key = ""; // another tab may know the right one
+  tabs.postMessage({ asks: true });
+  asking = setTimeout(() => {
+    asking = null;
+    if (key || dialog.open) return;
+    byId("key-refused").hidden = !refused;
+    dialog.showModal();
+  }, OTHERS_MS);
   dialog.onclose = () => {
-    if (!byId("key").value) return;
-    key = byId("key").value;
-    sessionStorage.setItem("leap-key", key);
-    document.dispatchEvent(new Event("key"));
+    if (!key && byId("key").value) use(byId("key").value);
   };
 }
