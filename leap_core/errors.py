@@ -99,17 +99,22 @@ class LeapGenerationPromptExceedContextLengthError(LeapGenerationError):
     """The prompt alone is longer than the context, so nothing was generated.
 
     ``prompt_tokens`` and ``context_size`` are both counted in tokens. ``at_least``: a prompt was not counted to its
-    end. ``largest``: the context is as large as the model allows.
+    end. ``trained``: the largest context that the model allows, 0 where that is not known.
     """
 
-    def __init__(self, prompt_tokens: int, context_size: int, *, at_least: bool = False, largest: bool = False) -> None:
+    at_least, trained = False, 0
+
+    def __init__(self, prompt_tokens: int, context_size: int, *, at_least: bool = False, trained: int = 0) -> None:
         counted = f"more than {prompt_tokens}" if at_least else prompt_tokens
-        larger = ": its model allows no larger one" if largest else " or load the model with a larger context size"
+        too_long = 0 < trained < max(prompt_tokens, context_size + 1)
+        larger = f": its model allows {trained}" if too_long else " or load the model with a larger context size"
         super().__init__(
             f"the prompt has {counted} tokens and the context holds {context_size}", hint=f"shorten the prompt{larger}"
         )
         self.prompt_tokens = prompt_tokens
         self.context_size = context_size
+        self.at_least = at_least
+        self.trained = trained
 
 
 LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengthError

@@ -25,6 +25,7 @@ from ..system.files import text_of
 from ..system.sqlite import Schema, SqliteStore, words_query
 from .messages import ChatMessage, ChatMessageRole, Text
 from .options import GenerationOptions
+from .request_facts import failed
 from .responses import Complete
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Entry:
     def fail(self, error: LeapError, seconds: float) -> None:
         """Take note that there is none."""
         self.error, self.seconds = error.message, seconds
-        facts = getattr(error, "facts", None)
-        self.facts |= facts.to_json() if facts is not None else {}
+        self.facts |= failed(error).to_json()
 
     def to_json(self) -> dict[str, Any]:
         """All of it; ``schema`` as the document that it is."""

@@ -12,7 +12,7 @@ from ..system.dataclass import dataclass
 from .messages import ChatMessage
 from .options import GenerationOptions
 from .prompt_log import Entry, request_of
-from .request_causes import Cause, alternative_system
+from .request_causes import PENALTY, Cause, alternative_system, more_penalty
 from .request_facts import RequestFacts
 from .responses import GenerationFinishReason
 from .runner import ModelRunner
@@ -21,7 +21,6 @@ from .streams import last_of
 ALONE = ("queue", "preempted", "loading", "other-work", "slot-lost")
 """Causes that are gone when the request runs alone on a model that is loaded."""
 SYSTEM = ("clock", "id", "counter", "billing-header", "system-changed")
-PENALTY = 1.1
 
 OpenRunner = Callable[[int | None], ModelRunner]
 """Loads the entry's model, with a context of so many tokens where one is given."""
@@ -45,11 +44,10 @@ def replay(entry: Entry, cause: Cause, open_runner: OpenRunner) -> tuple[Run, Ru
     facts = RequestFacts.from_json(entry.facts)
     messages, options = request_of(replace(entry, error=None))
     was = Run(entry.seconds + facts.loading, entry.error or entry.finish or "")
-    if cause.name == "context-too-small":
-        context_size = 2 * max(facts.prompt_tokens + facts.answer_tokens, facts.context_size, cause.tokens)
-        with open_runner(context_size) as runner:
+    if cause.context_size:
+        with open_runner(cause.context_size) as runner:
             return was, _timed(runner, messages, options)
-    if cause.name == "repetition":
+    if cause.name == "repetition" and more_penalty(entry.options):
         with open_runner(None) as runner:
             return was, _timed(runner, messages, replace(options, repetition_penalty=PENALTY))
     if cause.name in ALONE:

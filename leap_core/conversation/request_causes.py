@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from os.path import commonprefix
 from typing import Any
 
 from ..system.dataclass import dataclass
-from .request_facts import Departure, RequestFacts
+from .request_facts import PROMPT_TOO_LONG, UNFIT, Departure, RequestFacts
+from .responses import GenerationFinishReason
 
 KEPT = ("adapter", "slot-lost")
 """Causes for which nothing of the prompt changed."""
@@ -28,13 +31,13 @@ BUSY = 0.4
 @dataclass(frozen=True)
 class Cause:
     """``text`` says what happened, ``change`` the one thing that would help. ``seconds``: what it cost, about.
-    ``tokens``: that the context would have to hold, where it is too small."""
+    ``context_size``: a context that would do, where it is too small; 0 where the model allows none."""
 
     name: str
     text: str
     change: str
     seconds: float = 0.0
-    tokens: int = 0
+    context_size: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The fields as an object."""
@@ -43,18 +46,21 @@ class Cause:
 
 @dataclass(frozen=True)
 class RequestEnd:
-    """How a request ended: ``seconds`` after it was asked, by ``finish`` or with an ``error``."""
+    """How a request ended: ``seconds`` after it was asked, by ``finish`` or with an ``error``, which is only shown.
+    ``options``: those that it asked for. ``served``: by ``leap serve``."""
 
     seconds: float
     finish: str | None = None
     error: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    served: bool = False
 
 
 def causes_of(facts: RequestFacts, end: RequestEnd) -> list[Cause]:
     """The causes in order: first what spoiled the answer, then what cost time, the most expensive first."""
     prefix = _of_prefix(facts)
     unread = 0.0 if prefix is None else prefix.seconds
-    others = list(_of_time(facts, unread))
+    others = list(_of_time(facts, unread, served=end.served))
     known = unread + sum(cause.seconds for cause in others if cause.name != OTHER_WORK)
     slow = [cause for cause in others if _matters(cause.seconds, end.seconds)]
     slow = [cause for cause in slow if cause.name != OTHER_WORK or cause.seconds > known]
@@ -66,29 +72,43 @@ def _matters(lost: float, seconds: float) -> bool:
     return lost >= LEAST_SECONDS and lost >= LEAST_SHARE * seconds
 
 
-TOO_LONG = re.compile(r"the prompt has (more than )?(\d+) tokens and the context holds (\d+)")
+PENALTY = 1.1
 
 
 def _of_end(facts: RequestFacts, end: RequestEnd) -> Iterator[Cause]:
-    too_long = TOO_LONG.search(end.error or "")
-    if too_long or end.finish == "exceed_context" or "end of the context" in (end.error or ""):
-        held = too_long[3] if too_long else facts.context_size
-        what = (
-            f"the prompt has {too_long[1] or ''}{too_long[2]} tokens"
-            if too_long
-            else "prompt and answer filled the context"
-        )
-        change = "load the model with a larger --context-size, or shorten the prompt"
-        text = f"the context is too small: {what}, it holds {held}"
-        yield Cause("context-too-small", text, change, tokens=int(too_long[2]) if too_long else 0)
-    elif end.finish == "repetition":
+    ended = end.finish or facts.failure
+    if facts.failure == PROMPT_TOO_LONG or ended == GenerationFinishReason.EXCEED_CONTEXT.value:
+        yield _context_too_small(facts)
+    elif ended == GenerationFinishReason.REPETITION.value:
         text = f"the answer repeated itself and was stopped after {facts.answer_tokens} tokens"
-        yield Cause("repetition", text, "ask with --repetition-penalty 1.1, or a higher temperature")
-    elif end.error is not None and "does not fit its constraint" in end.error:
-        yield Cause("constraint", end.error, "describe the wanted shape in the prompt, or use a larger model")
+        penalty = f"--repetition-penalty {PENALTY}, or " if more_penalty(end.options) else ""
+        yield Cause("repetition", text, f"ask with {penalty}a higher temperature")
+    elif ended == UNFIT:
+        change = "describe the wanted shape in the prompt, or use a larger model"
+        yield Cause("constraint", end.error or "the answer does not fit its constraint", change)
 
 
-def _of_time(facts: RequestFacts, unread: float) -> Iterator[Cause]:
+def more_penalty(options: Mapping[str, Any]) -> bool:
+    """Whether a request may have a higher penalty of repetition than it asked for."""
+    return bool((options.get("repetition_penalty") or 1.0) < PENALTY)
+
+
+def _context_too_small(facts: RequestFacts) -> Cause:
+    """A larger context helps only where the model allows one that holds the prompt."""
+    at_least = "more than " if facts.at_least else ""
+    too_long = facts.failure == PROMPT_TOO_LONG
+    what = f"the prompt has {at_least}{facts.prompt_tokens} tokens" if too_long else "prompt and answer filled it"
+    text = f"the context is too small: {what}, it holds {facts.context_size}"
+    least = max(facts.prompt_tokens + facts.answer_tokens, facts.context_size) + 1
+    trained = facts.trained_context
+    if 0 < trained < least:
+        shorter = "shorten the prompt" if too_long else "shorten the prompt, or ask for a shorter answer"
+        return Cause("context-too-small", text, f"{shorter}: the model allows no context above {trained}")
+    change = f"load the model with --context-size {least} or more, or shorten the prompt"
+    return Cause("context-too-small", text, change, context_size=min(2 * least, trained or 2 * least))
+
+
+def _of_time(facts: RequestFacts, unread: float, *, served: bool) -> Iterator[Cause]:
     """``unread``: seconds that would not have been computed at all."""
     behind = [
         f"{facts.running} running" if facts.running else "",
@@ -111,7 +131,7 @@ def _of_time(facts: RequestFacts, unread: float) -> Iterator[Cause]:
     yield Cause(
         "loading",
         f"the model was loaded first, which took {facts.loading:.1f} s",
-        "keep it warm: leap load MODEL",
+        "start leap serve with a longer --keep-alive" if served else "keep it warm: leap load MODEL",
         facts.loading,
     )
     yield Cause(
@@ -153,29 +173,35 @@ def _of_prefix(facts: RequestFacts) -> Cause | None:
     if departure.other_adapter:
         text = f"{departure.position} tokens of its prompt were computed with another adapter"
         return Cause("adapter", text, "ask with one adapter throughout, or none", seconds)
-    if kept >= max(LEAST_TOKENS, lost / 2) and departure.in_slots - facts.cached < LEAST_TOKENS:
+    long_kept = kept >= max(LEAST_TOKENS, lost / 2)
+    if long_kept and departure.in_slots - facts.cached < LEAST_TOKENS:
         text = f"its slot was lost: {departure.position} tokens were in memory before, and {facts.cached} were left"
         change = "load the model with more --slots, or with --prompt-cache"
         return Cause("slot-lost", text, change, seconds)
-    if departure.ended or departure.shared < LEAST_TOKENS:
+    before_state = facts.by_states and long_kept
+    if departure.ended or (departure.shared < LEAST_TOKENS and not before_state):
         return None
     name, what, change = _kind(departure)
-    if name not in MARKED and not _is_change(departure, name):
+    if name not in MARKED and not _is_change(departure, name, before_state=before_state):
         return None
-    return Cause(name, f"{what}: the prefix {_departed(departure, facts.prompt_tokens)}", change, seconds)
+    text = f"{what}: the prefix {_departed(departure, facts.prompt_tokens)}"
+    if before_state:
+        text += f"; the memory of this model goes back only to kept states, here to token {facts.cached}"
+    return Cause(name, text, change, seconds)
 
 
 MARKED = ("billing-header", "tools-reordered", "thinking-removed")
 """Causes that are known by what is at the departure, whatever follows."""
 
 
-def _is_change(departure: Departure, name: str) -> bool:
-    """Whether something was changed that was said before, and not another thing said."""
+def _is_change(departure: Departure, name: str, *, before_state: bool) -> bool:
+    """Whether something was changed that was said before, and not another thing said. ``before_state``: the end of what
+    is the same is lost."""
     if (
         departure.role != "system" and departure.message >= departure.messages
     ):  # what is asked now, or a prompt that is one text
         return departure.edited and name in ("clock", "id", "counter")
-    return departure.edited or departure.messages > 2 or name != "system-changed"
+    return departure.edited or before_state or departure.messages > 2 or name != "system-changed"
 
 
 def _departed(departure: Departure, tokens: int) -> str:
@@ -228,7 +254,7 @@ def course_of(facts: RequestFacts, end: RequestEnd) -> dict[str, str]:
         "searches": f"{facts.searches} for tools" if facts.searches else "",
         "ended": end.error or end.finish or "",
     }
-    if not facts.prompt_tokens:  # a model elsewhere, or one that failed
+    if not facts.prompt_tokens or facts.failure == PROMPT_TOO_LONG:  # a model elsewhere, or one that failed
         course |= {"read": "", "wrote": ""}
     if computed and facts.reading:
         course["read"] += f" ({computed / facts.reading:.0f} tokens/s)"
@@ -256,6 +282,7 @@ MOVE = "send what changes at the end of the last message, or not at all"
 def _kind(departure: Departure) -> tuple[str, str, str]:
     """Name, words and change of a prefix that departed."""
     both = f"{departure.before}{departure.had}", f"{departure.before}{departure.got}"
+    place = len(commonprefix(both))  # tokens that differ may begin alike
     if any(BILLING.search(text) for text in both):
         return "billing-header", "a billing header changes with each request", "turn the header off in the client"
     if departure.media:
@@ -275,7 +302,7 @@ def _kind(departure: Departure) -> tuple[str, str, str]:
         ("id", "an id", ID),
         ("counter", "a number", NUMBER),
     ):
-        if _differs(pattern, *both, len(departure.before)) or (pattern is CLOCK and _dates_follow(departure)):
+        if _differs(pattern, *both, place) or (pattern is CLOCK and _dates_follow(departure)):
             return name, f"{what} in {departure.place} changes", MOVE
     if departure.tool:
         return "tools-changed", f"{departure.place} changed", "declare the same tools in each request"
@@ -296,7 +323,10 @@ def _dates_follow(departure: Departure) -> bool:
 def _differs(pattern: re.Pattern[str], had: str, got: str, place: int) -> bool:
     """Whether both texts have something of this pattern at ``place``, and not the same."""
     found = [
-        next((each[0] for each in pattern.finditer(text) if each.start() <= place + 1 and each.end() >= place), "")
+        {each[0] for each in pattern.finditer(text) if each.start() <= place + 1 and each.end() >= place}
         for text in (had, got)
     ]
-    return found[0] != found[1] and all(any(map(str.isdigit, each)) or (each and pattern is CLOCK) for each in found)
+    return all(
+        any(any(map(str.isdigit, text)) or pattern is CLOCK for text in mine - other)
+        for mine, other in (found, found[::-1])
+    )

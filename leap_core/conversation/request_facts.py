@@ -3,10 +3,14 @@ earlier one. Small, and never more of what was said than these words."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from typing import Any
 
+from ..errors import LeapConstraintError, LeapError, LeapGenerationPromptExceedContextLengthError
 from ..system.dataclass import dataclass
+
+PROMPT_TOO_LONG, UNFIT = "prompt-too-long", "constraint"
+"""What ``RequestFacts.failure`` says of a prompt that the context does not hold, and of an answer that does not fit."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Departure:
     ``message`` counts the messages of the prompt from 1 (0: not known), of which there are ``messages``; ``role`` is
     that of the message, ``tool`` the declared tool that the place is in. ``tools_had`` and ``tools_got`` are the names
     in order, where they differ. ``media``: a picture or a sound is at the place. ``other_adapter``: the earlier prompt
-    was computed with other adapters. ``edited``: most of the rest of the message is in the earlier prompt too.
+    was computed with other adapters. ``edited``: most of the rest of the message is in the earlier one too.
     ``ended``: one of the prompts ends at the place, so that nothing departs.
     """
 
@@ -59,6 +63,10 @@ class RequestFacts:
     ``masks`` of them went to the masks of a constraint. ``others``: the share of the time that threads waited
     for a processor, None where that is not known. ``loading``: seconds until the model was there. Answers
     that did not fit were made again ``repairs`` times, which took ``repairing`` seconds. ``searches``: for tools.
+    ``trained_context``: the largest context that the model allows, 0 where that is not known. ``by_states``: its memory
+    goes back only to states that were kept, as a recurrent or hybrid one does. ``failure``: why there is no answer,
+    PROMPT_TOO_LONG, UNFIT, or the finish reason of one that was cut; "" for another reason, and where there is one.
+    ``at_least``: the prompt was not counted to its end.
     """
 
     prompt_tokens: int = 0
@@ -80,6 +88,10 @@ class RequestFacts:
     repairs: int = 0
     repairing: float = 0.0
     searches: int = 0
+    trained_context: int = 0
+    by_states: bool = False
+    failure: str = ""
+    at_least: bool = False
     departure: Departure | None = field(default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -99,6 +111,21 @@ class RequestFacts:
             lists = {name: tuple(fields[name]) for name in ("tools_had", "tools_got") if name in fields}
             known["departure"] = Departure(**fields | lists)
         return RequestFacts(**known)
+
+
+def failed(error: LeapError) -> RequestFacts:
+    """What is known of a request that ended with this error."""
+    if isinstance(error, LeapGenerationPromptExceedContextLengthError):
+        return RequestFacts(
+            prompt_tokens=error.prompt_tokens,
+            context_size=error.context_size,
+            trained_context=error.trained,
+            failure=PROMPT_TOO_LONG,
+            at_least=error.at_least,
+        )
+    if isinstance(error, LeapConstraintError):
+        return replace(error.facts or RequestFacts(), failure=error.cut_by or UNFIT)
+    return getattr(error, "facts", None) or RequestFacts()
 
 
 def _saying(values: dict[str, Any], plain: object) -> dict[str, Any]:

@@ -314,8 +314,8 @@ def check_length(model: LlamaModel, texts: Sequence[str], context_size: int) -> 
             check_wanted()
             tokens += len(model.tokenize(text[start : start + PIECE], parse_special=True))
             if tokens > SURELY_LONGER * context_size:
-                largest = 0 < model.trained_context <= context_size
-                raise LeapGenerationPromptExceedContextLengthError(tokens, context_size, at_least=True, largest=largest)
+                trained = model.trained_context
+                raise LeapGenerationPromptExceedContextLengthError(tokens, context_size, at_least=True, trained=trained)
 
 
 TEMPLATE = "systemone"

@@ -390,7 +390,8 @@ class InProcessRunner(ModelRunner):
 
             model = self.model
             words = Words(model.text_of, model.eog_tokens, model.control_tokens, names, made.roles)
-            return facts_of(request, words, self.context_size)
+            found = facts_of(request, words, self.context_size)
+            return replace(found, trained_context=model.trained_context, by_states=model.is_hybrid)
 
         # keep_reply keeps this runner loaded
         return InProcessGeneration(request, reply, keep_reply, listener, facts=facts), constraint

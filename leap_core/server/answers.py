@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from ..conversation.generator import Generation, PromptProgress, given_up_when
 from ..conversation.messages import ChatMessage
 from ..conversation.request_causes import departed
-from ..conversation.request_facts import RequestFacts
+from ..conversation.request_facts import failed
 from ..conversation.responses import (
     Chunk,
     Complete,
@@ -310,13 +310,13 @@ class ServedAnswer:
 
     def _note_facts(self, ended: Complete | LeapError, now: float) -> str | None:
         """Keep how the request went; where its prefix departed from an earlier one, if that cost something."""
-        facts: RequestFacts | None = getattr(ended, "facts", None)
-        if isinstance(ended, Complete) and facts is None:
+        facts = failed(ended) if isinstance(ended, LeapError) else ended.facts
+        if facts is None:
             return None
         searches, finish = (
             (len(ended.searches), ended.finish_reason.value) if isinstance(ended, Complete) else (0, None)
         )
-        facts = replace(facts or RequestFacts(), searches=searches, loading=self._loading)
+        facts = replace(facts, searches=searches, loading=self._loading)
         record: dict[str, Any] = {"id": self._id, "model": self._model.name, "seconds": now - self._begun}
         record |= {"asked": time.time() - record["seconds"], "finish": finish}
         if isinstance(ended, LeapError):  # without the details, which may quote the answer

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from leap_core.conversation.prompt_log import Entry, PromptLog
-from leap_core.conversation.request_facts import Departure, RequestFacts
+from leap_core.conversation.request_facts import Departure, RequestFacts, failed
+from leap_core.errors import LeapGenerationPromptExceedContextLengthError
 from leap_core.protocols.host import served_models
 from leap_core.system.configuration import log_file
 from leap_core.system.directories import Directories
@@ -65,8 +66,15 @@ def test_an_entry_of_an_earlier_version_has_no_facts(leap, log):
 
 
 def test_a_prompt_that_was_too_long_is_explained_by_its_error(leap, log):
-    log(RequestFacts(), finish=None, error="the prompt has 9000 tokens and the context holds 4096", seconds=0.1)
+    error = LeapGenerationPromptExceedContextLengthError(9000, 4096)
+    log(failed(error), finish=None, error="in other words", seconds=0.1)
     assert leap("why").stdout.startswith("the context is too small: the prompt has 9000 tokens, it holds 4096\n")
+
+
+def test_an_error_without_a_known_cause_is_shown(leap, log):
+    log(RequestFacts(), finish=None, error="the disk is full", seconds=0.1)
+    done = leap("why")
+    assert done.stdout.splitlines()[0] == "the request failed: the disk is full" and "change:" not in done.stdout
 
 
 @pytest.mark.parametrize("id", ["7", "req_nobody", "99999999999999999999999"])

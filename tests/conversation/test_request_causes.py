@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from leap_core.conversation.request_causes import RequestEnd, alternative_system, causes_of, course_of, departed
-from leap_core.conversation.request_facts import Departure, RequestFacts
+from leap_core.conversation.request_facts import Departure, RequestFacts, failed
+from leap_core.errors import LeapConstraintError, LeapError, LeapGenerationPromptExceedContextLengthError
 from leap_core.inference.engine.request_timeline import share_lost
 
 FINE = RequestEnd(4.0, "stop")
@@ -21,6 +22,13 @@ def left(before: str, had: str, got: str, **more: Any) -> RequestFacts:
     place = {"role": "system", "message": 1, "messages": 3, "shared": 1800, "in_slots": 40, **more}
     departure = Departure(40, before=before, had=had, got=got, **place)
     return replace(QUICK, cached=40, reading=3.0, departure=departure)
+
+
+def kept_state(before: str, had: str, got: str, **more: Any) -> RequestFacts:
+    """A change at the end of a system prompt, in a model whose memory goes back to no state before it."""
+    place = {"role": "system", "message": 1, "messages": 2, "in_slots": 495, **more}
+    departure = Departure(495, before=before, had=had, got=got, **place)
+    return replace(QUICK, prompt_tokens=512, cached=0, reading=1.5, by_states=True, departure=departure)
 
 
 def waiting(**facts: Any) -> RequestFacts:
@@ -50,6 +58,9 @@ PREFIXES = {
         left("session_id: ", "sess_8Zk2Qp11xY", "sess_0aB3Lm77tR"),
         left("trace ", "9f86d081884c7d65\n", "2c26b46b68ffc68f\n"),
         left("build=", "a1b2c; go", "0c9de; go"),
+        left("sessionidentifier", " 3f2a9c1e-77aa-4b1c-9d00", " 8b1a9c1e-77aa-4b1c-9d00"),
+        left("The correlation-identifier is", " 3f2a9c1e-77aa-4b1c-9d00", " 3b1a9c1e-77aa-4b1c-9d00"),
+        *(kept_state(f"{what} ", "3f2a9c1e-77aa-4b1c", "8b1a9c1e-77aa-4b1c") for what in ("Session", "request")),
     ],
     "counter": [
         left("You have ~", "12k tokens remaining", "11k tokens remaining"),
@@ -78,6 +89,7 @@ PREFIXES = {
     "system-changed": [
         left("You are ", "a helpful friend", "an expert of law"),
         left("You are ", "a helpful friend", "an expert of law", messages=2, edited=True),
+        kept_state("Answer in ", "English.", "German."),
     ],
     "history-changed": [left("user\n", "Read the file", "Summary of before", role="user", message=2)],
     "adapter": [
@@ -104,10 +116,19 @@ NO_CHANGES = [  # something else is asked, and nothing that was said before is a
     left("", "[picture or sound]", "[picture or sound]", role="user", message=1, messages=1, media=True),
     left("system\n", "Write code.", "Make a title of six words.", messages=2),
     left("", "Once upon", "In the year", role="", message=0, messages=0, edited=True),
+    kept_state("Translate: ", "Table backup", "Letter customer", role="user", message=2, messages=2),
+    failed(LeapError("the prompt has 9000 tokens and the context holds 4096; it does not fit its constraint")),
 ]
 PLANTED = [(name, facts, FINE) for name, all_facts in {**PREFIXES, **TIMES}.items() for facts in all_facts]
 PLANTED += [
-    ("context-too-small", QUICK, RequestEnd(0.1, None, "the prompt has 9000 tokens and the context holds 4096")),
+    ("context-too-small", failed(LeapGenerationPromptExceedContextLengthError(9000, 4096)), RequestEnd(0.1)),
+    ("context-too-small", replace(QUICK, failure="exceed_context"), RequestEnd(4.0, None, "some words")),
+    ("repetition", replace(QUICK, failure="repetition"), RequestEnd(4.0, None, "some words")),
+    (
+        "constraint",
+        failed(LeapConstraintError("some words", text="", facts=QUICK)),
+        RequestEnd(4.0, None, "some words"),
+    ),
     ("context-too-small", replace(QUICK, queued=3.0), RequestEnd(9.0, "exceed_context")),
     ("repetition", replace(QUICK, loading=2.0), RequestEnd(4.0, "repetition")),
 ]
@@ -122,6 +143,33 @@ def test_a_planted_cause_is_named_first(name, facts, end):
 @pytest.mark.parametrize("facts", NO_CHANGES)
 def test_another_question_is_no_cause(facts):
     assert causes_of(facts, FINE) == []
+
+
+def test_a_context_is_asked_for_that_holds_the_prompt_and_that_the_model_allows():
+    def advice(prompt: int, trained: int, **facts: Any) -> tuple[str, int]:
+        error = LeapGenerationPromptExceedContextLengthError(prompt, 4096, trained=trained)
+        cause = causes_of(replace(failed(error), **facts), RequestEnd(1.0))[0]
+        assert ("--context-size" in cause.change) == ("load the model" in (error.hint or ""))
+        return cause.change, cause.context_size
+
+    assert advice(9000, 0) == ("load the model with --context-size 9001 or more, or shorten the prompt", 18002)
+    assert advice(9000, 16_384)[1] == 16_384
+    for prompt, trained in ((9000, 4096), (9000, 8192)):
+        assert advice(prompt, trained) == (f"shorten the prompt: the model allows no context above {trained}", 0)
+    filled = replace(QUICK, context_size=4096, trained_context=4096)
+    assert "--context-size" not in causes_of(filled, RequestEnd(4.0, "exceed_context"))[0].change
+
+
+def test_nothing_is_advised_that_was_done():
+    end = RequestEnd(4.0, "repetition", options={"repetition_penalty": 1.3})
+    assert causes_of(QUICK, end)[0].change == "ask with a higher temperature"
+    assert "leap load" not in causes_of(replace(QUICK, loading=3.0), replace(FINE, served=True))[0].change
+
+
+def test_a_state_that_ends_before_the_change_is_said():
+    (cause,) = causes_of(kept_state("Answer in ", "English.", "German.", in_slots=495), FINE)
+    assert "goes back only to kept states, here to token 0" in cause.text
+    assert causes_of(replace(kept_state("Answer in ", "English.", "German."), by_states=False), FINE) == []
 
 
 def test_other_work_slowed_nothing_while_a_request_had_no_slot():

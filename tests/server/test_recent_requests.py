@@ -116,6 +116,6 @@ def test_a_request_that_failed_is_kept_and_explained_without_what_was_said(leap_
         return (await client.get(f"{STATUS_PATH}?requests", headers=own)).json()["requests"]
 
     (kept,) = asking(use, [error])
-    end = RequestEnd(kept["seconds"], kept["finish"], kept["error"])
+    end = RequestEnd(kept["seconds"], kept["finish"], "in other words")
     assert causes_of(RequestFacts.from_json(kept["facts"]), end)[0].name == cause
     assert "SECRET" not in str(kept)

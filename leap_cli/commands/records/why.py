@@ -35,7 +35,13 @@ def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoic
 
     request = _found(env, id)
     facts = RequestFacts.from_json(request["facts"])
-    end = RequestEnd(request["seconds"] + facts.loading, request["finish"], request.get("error"))
+    end = RequestEnd(
+        request["seconds"] + facts.loading,
+        request["finish"],
+        request.get("error"),
+        request.get("options", {}),
+        served="entry" not in request,
+    )
     causes = causes_of(facts, end)
     record = {"id": request["id"], "model": request["model"], "seconds": round(end.seconds, 3)}
     runs = _replayed(env, request.get("entry"), causes, model) if replay else {}
@@ -44,7 +50,8 @@ def command(env: Environment, /, id: str | None, replay: bool, model: ModelChoic
         listed = [cause.to_json() for cause in causes]
         output.record({**record, "causes": listed, "facts": facts.to_json(), **runs}, name="id")
         return
-    output.text(f"{causes[0].text if causes else HEALTHY}\n")
+    unexplained = f"the request failed: {end.error}" if end.error else HEALTHY
+    output.text(f"{causes[0].text if causes else unexplained}\n")
     if causes:
         output.text(f"change: {causes[0].change}\n")
     for cause in causes[1:]:

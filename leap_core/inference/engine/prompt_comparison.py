@@ -133,7 +133,8 @@ def _described(departure: Departure, keys: array[int], earlier: array[int], word
     start = turns[turn]
     message, role = _message(turn, len(turns), words.roles)
     tool, had, got = _tools(position - start, keys[start:], earlier[start:], words)
-    runs = set(runs_of(earlier[start:]))
+    ends = [place for place in words.turns(earlier) if place > position]
+    runs = set(runs_of(earlier[start : ends[0] if ends else len(earlier)]))
     rest = runs_of(keys[position + RUN : turns[turn + 1] if turn + 1 < len(turns) else len(keys)], STRIDE)
     alike = sum(run in runs for run in rest)
     return replace(

@@ -91,8 +91,8 @@ class Scheduler:
     def submit(self, request: Request) -> None:
         """Queue a request. Raises before any work when its prompt is longer than the context, or after ``close``."""
         if len(request.prompt) > self.context_size:
-            largest = 0 < self._context.model.trained_context <= self.context_size
-            raise LeapGenerationPromptExceedContextLengthError(len(request.prompt), self.context_size, largest=largest)
+            trained = self._context.model.trained_context
+            raise LeapGenerationPromptExceedContextLengthError(len(request.prompt), self.context_size, trained=trained)
         if not len(request.prompt):
             raise LeapGenerationError("the prompt is empty")
         request.wake = self._interruption.update

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from ...conversation.generator import Generation, require_voice
 from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
+from ...conversation.request_facts import failed
 from ...conversation.runner import ModelRunner
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
@@ -214,7 +215,7 @@ class GenerationEndpoints:
             except LeapGenerationPromptExceedContextLengthError as error:  # for leap why
                 ended = {"id": id_of_request.get(), "model": model.name, "error": error.message, "finish": None}
                 times = {"asked": time.time(), "seconds": time.monotonic() - asked}
-                self.metrics.recent.append({**ended, **times, "facts": {}})
+                self.metrics.recent.append({**ended, **times, "facts": failed(error).to_json()})
                 raise
             reply = write(first.model or model.name, prompts, bridge.prompt_tokens)
             for _ in range(1, len(prompts) * first.choices):
