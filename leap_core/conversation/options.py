@@ -291,6 +291,14 @@ class GenerationOptions:
         Number(0.0, 1.0),
         text="Drop only tokens of at least this probability, 0 to 1; 0.1 by default, above 0.5 is off.",
     )
+    ignore_eos: bool = _sampling(Switch(), False)
+    """Tokens that end the answer are not sampled, and repetitions do not end it. It ends at ``max_tokens``, a stop
+    token or text, or where its constraint permits nothing else."""
+    min_tokens: int | None = _sampling(Whole())
+    """The answer has at least so many tokens: before, nothing that ends it is sampled, and ``stop`` and repetitions do
+    not end it. Only a constraint that permits nothing else does."""
+    stop_token_ids: Sequence[int] = _sampling(TokenIds(), ())
+    """Stop after any of these tokens; its text is kept."""
 
     def __post_init__(self) -> None:
         self._check_constraints()
@@ -334,6 +342,8 @@ class GenerationOptions:
         constraints = [name for name in CONSTRAINTS if getattr(self, name) is not None]
         if len(constraints) > 1:
             raise LeapOptionsError(constraints[1], f"cannot be combined with {constraints[0]}")
+        if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
+            raise LeapOptionsError("min_tokens", f"{self.min_tokens} is more than max_tokens ({self.max_tokens})")
 
     def with_extras(self) -> GenerationOptions:
         """These options with what ``extras`` says. Raises LeapOptionsError for what it cannot say."""

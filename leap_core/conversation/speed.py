@@ -58,8 +58,6 @@ def measure(runner: ModelRunner, repeat: int = 3, on_step: Callable[[str], objec
 class _Bench:
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
-        info = runner.tokenizer_info()
-        self._ends = runner.tokenize(info.eos_token, parse_special=True)
         self._words = runner.tokenize("The quick brown fox jumps over the lazy dog while seven rivers run to the sea")
         self._chance = random.Random(1)
 
@@ -80,9 +78,7 @@ class _Bench:
 
     def _start(self, prompt: int, length: int) -> Any:
         tokens: Sequence[int] = self._chance.choices(self._words, k=prompt)
-        options = GenerationOptions(
-            max_tokens=length, rng_seed=1, repetition_detection=False, logit_bias=dict.fromkeys(self._ends, -1e9)
-        )
+        options = GenerationOptions(max_tokens=length, rng_seed=1, ignore_eos=True)
         return self._runner.start_text(tokens, options)
 
     def _end(self, stream: Any) -> Complete:

@@ -43,6 +43,7 @@ from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..schemas.grammar_matcher import reasoning_tags
 from .constraints.compiling import FinishingConstraint
+from .constraints.delayed_end import DelayedEnd
 from .engine.repetition import PromptLookup, RepetitionWatch
 from .engine.request import Request, SequenceEnd
 from .engine.sampler import RUNTIME_DEFAULTS, Sampler, ScoreRecorder
@@ -160,6 +161,8 @@ class InProcessGeneration(Generation):
         if self._stopped:
             return GenerationFinishReason.INTERRUPTED
         constraint, watch = self._sequence.constraint, self._sequence.watch
+        if isinstance(constraint, DelayedEnd):
+            constraint = constraint.inner
         if event.reason is GenerationFinishReason.REPETITION and watch is not None:
             self._reply.warn(f"the answer repeats {watch.period} tokens and was stopped (--no-repetition-detection)")
         if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
@@ -348,19 +351,25 @@ class InProcessRunner(ModelRunner):
         voice = self._voice if constraint is None else None  # what has a shape is text
         begun = voice.begin(options, interleaved=is_interleaved(instruction)) if voice is not None else (None, None)
         speech, listener = begun
-        is_plain = speech is None and options.think_budget is None
+        is_plain = speech is None and options.think_budget is None and not options.stop_token_ids
+        eog, stops, least = self.model.eog_tokens, frozenset(options.stop_token_ids), options.min_tokens or 0
+        enforced = constraint.constraint if constraint else None
+        if options.ignore_eos or least:
+            known = {token for token in stops if token < self.model.n_tokens}
+            enforced = DelayedEnd(enforced, eog, known, least=least, endless=options.ignore_eos)
         request = Request(
             made.prompt,
             Sampler(options, made.prompt.token_ids),
             max_tokens=options.max_tokens,
-            constraint=constraint.constraint if constraint else None,
+            constraint=enforced,
             adapters=self._set_adapters if options.adapters is None else self._adapters.load(options.adapters),
             speech=speech,
             lookup=PromptLookup() if self._options.prompt_lookup and constraint is None and is_plain else None,
             prompt_recorder=_prompt_recorder(made, options),
-            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options))
-            if options.repetition_detection
+            watch=RepetitionWatch(self.model.piece, shaped=_has_shape(options), least=least)
+            if options.repetition_detection and not options.ignore_eos
             else None,
+            stop_tokens=stops,
             thinking=self._thinking_limit(options, inside=made.opens_reasoning),
             priority=options.priority or INTERACTIVE,
         )

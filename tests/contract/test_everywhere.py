@@ -33,6 +33,8 @@ CASES: dict[str, tuple[str, dict[str, Any], bool]] = {
     "a schema": ("Name a city.", {"temperature": 1, "rng_seed": 3, "json_schema_constraint": json.dumps(CITY)}, False),
     "a call": ("Switch on the light in the hall.", {"temperature": 0, "tool_choice": "light"}, True),
     "a call that is quoted": ("Quote it.", {"tool_choice": "none", "regex_constraint": QUOTED}, True),
+    "a length": ("Hi", {"temperature": 0, "ignore_eos": True, "max_tokens": 20}, False),
+    "a least length": ("Hi", {"temperature": 0, "min_tokens": 15, "stop": ["e"], "stop_token_ids": [272]}, False),
     "too long": ("word " * 20_000, {"temperature": 0}, False),
     "no such function": ("Hi", {"tool_choice": "dark"}, True),
     "no schema": ("Hi", {"json_schema_constraint": '{"type": "nonsense"}'}, False),

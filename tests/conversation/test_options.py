@@ -110,6 +110,9 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         typical_p=0.9,
         xtc_probability=0.5,
         xtc_threshold=0.2,
+        ignore_eos=True,
+        min_tokens=3,
+        stop_token_ids=[5],
     )
     text = json.dumps(options.to_json())
     assert GenerationOptions.from_json(json.loads(text)) == options

@@ -18,11 +18,12 @@ SHAPED = (4096, 24)
 
 class RepetitionWatch:
     """Follows one answer. ``piece`` gives the bytes of a token. Each token costs a look at one place before it and one
-    in a table of the last places of ``CONTEXT`` tokens."""
+    in a table of the last places of ``CONTEXT`` tokens. ``least``: the answer has at least so many."""
 
-    def __init__(self, piece: Callable[[int], bytes], *, shaped: bool = False) -> None:
+    def __init__(self, piece: Callable[[int], bytes], *, shaped: bool = False, least: int = 0) -> None:
         self._piece = piece
         self._shaped = shaped
+        self._least = least
         self._tokens: list[int] = []
         self._places: dict[tuple[int, ...], int] = {}
         self._again = 0
@@ -45,7 +46,8 @@ class RepetitionWatch:
             self._next_look = PROSE[0]
         else:
             self.period = 0
-        return bool(self.period) and self._again + self.period >= self._next_look and self._is_circle()
+        is_due = bool(self.period) and self._again + self.period >= self._next_look and here >= self._least
+        return is_due and self._is_circle()
 
     @property
     def room(self) -> int:

@@ -10,7 +10,7 @@ import math
 import queue
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, field
 from functools import cached_property
 from hashlib import blake2b
@@ -264,7 +264,8 @@ class Request:
     """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``.
 
     ``prompt_recorder`` notes how likely the tokens of the prompt after its first are; then all of the prompt is
-    computed. ``watch`` ends the answer when it goes in circles. Lower values of ``priority`` go first.
+    computed. ``watch`` ends the answer when it goes in circles, one of ``stop_tokens`` where it comes. Lower values of
+    ``priority`` go first.
     """
 
     prompt: PromptTokens
@@ -278,6 +279,7 @@ class Request:
     lookup: PromptLookup | None = None
     watch: RepetitionWatch | None = None
     thinking: ThinkingLimit | None = None
+    stop_tokens: Collection[int] = ()
     priority: int = INTERACTIVE
 
     def __post_init__(self) -> None:

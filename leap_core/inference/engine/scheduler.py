@@ -319,9 +319,7 @@ class Scheduler:
         if part.count != 1 or part.output is not StepOutput.LOGITS or len(self._running()) > 1:
             return
         request = part.request
-        left = self.context_size - len(request.target)
-        if request.max_tokens is not None:
-            left = min(left, request.max_tokens - request.generated)
+        left = int(min(self.context_size, request.most_keys)) - len(request.target)
         if request.watch is not None:
             left = min(left, request.watch.room)
         part.draft = lookup.draft(request.target, min(self._context.rollback, left - 1), self._eog)
@@ -521,7 +519,9 @@ class Scheduler:
         request.emit(token)
         if request.constraint is not None:
             request.constraint.accept(token)
-        if len(request.target) >= request.most_keys:
+        if token in request.stop_tokens:
+            self._finish(slot, Reason.STOP)
+        elif len(request.target) >= request.most_keys:
             self._finish(slot, Reason.MAX_TOKENS)
         elif len(request.target) > self.context_size:
             self._finish(slot, Reason.EXCEED_CONTEXT)

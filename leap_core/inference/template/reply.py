@@ -122,8 +122,10 @@ class ReasoningSplitter:
 class StopStrings:
     """Ends the text where the stop string begins that is complete first; the string itself is not delivered."""
 
-    def __init__(self, strings: Sequence[str]) -> None:
+    def __init__(self, strings: Sequence[str], after: int = 0) -> None:
         self._strings = tuple(strings)
+        self.after = after if strings else 0
+        """So many more tokens of the reply complete none of the strings."""
         self._held = ""
         self.met: str | None = None
         """The string that ended the text."""
@@ -132,11 +134,14 @@ class StopStrings:
         """The text that certainly comes before any stop string; "" after one was met."""
         if self.met is not None or not self._strings:
             return "" if self.met is not None else text
+        known = len(self._held)
         self._held += text
         places = [
-            (place + len(string), place, string) for string in self._strings if (place := self._held.find(string)) >= 0
+            (place + len(string), place, string)
+            for string in self._strings
+            if (place := self._held.find(string, max(0, known - len(string) + 1))) >= 0
         ]
-        if places:
+        if places and self.after <= 0:
             _, place, self.met = min(places)
             ready, self._held = self._held[:place], ""
             return ready
@@ -281,7 +286,7 @@ class ReplyBuilder:
         reader = READERS.get(parser.name) if parser is not None else None
         self._channels = None if reader is None else reader(special, self._hidden, [each.name for each in functions])
         self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
-        self._stop = StopStrings(options.stop)
+        self._stop = StopStrings(options.stop, options.min_tokens or 0)
         self._functions = functions
         self._must_call = options.tool_choice not in (None, "auto", "none")
         is_shaped = any(getattr(options, name) is not None for name in CONSTRAINTS)
@@ -302,6 +307,11 @@ class ReplyBuilder:
 
     def feed(self, token: int) -> list[MessageResponse]:
         """The responses that a token completes."""
+        responses = self._feed(token)
+        self._stop.after -= 1
+        return responses
+
+    def _feed(self, token: int) -> list[MessageResponse]:
         if self._channels is not None:
             return self._route(self._channels.feed(token, self._decoder.decode(self._vocabulary.piece(token))))
         if token in self._special and token not in self._parts:
@@ -310,7 +320,7 @@ class ReplyBuilder:
 
     def feed_run(self, tokens: Sequence[int]) -> list[MessageResponse] | None:
         """The responses that tokens complete which came together, in one pass; None where each has to be fed alone."""
-        if not self._is_plain or not (self._special | self._parts).isdisjoint(tokens):
+        if not self._is_plain or self._stop.after > 0 or not (self._special | self._parts).isdisjoint(tokens):
             return None
         return self._feed_text(b"".join(map(self._vocabulary.piece, tokens)))
 

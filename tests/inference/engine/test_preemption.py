@@ -19,6 +19,7 @@ from leap_core.conversation.priority import BATCH, INTERACTIVE
 from leap_core.conversation.responses import GenerationFinishReason as Reason
 from leap_core.errors import LeapGenerationError
 from leap_core.inference.constraints.compiling import compile_constraint
+from leap_core.inference.constraints.delayed_end import DelayedEnd
 from leap_core.inference.engine import interruption, waiting
 from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import Request, SequenceEnd
@@ -189,6 +190,25 @@ def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel
     for _ in range(3):
         preempted(scheduler, sequence, stops).cancel()
     assert finish(sequence)[0] == alone and sequence.preempted == 3
+    fresh.close()
+
+
+def test_an_answer_that_may_not_end_yet_goes_on(make_scheduler: Make, model: LlamaModel) -> None:
+    def endless() -> Request:
+        made = asked(words(40, 1), 80, BATCH, temperature=1.0, rng_seed=3)
+        made.constraint = DelayedEnd(None, model.eog_tokens, range(300, model.n_tokens), least=30, endless=True)
+        made.stop_tokens = range(300, model.n_tokens)
+        return made
+
+    (fresh := make_scheduler(slots=1)).submit(sequence := endless())
+    alone = finish(sequence)[0]
+    assert all(token < 300 for token in alone[:30]) and not model.eog_tokens & set(alone)
+    scheduler, sequence = make_scheduler(slots=1), endless()
+    stops = Stops(scheduler, *(lambda tokens=tokens: sequence.generated > tokens for tokens in (5, 25)))
+    scheduler.submit(sequence)
+    for _ in range(2):
+        preempted(scheduler, sequence, stops).cancel()
+    assert finish(sequence)[0] == alone and sequence.preempted == 2
     fresh.close()
 
 

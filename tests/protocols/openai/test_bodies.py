@@ -67,6 +67,12 @@ BODIES: dict[str, tuple[dict[str, Any], Taken | Refused]] = {
     "bias": ({"logit_bias": {"7": -2}}, Taken({"logit_bias": {"7": -2}})),
     "bias of no token": ({"logit_bias": {str(2**31): 1}}, Refused("logit_bias", "not a token id")),
     "bias of a word": ({"logit_bias": {"yes": 1}}, Refused("logit_bias", "token ids")),
+    "lengths": (
+        {"ignore_eos": True, "min_tokens": 5.0, "max_tokens": 5, "stop_token_ids": [7]},
+        Taken({"ignore_eos": True, "min_tokens": 5, "max_tokens": 5, "stop_token_ids": [7]}),
+    ),
+    "a stop token that is a text": ({"stop_token_ids": ["END"]}, Refused("stop_token_ids", "token ids")),
+    "more than the most": ({"min_tokens": 6, "max_tokens": 5}, Refused("min_tokens", "max_tokens")),
     "thinking": ({"enable_thinking": True}, Taken({"enable_thinking": True})),
     "repetition": ({"repetition_detection": False}, Taken({"repetition_detection": False})),
     "thinking of the template": (
