@@ -29,6 +29,8 @@ class Endpoint(Enum):
     SENT = "sent"
     LOCAL = "local"
     """Done on this side, or it only permits what an endpoint does anyway."""
+    LEAP = "leap"
+    """Sent to another leap. Other endpoints do so anyway, and strict ones refuse a field that they do not know."""
 
 
 class Host(Enum):

@@ -256,7 +256,7 @@ class GenerationOptions:
         Switch(),
         True,
         chat=(SAME,),
-        endpoint=Endpoint.SENT,
+        endpoint=Endpoint.LEAP,
         text="Stop an answer that repeats itself (default) or not.",
     )
     """It ends where up to 200 tokens occur word for word again, hundreds of tokens long."""

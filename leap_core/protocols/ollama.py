@@ -91,7 +91,10 @@ def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> O
 
 def _noting(fields: BodyFields, body: Any, request: GenerationRequest) -> GenerationRequest:
     """The request with a note on each option of leap's that this protocol has not, or has elsewhere."""
-    left = [f"options.{name}" for name in body.get("options") or () if name in KNOWN and name not in OPTIONS]
+    options = body.get("options") or {}
+    left = [
+        f"options.{name}" for name in options if options[name] is not None and name in KNOWN and name not in OPTIONS
+    ]
     left += [name for name in sorted(KNOWN) if name in fields]
     notes = notes_on(f"the field {name!r} is unknown and was ignored" for name in left)
     return replace(request, notes=(*notes, *request.notes)) if notes else request

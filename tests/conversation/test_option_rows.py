@@ -98,7 +98,7 @@ def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
     def check(name: str) -> None:
         options, place = with_sample(name), GENERATION[name].endpoint
         body = json.dumps(chat_body(MESSAGES, [FUNCTION], options))
-        assert isinstance(place, str) or (body != plain) == (place is Endpoint.SENT)
+        assert isinstance(place, str) or (body != plain) == (place in (Endpoint.SENT, Endpoint.LEAP))
         assert (place is Endpoint.LOCAL) == (name in LOCAL)
         if isinstance(place, str):
             with pytest.raises(LeapOptionsError) as caught:
@@ -127,7 +127,8 @@ def test_what_an_endpoint_is_sent_is_in_texts_and_in_the_responses_api_or_refuse
         except LeapOptionsError as error:
             assert error.option in row.chat
 
-    check_each([name for name, row in GENERATION.items() if row.endpoint is Endpoint.SENT], check)
+    sent = (Endpoint.SENT, Endpoint.LEAP)
+    check_each([name for name, row in GENERATION.items() if row.endpoint in sent], check)
 
 
 def readings(name: str, value: object) -> dict[str, tuple[GenerationOptions, tuple[str, ...]]]:
@@ -177,6 +178,16 @@ def test_a_reply_of_ollama_s_protocol_has_the_notes():
     complete = Complete(ChatMessage("assistant", "Hello."), GenerationFinishReason.STOP)
     reply = OllamaReply("m", chat=True, notes=request.generation.notes).whole(complete)
     assert reply["leap"] == {"warnings": list(request.generation.notes)}
+
+
+def test_a_field_that_is_null_is_not_in_the_notes_of_ollama_s_protocol():
+    said = [{"role": "user", "content": "Hi"}]
+    nothing = {name: None for name in GENERATION}
+    for request in (
+        read_ollama_chat({"model": "m", "messages": said, **nothing, "options": nothing}),
+        read_ollama_generate({"model": "m", "prompt": "Hi", **nothing, "options": nothing}),
+    ):
+        assert request.generation is not None and request.generation.notes == ()
 
 
 def test_the_engine_reads_each_option():

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 APART = ("json_schema_constraint", "logprobs")
 """Options that a body has in another form than the option's."""
-SENT = {row.chat[0]: row for row in GENERATION.values() if row.endpoint is Endpoint.SENT and row.chat}
+OF_LEAP = {name: row.default for name, row in GENERATION.items() if row.endpoint is Endpoint.LEAP}
+"""Options that only another leap is sent, and their defaults."""
+SENT = {row.chat[0]: row for row in GENERATION.values() if row.endpoint in (Endpoint.SENT, Endpoint.LEAP) and row.chat}
 SENT = {name: row for name, row in SENT.items() if row.name not in APART}
 """The fields of a body that are an option each. Some are of vLLM, SGLang and leap; others refuse them by name."""
 CHOICES = "Answer with exactly one of these texts, and nothing else: "

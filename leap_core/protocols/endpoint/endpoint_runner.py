@@ -26,7 +26,7 @@ from ...errors import LeapEndpointError, LeapError, LeapGenerationError, LeapMod
 from ...models.aliases_and_endpoints import Endpoint, refuse_offline
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
-from .bodies import ReplyReader, chat_body, check_held, in_one_piece, text_body
+from .bodies import OF_LEAP, ReplyReader, chat_body, check_held, in_one_piece, text_body
 from .connection import Connection, Reads
 from .errors import NoSuchPathError
 from .responses_api import PATH, ResponsesReader, responses_body
@@ -232,6 +232,7 @@ class EndpointRunner(ModelRunner):
         self._guard = threading.RLock()
         self._model = endpoint.model
         self._context_size: int | None = None
+        self._is_leap: bool | None = None
         self._unloaded = False
         self._running: WeakSet[EndpointGeneration] = WeakSet()
 
@@ -305,7 +306,22 @@ class EndpointRunner(ModelRunner):
         options = (options or GenerationOptions()).with_extras()
         options.validate()
         check_held(replace(options, function_call_parser=AUTO) if of_text else options)  # a text has no calls
+        if any(getattr(options, name) != default for name, default in OF_LEAP.items()) and not self._asks_leap():
+            options = replace(options, **OF_LEAP)
         return options
+
+    def _asks_leap(self) -> bool:
+        """Whether the endpoint is another leap, as its list of models says."""
+        if self._is_leap is None:
+            with suppress(LeapError, TimeoutError):
+                self._is_leap = any(each.get("owned_by") == "leap" for each in self._listed())
+        return bool(self._is_leap)
+
+    def _listed(self) -> list[JsonObject]:
+        """The endpoint's list of models. Raises LeapError or TimeoutError."""
+        value = self._connection.ask("GET", f"{self._endpoint.url}/models")
+        listed = value.get("data") if isinstance(value, dict) else None
+        return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
     def _begin(self, ways: Sequence[RequestForm], options: GenerationOptions) -> Generation:
         with self._guard:
@@ -325,8 +341,7 @@ class EndpointRunner(ModelRunner):
         """What the endpoint says in its list of models, or as vLLM and leap do beside tokens; None where it does not
         say."""
         with suppress(LeapError, TimeoutError):
-            listed = self._connection.ask("GET", f"{self._endpoint.url}/models").get("data", ())
-            entry: JsonObject = next((each for each in listed if each.get("id") == self._model_name()), {})
+            entry: JsonObject = next((each for each in self._listed() if each.get("id") == self._model_name()), {})
             for name in ("max_model_len", "context_length", "context_window"):
                 if isinstance(entry.get(name), int):
                     return int(entry[name])

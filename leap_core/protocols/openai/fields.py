@@ -54,7 +54,8 @@ class BodyFields:
         self._parts: list[BodyFields] = []
 
     def __contains__(self, name: str) -> bool:
-        return name in self._rest
+        """Whether a field is left that is not null."""
+        return self._rest.get(name) is not None
 
     def at(self, name: str) -> str:
         """The path of a field."""

@@ -22,6 +22,7 @@ class FakeEndpoint:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.behaviours: deque[Behaviour] = deque()
         self.always: Behaviour = says("Paris.")
+        self.models: list[dict[str, Any]] = []
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.times: list[float] = []
         self.most_at_once = self._at_once = 0
@@ -43,6 +44,11 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     fake: FakeEndpoint
     body: dict[str, Any]
+
+    def do_GET(self) -> None:
+        """The list of models; there is none where the test gives none."""
+        listed = json.dumps({"data": self.fake.models}).encode()
+        self.send(200 if self.fake.models else 404, "application/json", listed)
 
     def do_POST(self) -> None:
         self.body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -211,6 +211,19 @@ def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
     assert fake.requests == []
 
 
+@pytest.mark.parametrize("owner", ["leap", "somebody", None])
+def test_only_another_leap_is_sent_what_others_do_not_know(fake, runner, owner):
+    """Strict endpoints refuse a field that they do not know, and no other repeats less for it."""
+    fake.models = [{"id": "m", "owned_by": owner}] if owner else []
+    options = GenerationOptions(temperature=0.5, repetition_detection=False)
+    assert last_of(runner.start(ASKED, (), options)).full_message.text == "Paris."
+    last_of(runner.start_text("Once", options))
+    ask(runner, temperature=0.5)
+    sent = [body.get("repetition_detection") for _, _, body in fake.requests]
+    assert sent == ([False, False, None] if owner == "leap" else [None] * 3)
+    assert [body["temperature"] for _, _, body in fake.requests] == [0.5] * 3
+
+
 @pytest.mark.slow
 def test_stop_before_the_first_piece_ends_at_once(fake, leap_home):
     fake.always = sleeps(ENDLESS)
