@@ -1,4 +1,4 @@
-"""Hooks of mkdocs (mkdocs.yml): navigation, the command reference, tabs of HTTP and Python sections, and llms.txt."""
+"""Hooks of mkdocs (mkdocs.yml): the first page, navigation, the command reference, tabs of HTTP and Python sections, and llms.txt."""
 
 from __future__ import annotations
 
@@ -52,8 +52,16 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def first_page(index: str) -> str:
+    """README's beginning, which says what leap is and how to install it, before the index of the pages."""
+    beginning = (ROOT / "README.md").read_text("utf-8").partition("## Features\n")[0].replace("](docs/", "](")
+    return beginning + index.partition("\n")[2]
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri == "README.md":
+        markdown = first_page(markdown)
 
     def link(match: re.Match[str]) -> str:
         """Links out of docs/ work on GitHub alone, and are text here."""

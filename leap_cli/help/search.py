@@ -126,6 +126,8 @@ def _sections(name: str, text: str) -> Iterator[Section]:
         if fenced:
             body.append(line)
             continue
+        if name.startswith(f"{REFERENCE}/") and line.startswith("### "):
+            continue  # a group of options: they are entries of their own, below the command's name
         title, option = _HEADING.fullmatch(line), _OPTION.fullmatch(line)
         if title is not None:
             if body:

@@ -99,7 +99,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
         shared = _shared().get(heading, {})
         own = [option for option in options if not _is_shared(option, shared)]
         if own:
-            yield from ("", f"**{heading}**", "")
+            yield from ("", f"### {heading}", "")
             yield from _rows(own, context)
         if len(own) < len(options):
             some = [option.opts[0] for option in options if option not in own]
