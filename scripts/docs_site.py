@@ -1,4 +1,4 @@
-"""Hooks of mkdocs (mkdocs.yml): the first page, navigation, the command reference, tabs of HTTP and Python sections, and llms.txt."""
+"""Hooks of mkdocs (mkdocs.yml): first page, navigation, command reference, tabs of HTTP and Python, and llms.txt."""
 
 from __future__ import annotations
 
