@@ -168,7 +168,7 @@ SPELLINGS = {
     "--format json": "--json",
     "--format": "--output-format --output-type",
     "--gpu-layers": "--n-gpu-layers --ngl --num-gpu --n-gpu",
-    "--image": "--attachment --attach --images",
+    "--image": "--attachment --attach --images -a",
     "--include": "--glob",
     "--json-schema": "--guided-json --response-format --response-schema --json-schema-file",
     "--jsonl": "--json",
@@ -205,6 +205,8 @@ SPELLINGS = {
     "--web-ui": "--webui --ui",
     "Each option has a name of its own, such as --temperature 0.2.": "--option --options --set",
     "A model reasons only with --think.": "--no-think --nothink --no-thinking",
+    "Prompts are logged only after leap sessions log on; --no-save keeps no session.": "--no-log --log --no-history",
+    "Lines are wrapped at a terminal only, not in a pipe or with --output.": "--nowordwrap --no-wrap",
 }
 """Options, or sentences about them, and what others call them: llama.cpp, ollama, llm, vLLM, OpenAI."""
 

@@ -143,20 +143,23 @@ def read_conversation(name: str, env: Environment) -> list[ChatMessage]:
 
 
 def write_conversation(name: str, history: Sequence[ChatMessage], title: str, env: Environment) -> None:
-    """Write a conversation to a new file, as JSON, JSON lines or Markdown by the name's end. Raises UsageError."""
+    """Write a conversation to a new file, as JSON, JSON lines or Markdown by the name's end. Raises UsageError.
+
+    Images and audio of Markdown are files in NAME-media beside it."""
     from leap_core.conversation import transcripts
 
+    path = env.cwd / name
+    media = transcripts.MediaDirectory(path.with_name(f"{path.stem}-media"), path.parent)  # a page without megabytes
     writers: dict[str, Callable[[], str]] = {
         ".json": lambda: transcripts.to_json(history),
         ".jsonl": lambda: transcripts.to_jsonl(history),
-        ".md": lambda: transcripts.to_markdown(history, title),
+        ".md": lambda: transcripts.to_markdown(history, title, media.place),
     }
     suffix = Path(name).suffix.lower()
     if suffix not in writers:
         raise click.UsageError(f"{name!r} must end in .json, .jsonl or .md")
-    text = writers[suffix]()
-    path = env.cwd / name
     try:
+        text = writers[suffix]()
         with path.open("x", encoding="utf-8", newline="\n") as file:
             try:
                 file.write(text)

@@ -15,8 +15,8 @@ import click
 
 from .environment import Environment
 from .interrupts import raising_on_interrupt
+from .wrapping import GAP, NARROWEST, fitted_cell, fitting_widths, wrapped
 from .wrapping import columns as columns_of
-from .wrapping import fitted_cell, fitting_widths, wrapped
 
 DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 
@@ -88,10 +88,17 @@ class Output:
             self.text("".join(f"{self._fitted(line, ' ' * (width + 2))}\n" for line in lines))
 
     def records(
-        self, records: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str, none: str = ""
+        self,
+        records: Iterable[Mapping[str, Any]],
+        columns: Sequence[str],
+        *,
+        name: str,
+        none: str = "",
+        wraps: bool = False,
     ) -> None:
         """Many things with fields. Text shows ``columns`` in a table with a heading, json all fields in an array.
-        ``none``: the note in the place of a table without rows."""
+        ``none``: the note in the place of a table without rows. ``wraps``: the last column is wrapped
+        where a terminal is too narrow, instead of being shortened."""
         if self.format is Format.JSON:
             self.document(list(records))
         elif self.format is Format.JSONL:
@@ -102,7 +109,7 @@ class Output:
                 self.text(f"{record[name]}\n")
         else:
             rows = list(records)
-            self._table(rows, columns, whole=columns[0] == name)
+            self._table(rows, columns, whole=columns[0] == name, wraps=wraps)
             if none and not rows:
                 self.note(none)
 
@@ -143,8 +150,8 @@ class Output:
                 self._tell(CLEAR_LINE)
                 self._last_line.has_progress = False
 
-    def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str], *, whole: bool) -> None:
-        lines, hidden = table_lines(records, columns, self.columns, whole=whole)
+    def _table(self, records: list[Mapping[str, Any]], columns: Sequence[str], *, whole: bool, wraps: bool) -> None:
+        lines, hidden = table_lines(records, columns, self.columns, whole=whole, wraps=wraps)
         self.text("".join(f"{line}\n" for line in lines))
         if hidden:
             self.note(f"not shown for lack of space: {', '.join(hidden)} (--format json has all)")
@@ -182,19 +189,37 @@ class Output:
 
 
 def table_lines(
-    records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int | None, *, whole: bool = False
+    records: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    width: int | None,
+    *,
+    whole: bool = False,
+    wraps: bool = False,
 ) -> tuple[list[str], Sequence[str]]:
     """The lines of a table with a heading, in at most ``width`` columns of a terminal, and the ``columns`` for which
-    there was no space; no lines without records. ``whole``: the first column is not shortened."""
+    there was no space; no lines without records. ``whole``: the first column is not shortened; ``wraps``: nor is the
+    last."""
     if not records:
         return [], ()
     rows = [[column.replace("_", " ").upper() for column in columns]]
     rows += [[_cell(record.get(column)) for column in columns] for record in records]
     widths = [max(columns_of(row[n]) for row in rows) for n in range(len(columns))]
-    if width is not None:
+    rest = 0 if width is None else width - sum(each + GAP for each in widths[:-1])
+    if wraps and NARROWEST <= rest < widths[-1]:
+        widths[-1] = rest
+        rows = [[*head, part] for *row, last in rows for head, part in _wrapped_rows(row, last, rest)]
+    elif width is not None:
         widths = fitting_widths(widths, width, whole=whole)
     lines = ("  ".join(fitted_cell(cell, room) for cell, room in zip(row, widths, strict=False)) for row in rows)
     return [line.rstrip() for line in lines], columns[len(widths) :]
+
+
+def _wrapped_rows(cells: list[str], last: str, width: int) -> Iterator[tuple[list[str], str]]:
+    """The rows of one whose last cell is wider than ``width``; the further ones have nothing else."""
+    for word in wrapped(last, width).split("\n"):
+        for begin in range(0, max(len(word), 1), width):  # a path has no spaces
+            yield cells, word[begin : begin + width]
+            cells = [""] * len(cells)
 
 
 def one_line(text: str) -> str:

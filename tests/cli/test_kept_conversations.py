@@ -39,6 +39,15 @@ def test_without_saving_load_only_reads(leap, talk, kept):
     assert kept() == [("user", "one"), ("assistant", "a")]
 
 
+def test_images_of_an_exported_page_are_files_beside_it(leap, talk):
+    leap.script("a")
+    (leap.home.parent / "cat.jpg").write_bytes(JPEG)
+    talk("/attach cat.jpg", "one", "/export talk.md")
+    page = (leap.home.parent / "talk.md").read_text("utf-8")
+    (file,) = (leap.home.parent / "talk-media").iterdir()
+    assert f"(<talk-media/{file.name}>)" in page and "data:" not in page and file.read_bytes() == JPEG
+
+
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
 def test_what_export_writes_load_reads(leap, talk, kept, suffix):
     first_runner = leap.script("a")

@@ -75,11 +75,26 @@ def test_an_option_of_another_program_names_the_one_of_leap(leap, command, forei
     ("foreign", "says"),
     [
         ("--option", "Each option has a name of its own, such as --temperature 0.2."),
+        ("--no-log", "Prompts are logged only after leap sessions log on"),
+        ("--nowordwrap", "Lines are wrapped at a terminal only"),
+        ("-a", "Did you mean '--image'?"),
         ("--no-think", "A model reasons only with --think."),
     ],
 )
 def test_what_is_no_option_of_leap_is_explained(leap, foreign, says):
     assert says in leap("generate", foreign, "x").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (("-o", "temperature", "0.5", "Hi"), "write --temperature 0.5, or -o ./temperature"),  # llm
+        (("-c", "4096", "Hi"), "write --context-size 4096, or put the prompt in quotation marks"),  # llama.cpp
+    ],
+)
+def test_an_option_that_means_something_else_elsewhere_is_explained(leap, line, says, tmp_path):
+    done = leap("generate", *line)
+    assert done.code == 2 and says in done.stderr and not (tmp_path / "temperature").exists()
 
 
 @pytest.mark.parametrize("name", ["--xyzzy", "--mirostat", "--watch", "--numa", "--poll", "--hf-repo", "--jinja", "-z"])
@@ -138,7 +153,7 @@ def test_the_table_names_options_that_leap_has_and_no_others_spelling():
     for meant, others in SPELLINGS.items():
         names = re.findall(r"--[a-z-]+", meant)
         assert names and all(name in having for name in names), meant
-        assert others.split() and all(name.startswith("--") for name in others.split())
+        assert others.split() and all(name.startswith("-") for name in others.split())
         for name in others.split() if meant.startswith("-") else ():  # some command has one and not the other
             assert having[names[0]] - having.get(name, set()), (meant, name)
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from leap_cli.answers.markdown import MarkdownStream
+from leap_cli.framework.output import table_lines
 from leap_cli.framework.wrapping import WordWrap, columns, fitted_cell, fitting_widths, wrapped
 
 TEXT = (
@@ -87,3 +88,10 @@ def test_answers_notes_and_errors_are_wrapped_at_a_terminal_only(leap, monkeypat
     assert leap("generate", "x").stdout == f"{long}\n"
     done = leap("jobs", "wait", "--timeout", "30", terminal=True)
     assert done.code == 2 and max(map(columns, done.stderr.splitlines())) <= 30
+
+
+def test_the_last_column_of_a_table_is_wrapped():
+    record = {"name": "a", "detail": "some words and /a/path/without/any/space"}
+    lines, _ = table_lines([record], ["name", "detail"], 20, whole=True, wraps=True)
+    assert max(map(len, lines)) <= 20 and lines[1].startswith("a     some words")
+    assert "".join(line[6:] for line in lines[1:]).replace(" ", "") == record["detail"].replace(" ", "")

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from leap_core.conversation.options import GenerationOptions
 
 
+SMALLEST_CONTEXT = 256
+"""A number below is no size of a context."""
+
+
 @dataclass(frozen=True)
 class GenerateArguments:
     """What is typed after ``leap generate``."""
@@ -74,6 +78,7 @@ def command(env: Environment, /, args: GenerateArguments) -> ExitCode:
 
     prompt, answer, tools, output = args.prompt, args.answer, args.tools, Output(env, args.answer.format)
     answer.check_tools(tools)
+    _check_habits(args)
     options = args.sampling.options(args.shape, tool_choice=tools.choice, enable_thinking=answer.thinking is not None)
     if prompt.save_as is not None:
         output.note(_save(env, prompt, prompt.save_as))
@@ -138,6 +143,22 @@ def _submit(
     note_builtin(env, model.name, output)
     print_id(output, id)
     return ExitCode.DONE
+
+
+def _check_habits(args: GenerateArguments) -> None:
+    """Raise UsageError for the options of other programs that mean something else here: ``-o NAME VALUE`` of llm and
+    ``-c SIZE`` of llama.cpp."""
+    target, words = str(args.answer.target or ""), args.prompt.words
+    flags = [flag for each in click.get_current_context().command.params for flag in each.opts]
+    name = "--" + target.replace("_", "-")
+    if name in flags and len(words) > 1:
+        raise click.UsageError(
+            f"-o {target} names the output file; write {name} {words[0]}, or -o ./{target} for a file of this name"
+        )
+    if args.session.continue_last and len(words) > 1 and words[0].isdecimal() and int(words[0]) >= SMALLEST_CONTEXT:
+        raise click.UsageError(
+            f"-c continues the last session; write --context-size {words[0]}, or put the prompt in quotation marks"
+        )
 
 
 def _save(env: Environment, prompt: Prompt, name: str) -> str:

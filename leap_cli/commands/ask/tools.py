@@ -123,6 +123,8 @@ def add(
         arguments = declared["parameters"]
     configured_tools(env).registry.add(name, line, description, arguments, replace=replace, passes=passes)
     Output(env).note(f"added {name}; its policy is {read_policy(env, ()).of(name).decision}")
+    for problem in _problems(_find(env, name, ()))[0]:
+        Output(env).warning(f"{name}: {problem}")
 
 
 @command.command("remove")

@@ -43,7 +43,7 @@ def list_(env: Environment, /, format: str) -> None:
     chosen = outcome_of(lambda: chosen_engine(env.variables))
     default = default_engine()
     engines = [*([default] if default else []), *installed_engines(env.directories)]
-    output.records([_record(each, chosen) for each in engines], COLUMNS, name="name")
+    output.records([_record(each, chosen) for each in engines], COLUMNS, name="name", wraps=True)
     if isinstance(chosen, Exception):
         output.warning(f"none of them runs: {chosen}")
 

@@ -40,7 +40,7 @@ def command(env: Environment, /, timeout: float, on: str | None, format: str) ->
         results.append(check)
     unwell = [check for check in results if check.state not in (OK, SKIPPED)]
     listed = unwell if output.format is Format.QUIET else results
-    output.records([check.to_json() for check in listed], ["state", "check", "detail"], name="check")
+    output.records([check.to_json() for check in listed], ["state", "check", "detail"], name="check", wraps=True)
     problems = [check for check in results if check.state == PROBLEM]
     if output.format is Format.TEXT:
         for check in unwell:
