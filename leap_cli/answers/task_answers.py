@@ -19,6 +19,7 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
+from ..input.file_sets import TakenFiles
 from ..options.background import open_jobs, print_id
 from ..options.loading import default_model, load_model, model_to_pin, naming_the_default, note_builtin
 from ..options.tasks import TaskInput, TaskSettings, own_recipes
@@ -52,11 +53,14 @@ def do_task(
     the exit code is JOB then."""
     if settings.background:
         return submit_task(task, inputs, settings, env)
+    if not inputs:
+        Output(env).note("there are no new files")
+        return ExitCode.DONE
     if all(each.problem and each.scan is None for each in inputs):
         with _errors_file(settings.errors, env) as errors:
             leave_out(inputs, env, errors)
         return ExitCode.JOB
-    count = len(inputs)
+    count, sources = len(inputs), {each.source for each in inputs}
     with (
         _errors_file(settings.errors, env) as errors,
         writing_to(settings.target, env) as place,
@@ -67,6 +71,7 @@ def do_task(
         if not inputs:
             return ExitCode.JOB
         failed = count - len(inputs)
+        sources &= {each.source for each in inputs}
         if settings.dry_run:
             _show_prompts(task, inputs, settings, runner, output)
             return ExitCode.JOB if failed else ExitCode.DONE
@@ -87,11 +92,14 @@ def do_task(
                 if unsupported and all(one.picture for one in inputs):
                     raise  # the model can answer none of them
                 failed += 1
+                sources.discard(each.source)
                 doing.end_line()
                 output.warning(f"{each.name}: {error.message}")
                 if errors is not None:
                     errors.write(_failure(each, error))
                     errors.flush()
+    if settings.new_files is not None:
+        TakenFiles(env, settings.new_files).add(sources - {""})
     if failed and count > 1:
         output.note(f"{failed} of {count} failed")
     return ExitCode.JOB if failed else ExitCode.DONE
@@ -282,7 +290,7 @@ def submit_task(
     from leap_core.conversation.page_pictures import left_out
 
     output = Output(env)
-    if wish.background.repeats_command(env):
+    if wish.background.repeats_command(env) or wish.new_files is not None:
         return wish.background.submit(env, output, model_to_pin(env, wish.model, wish.background, output))
     readable = leave_out(inputs, env)
     if not readable:

@@ -17,9 +17,10 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..framework.output import Output, one_line
+from ..input.file_sets import TakenFiles, files_in, is_file_set
 from ..input.files import FileText, read_file_text, read_image, read_text_file, say_notes
 from ..input.prompt import read_standard_input
-from .background import BACKGROUND, Background
+from .background import BACKGROUND, OF_A_JOB, Background
 from .constraints import FINISH_SHAPE
 from .loading import MODEL, ModelChoice
 
@@ -54,13 +55,19 @@ class TaskSettings:
     model: ModelChoice
     overrides: GenerationOptions
     background: Background
+    new_files: str | None = None
+    """The command whose files are taken once; None where each run takes all."""
+
+    def reads_later(self, env: Environment) -> bool:
+        """Whether the files are read by the runs of a schedule."""
+        return bool(self.background) and self.background.repeats_command(env)
 
 
 @dataclass(frozen=True)
 class TaskInput:
     """What a task is done to, and its name: a file's, with a line's number where each line is one. ``picture``: the
     file that it is a picture of. ``is_extracted``: the text is that of a document. ``problem``: why there is no
-    text."""
+    text. ``source``: the file that it is from, or a part of."""
 
     name: str
     message: ChatMessage
@@ -71,6 +78,7 @@ class TaskInput:
     """The document, where pages of it are pictures."""
     notes: tuple[str, ...] = ()
     """What of the document could not be read."""
+    source: str = ""
 
 
 def _build(arguments: Arguments) -> TaskSettings:
@@ -84,7 +92,14 @@ def _build(arguments: Arguments) -> TaskSettings:
         model=MODEL.build(arguments),
         overrides=GenerationOptions(**sampling),
         background=BACKGROUND.build(arguments),
+        new_files=" ".join(_same_files(arguments)) if arguments["new_files"] else None,
     )
+
+
+def _same_files(arguments: Arguments) -> list[str]:
+    """What was typed, but for what may change from run to run."""
+    jobs = (*arguments.sharing_rules("background"), *OF_A_JOB)
+    return arguments.command_line(without=("target", "errors", "model", *jobs)).words
 
 
 TASK = OptionGroup(
@@ -93,6 +108,7 @@ TASK = OptionGroup(
     (
         click.argument("files", type=FileName(), metavar="[FILE|TEXT]...", nargs=-1),
         option("--lines", is_flag=True, help="Treat each line as one text."),
+        option("--new-files", is_flag=True, rare=True, help="Read only files that this command has not read yet."),
         option("-o", "--output", "target", type=FileName(), help="Write the answers to this file."),
         option("--errors", metavar="FILE", help="Write failed texts and their errors to this file as JSONL."),
         option("--dry-run", is_flag=True, help="Print the rendered prompts and generate nothing."),
@@ -112,18 +128,20 @@ TASK = OptionGroup(
 
 
 def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
-    """The texts of the FILEs, of documents too, the text that the arguments themselves are, or that of standard
-    input without any. Raises UsageError where there is none."""
+    """The texts of the FILEs, of documents too and of those in a folder, the text that the arguments themselves are, or
+    that of standard input without any. Raises UsageError where there is none. A command that is repeated reads what is
+    in its folders when it runs."""
     from leap_core.conversation.page_pictures import left_out
 
-    named = _sources(settings.files, env)
+    named = _sources(settings.files, env, settings)
     read = [(name, read_file_text(name, env) if text is None else FileText(text)) for name, text in named]
     for name, found in read:
         say_notes(found.document, name, env)
         if settings.lines and found.scan is not None and found.problem is None:
             Output(env).warning(left_out(one_line(name), found.scan.blank))
     inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
-    if not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
+    may_be_none = (settings.reads_later(env) or settings.new_files is not None) and any(is_file_set(name, env) for name in settings.files)
+    if not may_be_none and not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
     return named_apart(inputs)
 
@@ -154,13 +172,25 @@ def read_sources(files: Sequence[str], env: Environment) -> list[tuple[str, str]
     return [(name, read_text_file(name, env) if text is None else text) for name, text in _sources(files, env)]
 
 
-def _sources(files: Sequence[str], env: Environment) -> list[tuple[str, str | None]]:
+def _sources(
+    files: Sequence[str], env: Environment, settings: TaskSettings | None = None
+) -> list[tuple[str, str | None]]:
     """What the arguments mean; a file has no text yet."""
     if files and not any(_means_file(name, env) for name in files):
         text = " ".join(files)
         Output(env).note(f"took {one_line(text)!r} as the text: there is no such file")
         return [(TEXT, text)]
-    return [(name, read_standard_input(env, Output(env)) if name == STDIN else None) for name in files or (STDIN,)]
+    found: list[tuple[str, str | None]] = []
+    later = settings is not None and settings.reads_later(env)
+    taken = None if settings is None or settings.new_files is None else TakenFiles(env, settings.new_files)
+    for name in files or (STDIN,):
+        if name == STDIN:
+            found.append((name, read_standard_input(env, Output(env))))
+        elif not is_file_set(name, env):
+            found.append((name, None))
+        elif not later:
+            found += [(each, None) for each in files_in(name, env, may_be_empty=taken is not None)]
+    return [(name, text) for name, text in found if text is not None or taken is None or not taken.has(name)]
 
 
 def _means_file(name: str, env: Environment) -> bool:
@@ -212,7 +242,7 @@ def _parts_of(name: str, found: FileText, settings: TaskSettings) -> list[TaskIn
         texts, scan = [(f"{name}:{place}", line) for place, line in lines if line.strip()], None
     notes = () if found.document is None else found.document.notes
     return [
-        TaskInput(part, ChatMessage("user", text), None, found.is_extracted, found.problem, scan, notes)
+        TaskInput(part, ChatMessage("user", text), None, found.is_extracted, found.problem, scan, notes, name)
         for part, text in texts
     ]
 

@@ -395,6 +395,11 @@ def folder(
     if arguments[0] not in COMMANDS:
         raise click.UsageError(f"{arguments[0]!r} is no command of leap")
     line = read_command(arguments, env)
+    if any(each.partition("=")[0] == "--every" for each in line.options):
+        raise click.UsageError(
+            "--every would make a schedule of each file: `leap jobs folder` runs the command once for a new file, and "
+            "`leap COMMAND FOLDER --every TIME --new-files` takes the new files at those times"
+        )
     with open_jobs(env) as jobs:
         id = jobs.watch_folder(Path(directory), line.words, patterns=patterns, cwd=env.cwd, outputs=line.outputs)
         print_id(Output(env, format), id)

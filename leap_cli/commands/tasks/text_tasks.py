@@ -57,8 +57,8 @@ KINDS = ("executive", "detailed", "actions", "decisions", "participants", "topic
 @TASK
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of summary to write.")
 def summarize_command(env: Environment, /, kind: str, settings: TaskSettings) -> ExitCode:
-    """Summarize FILEs, a text, or standard input. A long text is split, and the summaries of its chunks are summarized
-    until one is left; --verbose shows how."""
+    """Summarize FILEs, those of a folder, a text, or standard input. A long text is split, and the summaries of its
+    chunks are summarized until one is left; --verbose shows how."""
     from ...answers.task_answers import do_task
 
     task = read_task_of({"task": "summarize", "kind": kind}, env)
