@@ -37,8 +37,8 @@ def files_in(name: str, env: Environment, *, may_be_empty: bool = False) -> list
 
 
 class TakenFiles:
-    """The files that a command has taken, by name, size and time of the last change; ``command`` tells apart who takes
-    them."""
+    """The files that a command has taken, by name, size and time of the last change; each ``command`` has its
+    own."""
 
     def __init__(self, env: Environment, command: str) -> None:
         from hashlib import blake2b

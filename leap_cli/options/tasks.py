@@ -140,7 +140,8 @@ def read_inputs(settings: TaskSettings, env: Environment) -> list[TaskInput]:
         if settings.lines and found.scan is not None and found.problem is None:
             Output(env).warning(left_out(one_line(name), found.scan.blank))
     inputs = [each for name, found in read for each in _parts_of(name, found, settings)]
-    may_be_none = (settings.reads_later(env) or settings.new_files is not None) and any(is_file_set(name, env) for name in settings.files)
+    picks = settings.reads_later(env) or settings.new_files is not None
+    may_be_none = picks and any(is_file_set(name, env) for name in settings.files)
     if not may_be_none and not any(each.problem or each.scan or each.message.text.strip() for each in inputs):
         raise click.UsageError(NO_TEXT)
     return named_apart(inputs)
