@@ -52,6 +52,30 @@ QUOTATIONS = (
         "「{}」です",
     ),
     *("It is ‹{}› or »{}«.", "It says:\n> {}\n\nThat is cited.", "A '{}' is a call.", "Say ‘{}’.", 'Let it be ("{}").'),
+    *(
+        'So:\n```python\ns = "```"\n{}\n```\n',
+        "So:\n````\n```\n{}\n````",
+        "So:\n```\n~~~\n{}\n```",
+        "So:\n~~~\n```\n{}\n~~~",
+        "So:\n```\n```json\n{}\n```",
+        "So:\n```\na\n    ```\n{}\n```",
+        "Here: ```\na ``` b\n\n{}\n```",
+        "- So:\n  ```\n  ``` x\n{}\n  ```",
+        "```python\nprint('''\n{}\n''')\n```",
+        "> ```\n> {}\n> ```",
+        "Cite:\n- > {}\n",
+    ),
+    *(
+        "Don’t say ‘it’s {}’ there.",
+        "Don't say 'it's {}' there.",
+        "They call ‘rock ’n’roll {}’.",
+        "He “said\nthat {}” once.",
+        "«a «b» {}»",
+        "《{}》",
+        '**"{}"**',
+        "‚wie geht’s {}‘",
+        "『it’s {}』",
+    ),
 )
 """Texts around a call that is only shown."""
 MARKERLESS = (CHANNELS.name, RECIPIENTS.name)
