@@ -90,8 +90,9 @@ def _say(env: Environment, message: str, hint: str | None, code: ExitCode) -> Ex
 def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
     context = getattr(failure, "ctx", None)
     path = context.command_path if context is not None else "leap"
-    if failure.format_message().startswith("cannot read "):  # no option helps there
-        return failure.format_message(), None
+    said = failure.format_message()
+    if type(failure) in (click.UsageError, click.BadParameter) and not said.startswith("Got unexpected"):
+        return said, None  # it says itself what can be given
     has_many_options = getattr(getattr(context, "command", None), "has_many_options", False)
     hint = f"{path} {'--help-all' if has_many_options else '--help'} lists what can be given"
     if isinstance(failure, click.exceptions.NoSuchCommand) and path == "leap":

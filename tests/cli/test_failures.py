@@ -162,3 +162,8 @@ def test_nobody_to_tell_is_no_second_error(leap):
 def test_an_option_without_its_value_names_the_command(leap):
     done = leap("batch", "-", "--errors")
     assert done.code == 2 and "leap batch --help-all lists what can be given" in done.stderr
+
+
+def test_an_error_that_says_what_to_do_has_no_hint(leap):
+    done = leap("batch", "in.jsonl", "-o", "in.jsonl", "--limit", "0")
+    assert done.code == 2 and "(hint:" not in done.stderr
