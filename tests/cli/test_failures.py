@@ -165,5 +165,5 @@ def test_an_option_without_its_value_names_the_command(leap):
 
 
 def test_an_error_that_says_what_to_do_has_no_hint(leap):
-    done = leap("batch", "in.jsonl", "-o", "in.jsonl", "--limit", "0")
+    done = leap("generate", "--raw", "--system", "Be brief.", "Hi")
     assert done.code == 2 and "(hint:" not in done.stderr
