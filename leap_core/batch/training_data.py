@@ -21,7 +21,8 @@ from ..conversation.sessions import UNMARKED, Mark
 from ..errors import LeapError, LeapGenerationError, LeapSerializationError
 from ..inference.template.chat_template import SEAMS, ChatTemplate, deeply
 from ..system.dataclass import dataclass
-from ..tasks.redaction import found_by_pattern, mask
+from ..tasks.personal_patterns import found_by_pattern
+from ..tasks.redaction import mask
 from .checking import check_batch
 from .input.line_index import read_again
 from .input.lines import Line, LineRequest, RequestReader, identifier_of, key_of

@@ -1,17 +1,12 @@
-"""Redaction: the model and expressions list personal data, and every occurrence is masked.
-
-An IBAN counts with its check digits (ISO 13616), a card with its check digit (ISO/IEC 7812), a telephone number with 7
-to 15 digits (E.164) that are written as one: with +, a bracket, a leading zero, or in parts between
-spaces, hyphens or dots.
-"""
+"""Redaction: the model and expressions list personal data, and every occurrence that is a whole word is masked."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 
 from ..conversation.messages import ChatMessage
@@ -19,120 +14,9 @@ from ..conversation.options import GenerationOptions
 from ..errors import LeapConstraintError, LeapGenerationError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
+from .national_numbers import BEFORE, LETTER
+from .personal_patterns import PATTERN_CATEGORIES, found_by_pattern
 from .task import Prompt, Task, TaskAnswer, TaskModel, halves_between_sentences, pieces_that_fit, text_of
-
-URL = re.compile(
-    r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}\[\]]{1,2048}"
-    r"|\bwww\.[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?:/[^\s<>\"']{0,2048})?"
-)
-MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
-GAP = "[ \\t\u00a0\u2007\u2009\u202f\u2010-\u2013-]"
-"""What people write between the groups of a number, no-break and narrow spaces among it."""
-IBAN = re.compile(rf"(?<![^\W_])[A-Za-z]{{2}}\d{{2}}(?:{GAP}?[A-Za-z0-9]){{11,30}}")
-CARD = re.compile(rf"(?<![\w+])\d(?:{GAP}?\d){{12,18}}(?![^\W_])")
-CARD_GROUPS = re.compile(r"\d+|\d{4}\D\d{6}\D\d{4,5}|\d{4}(?:\D\d{4}){3}(?:\D\d{3})?")
-PHONE = re.compile(rf"(?<![^\W_])(?<!\d[.,:/-])[+(]{{0,2}}\d(?:(?:{GAP}|[./()]){{0,3}}\d){{6,18}}")
-DAY, MONTH = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])"
-NO_PHONE = re.compile(
-    rf"(?<!\d)(?:{DAY}([-./]){MONTH}\1(?:19|20)?\d\d|{MONTH}([-/]){DAY}\2(?:19|20)?\d\d"
-    rf"|(?:19|20)\d\d([-./]){MONTH}\3{DAY}|\d{{1,3}}(?:\.\d{{1,3}}){{3}})(?![\d]|[-./]\d)"
-)
-"""Dates and addresses of networks."""
-TRAILING = ".,;:!?)'\""
-IBAN_LENGTHS = {
-    country: length
-    for length, countries in {
-        15: "NO",
-        16: "BE",
-        18: "DK FI FO GL NL",
-        19: "MK SI",
-        20: "AT BA EE KZ LT LU XK",
-        21: "CH HR LI LV",
-        22: "BG BH CR DE GB GE IE ME RS VA",
-        23: "AE GI IL IQ TL",
-        24: "AD CZ ES MD PK RO SA SE SK TN VG",
-        25: "LY PT ST",
-        26: "IS TR",
-        27: "FR GR IT MC MR SM",
-        28: "AL AZ BY CY DO GT HU LB PL SV",
-        29: "BR EG PS QA UA",
-        30: "JO KW MU",
-        31: "MT SC",
-        32: "LC",
-    }.items()
-    for country in countries.split()
-}
-"""Characters of an IBAN by country (ISO 13616's registry)."""
-
-
-def _iban(text: str) -> bool:
-    plain = "".join(char for char in text if char.isalnum()).upper()
-    moved = plain[4:] + plain[:4]
-    length = IBAN_LENGTHS.get(plain[:2])
-    if not (15 <= len(plain) <= 34 if length is None else len(plain) == length):
-        return False
-    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
-
-
-def _card(text: str) -> bool:
-    if not CARD_GROUPS.fullmatch(text):
-        return False
-    digits = [int(char) for char in text if char.isdigit()]
-    doubled = [sum(divmod(2 * digit, 10)) if n % 2 else digit for n, digit in enumerate(reversed(digits))]
-    return len(digits) > 12 and len(set(digits)) > 1 and sum(doubled) % 10 == 0
-
-
-def _phone(text: str) -> bool:
-    digits = sum(char.isdigit() for char in text)
-    if not 7 <= digits <= 15 or text.count("(") != text.count(")"):
-        return False
-    return text[0] in "+(0" or bool(re.search(rf"\d(?:{GAP}|/)+\(?\d|\d\.\d+\.\d", text))
-
-
-def _whole(pattern: re.Pattern[str], text: str) -> Iterator[str]:
-    for match in pattern.finditer(text):
-        yield match[0].rstrip(TRAILING)
-
-
-def _parts(pattern: re.Pattern[str], check: Callable[[str], bool], text: str) -> Iterator[str]:
-    """Which of the neighbouring numbers passes the check: the longest from each group on."""
-    place = 0
-    while match := pattern.search(text, place):
-        groups = [(each.start(), each.end()) for each in re.finditer(r"[+(]*[^\W_]+\)?", match[0])]
-        start = match.start()
-        place = match.end() if len(groups) < 2 else start + groups[1][0]
-        if match[0][0] == "(":  # it may belong to the sentence
-            place = start + 1
-        for _, end in reversed(groups):
-            candidate = match[0][:end]
-            if check(candidate) and not re.match(r"[^\W_]", text[start + end : start + end + 1]):
-                yield candidate
-                place = start + end
-                break
-
-
-PATTERNS: dict[str, Callable[[str], Iterator[str]]] = {
-    "url": partial(_whole, URL),
-    "email_address": partial(_whole, MAIL),
-    "iban": partial(_parts, IBAN, _iban),
-    "card_number": partial(_parts, CARD, _card),
-    "phone_number": lambda text: _parts(PHONE, _phone, NO_PHONE.sub("\0", text)),
-}
-"""By category, in the order of looking: what one has found is not looked at by those after it."""
-PATTERN_CATEGORIES = tuple(PATTERNS)
-
-
-def found_by_pattern(text: str, categories: tuple[str, ...] = PATTERN_CATEGORIES) -> dict[str, list[str]]:
-    """What the expressions of these categories find, each text once, in the order of its first place."""
-    found: dict[str, list[str]] = {}
-    for category, find in PATTERNS.items():
-        if category not in categories:
-            continue
-        found[category] = list(dict.fromkeys(item for item in find(text) if item))
-        for item in sorted(found[category], key=len, reverse=True):
-            text = text.replace(item, "\0")
-    return {category: items for category, items in found.items() if items}
-
 
 LABEL = re.compile(
     r"(?i)(?:(?:full|first|last|credit|debit|bank|postal|home|work|phone)\s+)?"
@@ -152,7 +36,7 @@ def trimmed(category: str, item: str) -> str:
     digit to its last. Empty where nothing of its kind is left."""
     if category == "phone_number":
         found = max(PHONE_DIGITS.findall(item), key=len, default="")
-        return found if sum(map(str.isdigit, found)) > 2 else ""
+        return found if sum(map(str.isdigit, found)) > 4 else ""
     if category == "email_address":
         words = [word.strip(AROUND) for word in item.split() if "@" in word or "\uff20" in word]
         return words[0] if words else "" if LABEL.search(item) else item.strip(AROUND)
@@ -170,18 +54,41 @@ def trimmed(category: str, item: str) -> str:
     return item.strip(AROUND)
 
 
-def refined(text: str, category: str, item: str, certain: Collection[str]) -> Iterator[str]:
-    """What is left of what a model listed, wherever it is in the text, without what is ``certain``."""
-    taken, place = [], 0
-    for piece, is_certain in _cut(text, certain):
-        taken += [(place, place + len(piece))] if is_certain else []
-        place += len(piece)
-    for match in re.finditer(re.escape(item), text):
+def refined(piece: str, category: str, item: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[str, str]]:
+    """What is left of what a model listed, by category, wherever it is in the piece, without the spans ``taken``. A
+    word with an ending that was left out counts whole; what is another part of a word counts not."""
+    for match in re.finditer(re.escape(item), piece):
         start, end = match.span()
-        for low, high in (*taken, (end, end)):
-            if low < end and high > start or low == end:
-                yield trimmed(category, text[start : max(start, low)])
+        rest = len(WORD_REST.match(piece, end)[0]) if re.match(LETTER, item[-1]) else 0  # type: ignore[index]
+        if not WORD_START.match(piece, start) or rest > (MOST_ENDING if len(item) > MOST_ENDING else 0):
+            continue
+        for low, high in (*taken, (end + rest, end + rest)):
+            if low < end + rest and high > start or low == end + rest:
+                part = trimmed(category, piece[start : max(start, low)])
+                kind = kind_of(category, part, piece) if any(map(str.isalnum, part)) else None
+                if kind is not None:
+                    yield kind, part
                 start = max(start, high)
+
+
+WORD_START, WORD_REST = re.compile(f"{BEFORE}|(?!{LETTER})"), re.compile(f"{LETTER}*")
+MOST_ENDING = 3
+"""Letters of an ending that a model may leave out, as of a genitive."""
+INNER_WORD = re.compile(r"(?<=[\w,;] )[^\W\d_]+")
+
+
+def kind_of(category: str, item: str, piece: str) -> str | None:
+    """The category of what a model listed: a name is no address of mail, and a word in small letters no name where
+    names have capitals. None for what is nothing of its kind."""
+    if category == "email_address" and not re.search(r"[@\uff20]|\W(?:at|dot)\W", item):
+        return "human_name" if re.fullmatch(r"(?:[^\W\d_]+[.'’ -]*)+", item) and item.istitle() else None
+    if category in NAMES:
+        capitals = any(word[0].isupper() for word in INNER_WORD.findall(piece) if len(word) > 1)
+        if not any(map(str.isalpha, item)) or item.islower() and capitals:
+            return None
+    if category == "url" and "." not in item or category == "card_number" and sum(map(str.isdigit, item)) < 12:
+        return None
+    return category
 
 
 UNUSED = [chr(code) for code in range(0xE000, 0xF8FF)]
@@ -200,31 +107,62 @@ def mask(text: str, entities: Mapping[str, Sequence[str]], certain: Collection[s
     found = {piece: listed[piece] for piece, is_item in pieces if is_item}
     masks = _named(found, text)
     masked = "".join(masks[piece] if is_item else piece for piece, is_item in pieces)
-    if any(item in masked for item in listed):
+    if spans(masked, listed):
         masks = _unnamed(text + "".join(listed), found)
         masked = "".join(masks[piece] if is_item else piece for piece, is_item in pieces)
     return masked, {each: item for item, each in masks.items()}
 
 
+HEAD = re.compile(rf"(?s){LETTER}+|.")
+"""A word, or one character that belongs to none."""
+
+
+def spans(text: str, items: Iterable[str]) -> list[tuple[int, int]]:
+    """Where items are in a text as whole words, longer ones before shorter ones. The time grows with the text and not
+    with the number of items: at each word only those that begin with it are looked for, by their lengths."""
+    by_head: dict[str, dict[int, set[str]]] = {}
+    for item in items:
+        head = HEAD.match(item)
+        if head is not None:
+            by_head.setdefault(head[0], {}).setdefault(len(item), set()).add(item)
+    ordered = {head: sorted(lengths.items(), reverse=True) for head, lengths in by_head.items()}
+    found, place, letter = [], 0, re.compile(LETTER)
+    for match in HEAD.finditer(text) if ordered else ():
+        start = match.start()
+        for length, same in ordered.get(match[0], ()) if start >= place else ():
+            end = start + length
+            if text[start:end] in same and not (letter.match(text, end) and letter.match(text, end - 1)):
+                found.append((start, end))
+                place = end
+                break
+    return found
+
+
 def _cut(text: str, *groups: Collection[str]) -> list[tuple[str, bool]]:
     """The text in pieces, and whether each is one of the items; those of the first group are looked for first."""
-    pieces = [(text, False)]
+    taken: list[tuple[int, int]] = []
     for items in groups:
-        pattern = "|".join(map(re.escape, sorted(items, key=len, reverse=True)))
-        pieces = [
-            (part, is_item or n % 2 == 1)
-            for piece, is_item in pieces
-            for n, part in enumerate([piece] if is_item or not items else re.split(f"({pattern})", piece))
-        ]
-    return pieces
+        hidden, place = [], 0
+        for start, end in taken:
+            hidden += [text[place:start], "\0" * (end - start)]
+            place = end
+        taken = sorted([*taken, *spans("".join([*hidden, text[place:]]), items)])
+    pieces, place = [], 0
+    for start, end in taken:
+        pieces += [(text[place:start], False), (text[start:end], True)]
+        place = end
+    return [*pieces, (text[place:], False)]
 
 
 def count_masks(masked: str, masks: Mapping[str, str], entities: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """How often each category is masked in a text."""
     categories = {item: category for category, items in entities.items() for item in items}
+    edges = {each[0] for each in masks} - {"["}
+    form = "|".join([r"\[\w+\]", *(f"{edge}[^{edge}]*{edge}" for edge in edges)])
     counts = dict.fromkeys(entities, 0)
-    for each, item in masks.items():
-        counts[categories[item]] += masked.count(each)
+    for each, times in Counter(re.findall(form, masked)).items():
+        if each in masks:
+            counts[categories[masks[each]]] += times
     return {category: count for category, count in counts.items() if count}
 
 
@@ -235,10 +173,11 @@ def unmask(text: str, masks: Mapping[str, str]) -> str:
 
 def _named(categories: Mapping[str, str], text: str) -> dict[str, str]:
     numbers = {category: count(1) for category in categories.values()}
+    used = set(re.findall(r"\[\w+\]", text))
     masks = {}
     for item, category in categories.items():
         names = (f"[{category.upper()}_{number}]" for number in numbers[category])
-        masks[item] = next(name for name in names if name not in text)
+        masks[item] = next(name for name in names if name not in used)
     return masks
 
 
@@ -304,9 +243,11 @@ class Redact(Task):
         for number, piece in enumerate(pieces, 1):
             model.tell(f"piece {number} of {len(pieces)}" if len(pieces) > 1 else "asking the model what to mask")
             try:
+                taken = spans(piece, certain)
                 for category, items in self._entities(model, piece):
-                    parts = [part for item in items for part in refined(text, category, item, certain)]
-                    entities[category] += dict.fromkeys(part for part in parts if any(map(str.isalnum, part)))
+                    for item in items:
+                        for kind, part in refined(piece, category, item, taken):
+                            entities.setdefault(kind, []).append(part)
             except (LeapConstraintError, LeapGenerationError) as error:  # what expressions found is masked all the same
                 unasked.append(number)
                 model.tell(f"piece {number} was masked by expressions only: {error.message}")

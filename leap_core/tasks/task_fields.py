@@ -28,9 +28,9 @@ from .decisions.answer_probabilities import READOUTS
 from .decisions.deciding import MOST_ORDERS, Settings, readout_for, way_of_asking
 from .decisions.questions import MOST_OPTIONS, PREDICATE, Decision, Question, read_questions
 from .extraction import ABSENT, CSV, FAIL, JSONL, MOST_PASSES, Extract, read_examples
+from .personal_patterns import PATTERN_CATEGORIES as PATTERNED
 from .recipe import Recipe, parse_recipe, read_recipe
 from .redaction import CATEGORIES, Redact
-from .redaction import PATTERN_CATEGORIES as PATTERNED
 from .summarization import Summarize
 from .task import RecipeTask, Task, TaskModel
 from .translation import Translate

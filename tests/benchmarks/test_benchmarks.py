@@ -48,6 +48,7 @@ RUNS = {
     "prefill": BUILTIN,
     "priorities": f"--model {BUILTIN} --lines 8 --tokens 8 --every 0.2 --chats 2",
     "ray_batches": "--lines 4 --tokens 4 --threads 1",
+    "redaction": "",
     "schema_correctness": "schemas",
     "search": "--chunks 2000 --dimensions 32",
     "search_command": "--chunks 300 --repeat 1",

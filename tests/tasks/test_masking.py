@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leap_core.errors import LeapConstraintError
-from leap_core.tasks.redaction import mask, trimmed, unmask
+from leap_core.tasks.redaction import mask, spans, trimmed, unmask
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do
@@ -17,7 +17,7 @@ CUT = LeapConstraintError("the answer was cut", text="{")
 
 
 @pytest.mark.slow
-def test_no_entity_is_left_and_every_text_comes_back():
+def test_no_entity_is_left_as_a_word_and_every_text_comes_back():
     chance = random.Random(4)
     for _ in range(2000):
         text = "".join(chance.choices("ab1[]_NAMEé\r\n\ue000\ue001", k=chance.randint(0, 40)))
@@ -25,7 +25,7 @@ def test_no_entity_is_left_and_every_text_comes_back():
             "".join(chance.choices("ab1[]_NAMEé \ue000", k=chance.randint(1, 4))) for _ in range(chance.randint(0, 6))
         ]
         masked, masks = mask(text, {"name": items[:3], "phone_number": items[3:]})
-        assert not any(item in masked for item in items), (text, items)
+        assert spans(masked, items) == [], (text, items)
         assert unmask(masked, json.loads(json.dumps(masks))) == text
 
 
@@ -111,3 +111,22 @@ def test_a_text_that_was_masked_before_gets_new_numbers():
     masked, masks = mask("[PHONE_NUMBER_1] or 0301234567", {"phone_number": ["0301234567"]})
     assert masked == "[PHONE_NUMBER_1] or [PHONE_NUMBER_2]"
     assert unmask(masked, masks) == "[PHONE_NUMBER_1] or 0301234567"
+
+
+@pytest.mark.parametrize(
+    ("listed", "text", "masked"),
+    [
+        ({"company_name": ["an"]}, "We wrote to Ann and Bob.", "We wrote to Ann and Bob."),
+        ({"company_name": ["an"]}, "We met Ann on an island and left.", "We met Ann on an island and left."),
+        ({"human_name": ["ann"]}, "this is ann and annex", "this is [HUMAN_NAME_1] and annex"),
+        ({"human_name": ["Meier"]}, "Der Brief kam zu Meiers, nicht zu Meierhofen.",
+         "Der Brief kam zu [HUMAN_NAME_1], nicht zu Meierhofen."),
+        ({"email_address": ["Mr. Sato"]}, "I met Mr. Sato.", "I met [HUMAN_NAME_1]."),
+        ({"email_address": ["thursday"]}, "I come on thursday.", "I come on thursday."),
+        ({"phone_number": ["2026"]}, "It was in 2026.", "It was in 2026."),
+        ({"human_name": ["\u5c71\u7530"]}, "\u5c71\u7530\u3055\u3093\u306f", "[HUMAN_NAME_1]\u3055\u3093\u306f"),
+    ],
+)  # fmt: skip
+def test_an_entry_of_the_model_masks_whole_words_of_its_kind(listed: dict[str, list[str]], text: str, masked: str):
+    lists = {**dict.fromkeys(("address", "company_name", "email_address", "human_name", "phone_number"), []), **listed}
+    assert do(ScriptedModelRunner(json.dumps(lists)), text, task="redact").full_message.text == masked

@@ -55,7 +55,7 @@ def test_what_a_full_list_has_is_masked_in_the_whole_text():
 
 def test_an_entity_that_was_cut_off_is_not_what_is_masked():
     """Its first characters would be masked, and the rest of it left."""
-    first, second = "a" * 50, "b" * 50
+    first, second = f"{'a' * 40}@{'a' * 9}", f"{'b' * 40}@{'b' * 9}"
     text = f"{first}\n{second}"
     runner = ScriptedModelRunner(lists(text[:LONGEST]), lists(first), lists(second))
     complete = redact(runner, text)

@@ -83,7 +83,10 @@ def translate_command(env: Environment, /, language: str, source: str | None, se
     return do_task(task, read_inputs(settings, env), settings, env, streams=True)
 
 
-CATEGORIES = "address, company_name, email_address, human_name, phone_number, iban, card_number and url"
+CATEGORIES = (
+    "address, company_name, email_address, human_name, phone_number, national_number, passport_number, iban, "
+    "card_number and url"
+)
 
 
 @leap_command("redact")
@@ -92,8 +95,8 @@ CATEGORIES = "address, company_name, email_address, human_name, phone_number, ib
 @click.option(
     "--patterns/--no-patterns",
     default=True,
-    help="Also find emails, phone numbers, IBANs, cards and URLs by regular expressions (default), or use the "
-    "model alone.",
+    help="Also find emails, phone, national and passport numbers, IBANs, cards and URLs by regular expressions "
+    "(default), or use the model alone.",
 )
 @click.option(
     "--map", "map_file", metavar="FILE", help="Save the original value of each placeholder to this JSON file."
