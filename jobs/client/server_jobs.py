@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leap_core.server.job_queue import AnswerState, BatchState, QueuedAnswer
 
 
-BACKGROUND = Policy(priority=BATCH - LEVEL)
+BACKGROUND = Policy(priority=LEVEL - BATCH)
 """What a server does after its reply goes before other jobs, and its requests are of level background."""
 
 

@@ -312,7 +312,7 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     note_endpoint(env, reference)
     _note_left_on_cpu(env, runner, options)
     priority = env.variables.get(VARIABLE_OF_JOBS, "")
-    if priority.isdecimal():
+    if priority.removeprefix("-").isdecimal():
         from leap_core.conversation.runner import PrioritizedRunner
 
         runner = PrioritizedRunner(runner, int(priority))

@@ -275,7 +275,7 @@ class GenerationOptions:
         text="Insert this text when reasoning reaches its budget.",
     )
     priority: int | None = option(Whole(-LARGEST), chat=(SAME,), responses=SAME, anthropic=SAME, line=False)
-    """Which of several requests to a model goes first: the lower value; None: 0. See ``conversation.priority``. In a
+    """Which of several requests to a model goes first: the higher value; None: 0. See ``conversation.priority``. In a
     line of a batch the field is the user's own data."""
 
     typical_p: float | None = _sampling(

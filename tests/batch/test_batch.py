@@ -299,12 +299,12 @@ def test_lines_have_the_level_of_a_batch_unless_they_say_otherwise(batch, result
     done, runner = batch(lines, "--concurrency", "1", "--keep-fields", "--format", "plain")
     assert done.code == 0, done.stderr
     asked = {request.messages[-1].text: request.options.priority for request in runner.requests}
-    assert asked == {"a": 20, "b": 3}
+    assert asked == {"a": -20, "b": -3}
     assert results()[0]["priority"] == "urgent", "a field of its user's own"
 
 
 def test_the_command_of_a_job_has_the_priority_of_the_job(leap):
-    for value, priority in (("14", 14), ("", None)):
+    for value, priority in (("-14", -14), ("", None)):
         leap.runner, leap.variables["LEAP_JOB_PRIORITY"] = AnsweringRunner(), value
         assert leap("generate", "-m", "builtin", "hi").code == 0
         assert [request.options.priority for request in leap.runner.requests] == [priority]

@@ -21,7 +21,7 @@ def test_requests_of_jobs_that_share_a_model_have_the_priorities_of_their_jobs()
         lent = models.lend("m", ModelLoadingOptions(), open_model=lambda *_: runner, priority=of_job(job))
         with lent as model:
             list(model.create_conversation().generate_response("Hello?", options))
-    assert [request.options.priority for request in runner.requests] == [BATCH, BATCH - 4, 1]
+    assert [request.options.priority for request in runner.requests] == [BATCH, BATCH + 4, 1]
 
 
 @pytest.mark.usefixtures("leap_home")

@@ -23,7 +23,7 @@ TEXT = {"model": "builtin", "prompt": "Hello"}
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages", "completions"])
 @pytest.mark.parametrize(
     ("fields", "priority"),
-    [({}, None), ({"priority": 7}, 7), ({"priority": -2.0}, -2), ({"priority": None}, None)],
+    [({}, None), ({"priority": 7}, -7), ({"priority": -2.0}, 2), ({"priority": None}, None)],
 )
 def test_the_priority_of_a_body(serve, path, fields, priority):
     server = serve("Hi.")
@@ -37,8 +37,8 @@ def test_the_priority_of_a_body(serve, path, fields, priority):
 @pytest.mark.parametrize(
     ("fields", "priority"),
     [
-        ({"service_tier": "flex"}, 10),
-        ({"service_tier": "flex", "priority": 3}, 3),
+        ({"service_tier": "flex"}, -10),
+        ({"service_tier": "flex", "priority": 3}, -3),
         ({"service_tier": "auto"}, None),
         ({"service_tier": "priority"}, None),
     ],
@@ -60,22 +60,22 @@ def test_a_priority_that_is_no_integer_is_refused(serve, value):
 def test_leap_s_own_client_passes_it_on(serve):
     server = serve("Hi.", "Hi.", "Hi.")
     runner = server.warm
-    for options in (None, GenerationOptions(priority=20), GenerationOptions(priority=0)):
+    for options in (None, GenerationOptions(priority=-20), GenerationOptions(priority=0)):
         list(runner.create_conversation().generate_response("Hello?", options))
-    assert [request.options.priority for request in server.runner.requests] == [None, 20, 0]
+    assert [request.options.priority for request in server.runner.requests] == [None, -20, 0]
 
 
 def test_lower_levels_leave_half_of_the_queue_to_others():
     async def main():
         models = LoadedModels(lambda *_: ScriptedModelRunner("Hi."))
         model = await models.load(LoadRequest("builtin", slots=1, queue=4))
-        using = [model.in_use(priority=20) for _ in range(3)]
+        using = [model.in_use(priority=-20) for _ in range(3)]
         for each in using:
             each.__enter__()
-        for priority in (10, 20, 100):
+        for priority in (-10, -20, -100):
             with pytest.raises(Refused, match="queue"), model.in_use(priority=priority):
                 pass
-        for priority in (None, 0, -5, 9):
+        for priority in (None, 0, 5, -9):
             with model.in_use(priority=priority):
                 pass
         for each in using:

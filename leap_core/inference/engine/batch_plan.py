@@ -257,8 +257,8 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
         is_alone = not parts and not others and batch_size > 2 * LONG_STEP
         if is_alone and room < left < room + LONG_STEP:  # a rest of few positions, which the pace decides, would be
             room = left if left <= batch_size else left - LONG_STEP  # rounded differently with some types of weights
-        others.sort(key=lambda each: (_priority(each[0]), _left(each[0], None)))
-        is_lower = bool(others) and _priority(others[0][0]) < _priority(oldest[0])
+        others.sort(key=lambda each: (-_priority(each[0]), _left(each[0], None)))
+        is_lower = bool(others) and _priority(others[0][0]) > _priority(oldest[0])
         kept = min(left, room // (4 if is_lower else 2))  # so that short prompts without end do not keep it waiting
         for slot, stop in others:
             room -= _append(parts, slot, stop, room - kept)

@@ -57,7 +57,7 @@ class Interruption:
         if request is None or request.cancelled or self.is_closed or now < self._not_before:
             return
         left = len(request.target) - max(request.read, request.cached)
-        if other.priority < request.priority or (
+        if other.priority > request.priority or (
             other.priority == request.priority and MUCH_SHORTER * len(other.prompt) <= left
         ):
             self.makes_way = True

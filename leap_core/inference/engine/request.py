@@ -264,8 +264,8 @@ class Request:
     """A request and its progress. The scheduler's thread writes; the caller reads ``events`` and may ``cancel``.
 
     ``prompt_recorder`` notes how likely the tokens of the prompt after its first are; then all of the prompt is
-    computed. ``watch`` ends the answer when it goes in circles, one of ``stop_tokens`` where it comes. Lower values of
-    ``priority`` go first.
+    computed. ``watch`` ends the answer when it goes in circles, one of ``stop_tokens`` where it comes. Higher values
+    of ``priority`` go first.
     """
 
     prompt: PromptTokens
@@ -301,7 +301,7 @@ class Request:
         self.cancelled = False
         self.ended = False
         self.wake: Callable[[Request], None] = lambda _: None
-        self.priority = min(LAST, max(FIRST, self.priority))
+        self.priority = min(FIRST, max(LAST, self.priority))
         self.preempted = 0
         """How often it gave its slot to a request of a higher level."""
         self.held: HeldState | None = None

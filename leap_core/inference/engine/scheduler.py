@@ -105,7 +105,7 @@ class Scheduler:
                 self._progressed = time.perf_counter()
             self._waiting.append(request)
             holders = [slot.request for slot in self._memory.slots]
-            if any(holder is None or holder.priority > request.priority for holder in holders):
+            if any(holder is None or holder.priority < request.priority for holder in holders):
                 self._interruption.make_way(request)
             compute_loop.changed.notify_all()
 
@@ -249,11 +249,11 @@ class Scheduler:
     def _preempt(self, waiting: list[Request], running: list[Slot], now: float) -> Request | None:
         """Free a slot for the first waiting request of a higher level than a running one; None where none is to be
         freed now."""
-        lowest = max(slot.request.priority for slot in running if slot.request is not None)
-        higher = [request for request in waiting if request.priority < lowest]
+        lowest = min(slot.request.priority for slot in running if slot.request is not None)
+        higher = [request for request in waiting if request.priority > lowest]
         if not higher or self._admissions_held:
             return None
-        request = min(higher, key=lambda each: (each.priority, each.created))
+        request = min(higher, key=lambda each: (-each.priority, each.created))
         slot = self._preemption.victim(request, running, now)
         if slot is None or not self._admission.can_begin(request):
             return None
@@ -381,7 +381,7 @@ class Scheduler:
             self._memory.clear(min(idle, key=lambda slot: slot.last_used))
             return
         running = self._running()
-        youngest = max(running, key=lambda slot: (slot.request.priority if slot.request else 0, slot.last_used))
+        youngest = max(running, key=lambda slot: (-slot.request.priority if slot.request else 0, slot.last_used))
         request = youngest.request
         assert request is not None
         if len(running) == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...conversation.priority import BACKGROUND, FIRST
+from ...conversation.priority import FIRST, LEVEL
 from .request import Request
 from .slots import Slot
 
@@ -28,7 +28,7 @@ def risen(request: Request, now: float) -> int:
     """The priority of a request, higher by a level for each RISE_SECONDS that it waits."""
     since = request.waiting_since
     levels = 0 if since is None else int((request.aged + now - since) / RISE_SECONDS)
-    return max(FIRST, request.priority - BACKGROUND * levels)
+    return min(FIRST, request.priority + LEVEL * levels)
 
 
 class WaitingOrder:
@@ -40,11 +40,11 @@ class WaitingOrder:
 
     def sorted(self, waiting: Iterable[Request], now: float) -> list[Request]:
         """All waiting requests, the next one first; at most one is where it is because it rose."""
-        ordered = sorted(waiting, key=lambda each: (each.priority, each.created))
+        ordered = sorted(waiting, key=lambda each: (-each.priority, each.created))
         if self._others < TURN - 1:
             return ordered
-        first = min(ordered, key=lambda each: (risen(each, now), each.created), default=None)
-        if first is not None and risen(first, now) < first.priority:
+        first = min(ordered, key=lambda each: (-risen(each, now), each.created), default=None)
+        if first is not None and risen(first, now) > first.priority:
             ordered.remove(first)
             ordered.insert(0, first)
         return ordered
@@ -52,8 +52,8 @@ class WaitingOrder:
     def begins(self, request: Request, waiting: Iterable[Request], now: float) -> None:
         """``request`` gets a slot now, and these wait on."""
         rose_to = risen(request, now)
-        is_next = request.preempted > 0 and rose_to < request.priority and self._others >= TURN - 1
-        if is_next or any(rose_to <= each.priority < request.priority for each in waiting):
+        is_next = request.preempted > 0 and rose_to > request.priority and self._others >= TURN - 1
+        if is_next or any(request.priority < each.priority <= rose_to for each in waiting):
             self._others = 0
             request.keeps_slot_until = now + GUARD_SECONDS
         else:
@@ -75,7 +75,7 @@ class Preemption:
         if now < self._not_before:
             return None
         slots = [slot for slot in running if _may_leave(slot, request, now)]
-        return max(slots, key=lambda slot: (_priority(slot), slot.last_used), default=None)
+        return max(slots, key=lambda slot: (-_priority(slot), slot.last_used), default=None)
 
     def note(self, began: float, now: float, *, done: bool = True) -> None:
         """A request gave its slot, or could not, which took from ``began`` to ``now``."""
@@ -92,4 +92,4 @@ def _may_leave(slot: Slot, other: Request, now: float) -> bool:
     request = slot.request
     if request is None or request.was_computed_anew:
         return False
-    return request.priority > other.priority and now >= request.keeps_slot_until
+    return request.priority < other.priority and now >= request.keeps_slot_until

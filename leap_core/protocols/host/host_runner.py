@@ -132,8 +132,6 @@ class RemoteModelRunner(ModelRunner):
         if options.adapters is None and self._adapters is not None:
             options = replace(options, adapters=self._adapters)
         streamed: JsonObject = {"stream": True, "return_progress": True, "leap": _extension(options)}
-        if options.priority is not None:
-            streamed["priority"] = options.priority
         answer = self._model.open(path, {**body, **streamed}, timeout=None)
         generation = RemoteGeneration(self._model.host, answer)
         with self._guard:
@@ -210,7 +208,7 @@ def _extension(options: MaybeOptions) -> JsonObject:
         if not is_own_parser(parser):
             reason = f"{parser.name!r} is an object of this program, which a model host cannot run"
             raise LeapOptionsError("function_call_parser", reason)
-    return {"events": True, "options": {k: v for k, v in options.to_json().items() if k != "priority"}}
+    return {"events": True, "options": options.to_json()}
 
 
 class RemoteGeneration(Generation):

@@ -422,6 +422,7 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     "seed": _seed,
     "stop": _stop,
     "logit_bias": _logit_bias,
+    "priority": lambda value: _priority(value),
     "response_format": _response_format,
     "grammar": _grammar,
     "json_schema": _guided_json,
@@ -430,6 +431,12 @@ READERS: Mapping[str, Callable[[Any], JsonObject]] = {
     **dict.fromkeys(BUDGETS, lambda value: _budget(value)),
 }
 """Fields whose values are written in another way than the option's."""
+
+
+def _priority(value: object) -> JsonObject:
+    """The lower value goes first, as in vLLM; everywhere else in leap the higher one does."""
+    value = whole_number(value)
+    return {"priority": -value if isinstance(value, int) and not isinstance(value, bool) else value}
 
 
 def _budget(value: object) -> JsonObject:

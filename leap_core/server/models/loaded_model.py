@@ -256,7 +256,7 @@ class LoadedModel:
         """Have the runner for one request, which ``answers`` or only asks something of the model. One of a lower level
         leaves half of the queue to others. Raises Refused while it cannot be had, LeapOptionsError for a model that
         makes vectors."""
-        queue = self.queue // 2 if (priority or INTERACTIVE) >= BACKGROUND else self.queue
+        queue = self.queue // 2 if (priority or INTERACTIVE) <= BACKGROUND else self.queue
         with self._in_use(answers, queue) as runner:
             if isinstance(runner, EmbeddingRunner):
                 raise LeapOptionsError("model", f"{self.name} makes embeddings and cannot answer a prompt")

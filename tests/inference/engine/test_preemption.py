@@ -283,7 +283,7 @@ def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
 
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=3)
-    running = [asked(words(20, n), 400, priority) for n, priority in enumerate([10, 20, 20])]
+    running = [asked(words(20, n), 400, priority) for n, priority in enumerate([-10, -20, -20])]
     first, second = asked(words(20, 7), 400, 10), asked(words(20, 8), 400, 20)
     begun = [lambda each=each: each.generated > 0 for each in (*running, first)]
     stops = Stops(scheduler, *begun, lambda: first.generated > 9)
@@ -475,7 +475,7 @@ def test_any_mix_of_priorities_cancels_and_lengths(
 
     def ask(kind: int) -> Request:
         length, most, seed = kinds[kind]
-        priority = rng.choice([-100, 0, 5, 10, 20, 20, 20, 100])
+        priority = rng.choice([100, 0, -5, -10, -20, -20, -20, -100])
         return asked(words(length, seed), most, priority, temperature=float(seed % 2), rng_seed=seed)
 
     (fresh := make_scheduler(slots=1)).submit(sequence := ask(0))

@@ -29,14 +29,14 @@ def asked(priority: int, at: float = 0.0) -> Request:
 
 @pytest.mark.parametrize(
     ("priority", "level"),
-    [(-100, "interactive"), (0, "interactive"), (9, "interactive"), (10, "background"), (20, "batch"), (100, "batch")],
+    [(100, "interactive"), (0, "interactive"), (-9, "interactive"), (-10, "background"), (-20, "batch"), (-100, "batch")],
 )
 def test_levels(priority: int, level: str) -> None:
     assert level_of(priority) == level == asked(priority).level
 
 
 def test_jobs_of_a_higher_priority_go_first() -> None:
-    assert of_job(0) == BATCH and of_job(10) == of_job(1000) == BACKGROUND and of_job(1) < of_job(0) < of_job(-1)
+    assert of_job(0) == BATCH and of_job(10) == of_job(1000) == BACKGROUND and of_job(1) > of_job(0) > of_job(-1)
 
 
 def test_by_level_then_by_age() -> None:
@@ -73,11 +73,11 @@ def test_only_one_that_rose_keeps_its_slot() -> None:
     assert batch.keeps_slot_until == 0 and order.sorted([asked(BATCH, -100), chat], 1)[0] is not chat
 
 
-def test_one_that_waits_rises_above_priorities_below_zero() -> None:
+def test_one_that_waits_rises_above_priorities_above_zero() -> None:
     order = WaitingOrder()
     chat, batch = asked(INTERACTIVE, 0), asked(BATCH, 0)
     for waiting, seconds in ((chat, 11 * RISE_SECONDS), (batch, 13 * RISE_SECONDS)):
-        hasty = asked(-100, seconds)
+        hasty = asked(100, seconds)
         assert order.sorted([hasty, waiting], seconds)[0] is waiting
         order = WaitingOrder()
 
