@@ -99,7 +99,7 @@ def _processor_seconds(pid: int) -> float:
 
 def batch_seconds(place: Place, source: Path, output: Path, workers: int) -> float:
     """From the first claim to the end of the batch, with a model that is loaded already."""
-    settings = BatchSettings(
+    settings = BatchSettings.of(
         str(source),
         str(output),
         model="builtin",

@@ -32,7 +32,7 @@ def settings_of(directory: Path, given: argparse.Namespace) -> BatchSettings:
         for n in range(given.lines)
     )
     (directory / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return BatchSettings(
+    return BatchSettings.of(
         str(directory / "in.jsonl"),
         str(directory / "out.jsonl"),
         model=given.model,

@@ -46,7 +46,7 @@ def run(home: Path, url: str, count: int, lines: int) -> None:
     variables = {**os.environ, "LEAP_HOME": str(home), "LEAP_JOBS_URL": url}
     rows = [json.dumps({"custom_id": str(n), "prompt": f"Say {n}."}).encode() + b"\n" for n in range(lines)]
     options = {"max_tokens": 2, "temperature": 0}
-    settings = BatchSettings(
+    settings = BatchSettings.of(
         "-", KEPT, model="builtin", options=options, concurrency=1, input_format="jsonl", loading={"cpu_threads": 1}
     )
     begun = time.monotonic()

@@ -116,9 +116,9 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     form = settings.output_format
     if form in DELIMITERS:
         yield table_header(form, columns)
-    if settings.header is not None:
-        yield settings.header
-    gap = rows.first_missing(job.id) if settings.ordered else None
+    if settings.output.header is not None:
+        yield settings.output.header
+    gap = rows.first_missing(job.id) if settings.output.ordered else None
     for line, value in rows.results(job.id, with_lines=reader.keep_fields):
         if gap is not None and line.number > gap:
             return

@@ -109,7 +109,7 @@ class BatchRequest:
     @property
     def source_name(self) -> str:
         """The input, as messages call it."""
-        return Path(shown(self.settings.source)).name if self.rows is None else "standard input"
+        return Path(shown(self.settings.input.source)).name if self.rows is None else "standard input"
 
 
 @dataclass(frozen=True)
@@ -378,16 +378,16 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
     settings, rows, cwd, variables = request.settings, request.rows, request.cwd, submitter.variables
     inputs = submitter.configuration.inputs
     files: JsonObject = {}
-    if settings.output == KEPT:
+    if settings.output.path == KEPT:
         files["kept_output"] = _keep((), inputs, ".out")
-        settings = replace(settings, output=files["kept_output"])
+        settings = replace(settings, output=replace(settings.output, path=files["kept_output"]))
     settings = settings.from_anywhere(cwd)
     settings = replace(settings, loading={**_engine_of(submitter), **settings.loading})
-    if rows is not None or not Path(settings.source).is_file():  # a pipe can be read once, and not by the worker
-        far = rows is None and is_url(settings.source)
-        suffix = "".join(PurePosixPath(name_in(settings.source)).suffixes[-2:]) if far else ".jsonl"
-        files["kept"] = _keep(_rows_of(settings.source) if rows is None else rows, inputs, suffix or ".jsonl")
-        settings = replace(settings, source=files["kept"])
+    if rows is not None or not Path(settings.input.source).is_file():  # a pipe can be read once, and not by the worker
+        far = rows is None and is_url(settings.input.source)
+        suffix = "".join(PurePosixPath(name_in(settings.input.source)).suffixes[-2:]) if far else ".jsonl"
+        files["kept"] = _keep(_rows_of(settings.input.source) if rows is None else rows, inputs, suffix or ".jsonl")
+        settings = replace(settings, input=replace(settings.input, source=files["kept"]))
     try:
         with check_batch(
             settings,
@@ -401,9 +401,10 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
         for file in files.values():
             os.unlink(file)
         raise
-    settings = replace(settings, model=_absolute_reference(model, variables, cwd), input_digest=digest)
+    reference = _absolute_reference(model, variables, cwd)
+    settings = replace(settings, model=reference, input=replace(settings.input, input_digest=digest))
     parameters: JsonObject = {
-        "label": _batch_label(request, settings.output),
+        "label": _batch_label(request, settings.output.path),
         "cwd": str(cwd),
         "variables": submitted_variables(variables, MODEL_VARIABLES),
         "host": request.host,

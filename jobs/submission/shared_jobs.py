@@ -283,20 +283,21 @@ def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[
     from leap_core.batch.settings import KEPT
 
     settings = request.settings
-    if settings.escalate_to is not None:
+    if settings.escalation.escalate_to is not None:
         raise LeapJobError("jobs of several machines know no second model", hint="leave out --background")
-    if settings.output == KEPT:
-        settings = replace(settings, output=f"results-{uuid.uuid4().hex}")  # a name that no other batch has
+    if settings.output.path == KEPT:
+        name = f"results-{uuid.uuid4().hex}"  # that no other batch has
+        settings = replace(settings, output=replace(settings.output, path=name))
     settings = settings.from_anywhere(request.cwd)
     with ExitStack() as resources:
         if request.rows is not None:
             kept = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="leap-"))) / "rows.jsonl"
             with kept.open("wb") as file:
                 file.writelines(request.rows)
-            settings = replace(settings, source=str(kept))
+            settings = replace(settings, input=replace(settings.input, source=str(kept)))
         checked, model = _checked(replace(request, settings=settings), submitter, workers)
         resources.enter_context(checked)
-        label = request.label or f"{request.source_name} -> {Path(shown(settings.output)).name}"
+        label = request.label or f"{request.source_name} -> {Path(shown(settings.output.path)).name}"
         parameters: JsonObject = {"label": label, "host": request.host, "model": model.name}
         if checked.embeds:
             parameters["embeds"] = True
@@ -307,7 +308,7 @@ def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[
             NewJob(BATCH, parameters, model=model.digest, origin=model.origin),
         )
         yield replace(
-            batch, output=f"{submitter.configuration.machine}:{settings.output}", max_workers=request.max_workers
+            batch, output=f"{submitter.configuration.machine}:{settings.output.path}", max_workers=request.max_workers
         )
 
 
@@ -321,8 +322,8 @@ def _checked(
     from leap_core.batch.journal.line_result import NPY
 
     settings, variables, cwd = request.settings, submitter.variables, request.cwd
-    at_once = settings.output_format in (NPY, PARQUET) or compression_of(settings.output)
-    if at_once or is_url(settings.output):
+    at_once = settings.output_format in (NPY, PARQUET) or compression_of(settings.output.path)
+    if at_once or is_url(settings.output.path):
         raise LeapJobError("a batch on a server has lines in a file as its results, no array", hint="-o FILE.jsonl")
     named = settings.model or request.default_model
     if named is not None:  # perhaps only a worker has it: the lines are checked all the same
@@ -352,12 +353,16 @@ def _as_rows(checked: CheckedBatch, settings: BatchSettings, job: NewJob) -> New
             yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, raw)
 
     batch: JsonObject = {
-        **replace(settings, source="-", output="-", journal=None, errors=None).to_json(),
+        **settings.to_json(),
+        **dict.fromkeys(("source", "output"), "-"),
+        **dict.fromkeys(("journal", "errors")),
         "format": settings.output_format,
         "keep_fields": checked.reader.keep_fields,
         "model": None,
         "input_digest": None,
     }
-    parameters = {**job.parameters, "batch": batch, "columns": list(index.rows.columns), "output": settings.output}
-    parameters["loading"] = {**settings.loading, "slots": settings.concurrency}
-    return NewBatch(replace(job, parameters=parameters), lines, len(index), settings.output, anew=settings.overwrite)
+    parameters = {**job.parameters, "batch": batch, "columns": list(index.rows.columns), "output": settings.output.path}
+    parameters["loading"] = {**settings.loading, "slots": settings.limits.concurrency}
+    return NewBatch(
+        replace(job, parameters=parameters), lines, len(index), settings.output.path, anew=settings.output.overwrite
+    )

@@ -52,7 +52,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     def wait() -> None:
         nonlocal waits
         if not waits:
-            attempt.note(f"waiting for another batch that writes to {shown(settings.output)}")
+            attempt.note(f"waiting for another batch that writes to {shown(settings.output.path)}")
         waits = True
         if attempt.stop.is_set():
             raise _AttemptStoppedError
@@ -72,18 +72,18 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     except _AttemptStoppedError:
         return Ending(State.CANCELLED)
     except OSError as error:
-        message = f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}"
+        message = f"cannot write {error.filename or shown(settings.output.path)}: {error.strerror or error}"
         raise LeapError(message, hint=f"free disk space, then run: leap jobs retry {attempt.job.id}") from None
     finally:
         if journal is not None:
             journal.close()
     kept = "kept_output" in attempt.job.parameters
-    result = {"output": None if kept else settings.output, **_of_batch(ended), "skipped": checked.problem_count}
+    result = {"output": None if kept else settings.output.path, **_of_batch(ended), "skipped": checked.problem_count}
     attempt.progress(_of_batch(ended))
     place = (
         f"leap jobs output {attempt.job.id} prints the results"
         if kept
-        else f"the results are in {shown(settings.output)}"
+        else f"the results are in {shown(settings.output.path)}"
     )
     attempt.note(
         f"{ended.succeeded} of {ended.total} lines answered ({ended.reused} of them before), {ended.failed} failed; "
@@ -107,16 +107,16 @@ def _opened(
     variables: Mapping[str, str],
     open_model: OpenModel,
 ) -> Runner:
-    if settings.escalate_to is not None:
+    if settings.escalation.escalate_to is not None:
         from leap_core.batch.escalation import EscalatingRunner, When
 
         near = open_model(checked.model, settings.loading_options())
-        far = open_model(settings.escalate_to, ModelLoadingOptions())
+        far = open_model(settings.escalation.escalate_to, ModelLoadingOptions())
         assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
-        name = settings.escalate_to
-        when = When.parse(settings.when, settings.check)
+        name = settings.escalation.escalate_to
+        when = When.parse(settings.escalation.when, settings.escalation.check)
         runner: Runner = EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
-    elif settings.on is None:
+    elif settings.cluster.on is None:
         runner = open_model(checked.model, settings.loading_options())
     else:
         from leap_core.batch.clusters.opening import open_on_cluster
@@ -210,7 +210,7 @@ def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
     with load(parameters["model"], settings.loading_options()) as runner:
         work = ((n, stored) for n in range(len(lines)))
         answered = 0
-        with answering(runner, settings.reader(), settings.concurrency, attempt.stop) as answers:
+        with answering(runner, settings.reader(), settings.limits.concurrency, attempt.stop) as answers:
             for n, custom_id, outcome in answers.answers(work, len(lines)):
                 results.add(lines[n], result_of(outcome, lines[n].key, custom_id, runner.model_id))
                 answered += 1

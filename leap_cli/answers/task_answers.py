@@ -299,7 +299,7 @@ def submit_task(
     for each in inputs:
         if each.scan is not None:
             output.warning(left_out(each.name, each.scan.blank))
-    settings = BatchSettings(
+    settings = BatchSettings.of(
         source="-",
         output=KEPT if wish.target is None else str(env.cwd / wish.target),
         model=wish.model.name,

@@ -21,7 +21,7 @@ from .journal.line_result import NPY, TEXT
 from .output.output_file import OutputFile
 from .output.table_files import SpokenLines
 from .run import Batch, BatchProgress
-from .settings import STANDARD, BatchSettings, fingerprint_of
+from .settings import STANDARD, BatchInput, BatchSettings, fingerprint_of
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
 MOST_TOLD = 5
@@ -59,24 +59,25 @@ class CheckedBatch:
         while_waiting: Callable[[], object] | None = None,
     ) -> Batch:
         """The batch, ready to run. Runs with one ``run_id`` are attempts of the same: only the first overwrites."""
-        errors, part = self.settings.errors, self.settings.part
+        settings, output = self.settings, self.settings.output
+        errors, part = output.errors, settings.cluster.part
         return Batch(
             self.lines,
             self.reader,
             self.fingerprint,
-            self.settings.sink(write, len(self.lines), while_waiting),
+            settings.sink(write, len(self.lines), while_waiting),
             journal,
-            format=self.settings.output_format,
-            ordered=self.settings.ordered,
-            concurrency=self.settings.concurrency,
+            format=settings.output_format,
+            ordered=output.ordered,
+            concurrency=settings.limits.concurrency,
             on_result=on_result,
-            overwrite=self.settings.overwrite,
+            overwrite=output.overwrite,
             run_id=run_id,
             failures=None if errors is None else OutputFile(Path(errors), while_waiting=while_waiting),
-            spoken=SpokenLines(None if self.settings.speech is None else Path(self.settings.speech)),
-            header=self.settings.header,
+            spoken=SpokenLines(None if output.speech is None else Path(output.speech)),
+            header=output.header,
             problems=self.problems if part is None or part.number == 1 else [],
-            pace=Pace(self.settings.requests_per_minute, self.settings.tokens_per_minute),
+            pace=Pace(settings.limits.requests_per_minute, settings.limits.tokens_per_minute),
         )
 
     def close(self) -> None:
@@ -105,23 +106,24 @@ def check_batch(
     Raises LeapSerializationError that names the lines which cannot be used (unless they are to be skipped), and
     LeapModelNotFoundError when there is no such model.
     """
+    given = settings.input
     settings.check_places()
     reader = settings.reader()
-    name = "standard input" if settings.source == STANDARD else settings.source
-    rows = _open_rows(settings, stdin, name)
+    name = "standard input" if given.source == STANDARD else given.source
+    rows = _open_rows(given, stdin, name)
     try:
         _check_columns(rows, reader)
-        wants_all = settings.skip_invalid and settings.errors is not None  # the file gets every one
+        wants_all = given.skip_invalid and settings.output.errors is not None  # the file gets every one
         checked = check_lines(rows, reader, sys.maxsize if wants_all else MOST_PROBLEMS)
         lines = checked.index
-        if checked.problem_count and not settings.skip_invalid:
+        if checked.problem_count and not given.skip_invalid:
             raise _unusable(name, checked)
-        if settings.input_digest not in (None, lines.whole_digest()):
+        if given.input_digest not in (None, lines.whole_digest()):
             raise LeapSerializationError(
                 f"{name} changed since the batch was submitted",
                 hint="submit it again: what was answered is kept in the journal",
             )
-        part = settings.part
+        part = settings.cluster.part
         if part is not None:
             lines = lines.only(n for n in range(len(lines)) if part.has(lines.digest(n)))
         embeds = _embeds(checked, settings, name)
@@ -139,27 +141,27 @@ def check_batch(
     return CheckedBatch(settings, reader, lines, problems, count, model, named is not None, fingerprint, embeds)
 
 
-def _open_rows(settings: BatchSettings, stdin: IO[bytes] | None, name: str) -> InputRows:
+def _open_rows(given: BatchInput, stdin: IO[bytes] | None, name: str) -> InputRows:
     try:
-        return InputRows(settings.source, settings.source_format, stdin if settings.source == STANDARD else None)
+        return InputRows(given.source, given.source_format, stdin if given.source == STANDARD else None)
     except LeapSerializationError as error:
-        if settings.source_format == JSONL:
+        if given.source_format == JSONL:
             raise
         raise LeapSerializationError(f"{name}: {error.message}", hint=error.hint) from None
 
 
 def _of_more(settings: BatchSettings, embeds: bool, has_lines: bool, variables: Mapping[str, str], cwd: Path) -> str:
     """What escalation and speech add to a fingerprint. Raises LeapOptionsError where there can be no escalation."""
-    more = ""
-    if settings.escalate_to is not None and (embeds or settings.on is not None):
-        what = "vectors" if embeds else f"a batch on {settings.on}"
+    more, escalation, on = "", settings.escalation, settings.cluster.on
+    if escalation.escalate_to is not None and (embeds or on is not None):
+        what = "vectors" if embeds else f"a batch on {on}"
         raise LeapOptionsError("escalate_to", f"{what} cannot escalate to a second model")
-    if settings.escalate_to is not None and has_lines:
-        When.parse(settings.when, settings.check)
-        far = fingerprint_of(settings.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
-        more += f" else {far} when {settings.when}"
-        more += f" by {settings.check}" if settings.check is not None else ""
-    if settings.speech is not None:  # a result without sound does not stand for one with it
+    if escalation.escalate_to is not None and has_lines:
+        When.parse(escalation.when, escalation.check)
+        far = fingerprint_of(escalation.escalate_to, ModelLoadingOptions(), variables=variables, cwd=cwd)
+        more += f" else {far} when {escalation.when}"
+        more += f" by {escalation.check}" if escalation.check is not None else ""
+    if settings.output.speech is not None:  # a result without sound does not stand for one with it
         more += " aloud"
     return more
 
@@ -171,7 +173,7 @@ def _embeds(checked: CheckedLines, settings: BatchSettings, name: str) -> bool:
             f"{name}: some lines ask for vectors and some for answers", hint="make two batches of them"
         )
     embeds = True in checked.embeds
-    if embeds and settings.speech is not None:
+    if embeds and settings.output.speech is not None:
         raise LeapSerializationError("the lines ask for vectors, which cannot be spoken")
     if embeds and settings.output_format == TEXT:
         raise LeapSerializationError("the lines ask for vectors, which are no text", hint="leave --format text out")

@@ -122,12 +122,24 @@ class BatchInput:
     answers_to: tuple[str, ...] | None = None
     """The names of the model; lines that name another fail. None: it answers whatever they name."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "urls", UrlAccess(self.urls))
+        if self.input_format not in (None, *INPUT_FORMATS):
+            raise LeapSerializationError(
+                f"{self.input_format!r} is not one of {', '.join(INPUT_FORMATS)}", path="input format"
+            )
+
+    @property
+    def source_format(self) -> str:
+        """The form of the input: as given, or by the source's extension."""
+        return self.input_format or format_of(self.source)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOutput:
     """Where the results of a batch are written, and in which form."""
 
-    output: str = field(kw_only=False)
+    path: str = field(kw_only=False)
     """A path, a URL, or "-" for standard output."""
     format: str = AUTO
     """One of FORMATS; AUTO: by the output's extension and the input's format."""
@@ -146,6 +158,49 @@ class BatchOutput:
     overwrite: bool = False
     """Start over and replace the output."""
 
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
+
+    def from_anywhere(self, cwd: Path) -> BatchOutput:
+        """The same with paths that mean the same in any directory. Raises LeapSerializationError for an output that is
+        no file."""
+        if self.path == STANDARD:
+            raise LeapSerializationError("a job needs a file for its results", path="output")
+        path = self.path if is_url(self.path) else os.path.normpath(cwd / self.path)
+        if path.startswith(OF_ONE_PROCESS) and path != "/dev/null" and not path.startswith("/dev/shm/"):
+            raise LeapSerializationError(f"{path} is not the same for the worker", path="output", hint="give a file")
+        others = {name: getattr(self, name) for name in ("journal", "errors", "speech")}
+        others = {name: None if value is None else str(cwd / value) for name, value in others.items()}
+        return replace(self, path=self.path if is_url(self.path) else str(cwd / self.path), **others)
+
+    def of_part(self, part: Part) -> BatchOutput:
+        """The same for one part of the lines, with files of its own."""
+        journal = None if self.journal is None else part.path(self.journal)
+        errors = None if self.errors is None else part.path(self.errors)
+        return replace(self, path=part.path(self.path), journal=journal, errors=errors)
+
+    @property
+    def place(self) -> Path | str:
+        """The output: a file, or a URL."""
+        return self.path if is_url(self.path) else Path(self.path)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the output is a file that can be read again, and not a device or a named pipe."""
+        if is_url(self.path):
+            return True
+        if self.path == STANDARD or self.path.startswith("/dev/") or descriptor_of(self.path) is not None:
+            return False  # /dev/stdout may lead to a file
+        return not Path(self.path).exists() or Path(self.path).is_file()
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is something in the output."""
+        if is_url(self.path):
+            return exists(self.path)
+        return Path(self.path).exists() and Path(self.path).stat().st_size > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
@@ -157,6 +212,12 @@ class BatchLimits:
     """Most requests that begin in a minute; None: no limit."""
     tokens_per_minute: int | None = None
     """Most tokens of prompts and answers in a minute; None: no limit."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise LeapSerializationError(
+                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,11 +244,16 @@ class BatchEscalation:
     """The question by which the first model decides on an answer; None is one of leap's own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSettings(BatchEscalation, BatchCluster, BatchLimits, BatchOutput, BatchInput):
-    """A batch: input, output, limits, cluster, and the model with its options. ``source`` and ``output`` may be given
-    by position. Raises LeapSerializationError for values outside their ranges."""
+@dataclass(frozen=True)
+class BatchSettings:
+    """A batch: input, output, limits, cluster and escalation, and the model with its options. Its parts raise
+    LeapSerializationError for values outside their ranges."""
 
+    input: BatchInput
+    output: BatchOutput
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    cluster: BatchCluster = field(default_factory=BatchCluster)
+    escalation: BatchEscalation = field(default_factory=BatchEscalation)
     model: str | None = None
     """The model; None takes the one that the lines name, else the built-in one."""
     options: JsonObject = field(default_factory=dict)
@@ -195,142 +261,127 @@ class BatchSettings(BatchEscalation, BatchCluster, BatchLimits, BatchOutput, Bat
     loading: JsonObject = field(default_factory=dict)
     """Fields of ModelLoadingOptions other than slots."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "urls", UrlAccess(self.urls))
-        if self.format not in FORMATS:
-            raise LeapSerializationError(f"{self.format!r} is not one of {', '.join(FORMATS)}", path="output format")
-        if self.input_format not in (None, *INPUT_FORMATS):
-            raise LeapSerializationError(
-                f"{self.input_format!r} is not one of {', '.join(INPUT_FORMATS)}", path="input format"
-            )
-        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
-            raise LeapSerializationError(
-                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
-            )
+    @classmethod
+    def of(cls, source: str, output: str, **given: Any) -> BatchSettings:
+        """The settings with these fields of the parts and of its own. Raises TypeError for one that is not there."""
+        given |= {"source": source, "path": output}
+        parts: dict[str, Any] = {}
+        for name, part in PARTS.items():
+            parts[name] = part(**{each.name: given.pop(each.name) for each in fields(part) if each.name in given})
+        return cls(**parts, **given)
 
     def to_json(self) -> JsonObject:
-        return asdict(self)
+        """All fields in one object."""
+        value = asdict(self)
+        for name in PARTS:
+            value |= value.pop(name)
+        value["output"] = value.pop("path")
+        return value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> BatchSettings:
-        names = {each.name for each in fields(BatchSettings)}
-        return BatchSettings(**{name: item for name, item in value.items() if name in names})
+        """Read what ``to_json`` writes; other names are left out."""
+        known = {each.name for part in (BatchSettings, *PARTS.values()) for each in fields(part)} - {*PARTS, "path"}
+        given = {name: item for name, item in value.items() if name in known}
+        return BatchSettings.of(value["source"], value["output"], **given)
 
     def from_anywhere(self, cwd: Path) -> BatchSettings:
         """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError
         for an output that is no file."""
-        if self.output == STANDARD:
-            raise LeapSerializationError("a job needs a file for its results", path="output")
-        output = self.output if is_url(self.output) else os.path.normpath(cwd / self.output)
-        if output.startswith(OF_ONE_PROCESS) and output != "/dev/null" and not output.startswith("/dev/shm/"):
-            raise LeapSerializationError(f"{output} is not the same for the worker", path="output", hint="give a file")
-        journal = None if self.journal is None else str(cwd / self.journal)
-        output = self.output if is_url(self.output) else str(cwd / self.output)
-        source = self.source if is_url(self.source) else cwd / self.source
+        output, given = self.output.from_anywhere(cwd), self.input
+        source = given.source if is_url(given.source) else cwd / given.source
         if isinstance(source, Path) and source.is_file():
             source = source.resolve()  # /dev/stdin may lead to a file, and to another one for the worker
-        return replace(
-            self,
-            source=str(source),
-            output=output,
-            journal=journal,
-            errors=None if self.errors is None else str(cwd / self.errors),
-            input_format=self.source_format,
-            speech=None if self.speech is None else str(cwd / self.speech),
-            directory=str(cwd / self.directory),
+        found = replace(
+            given, source=str(source), input_format=given.source_format, directory=str(cwd / given.directory)
         )
+        return replace(self, input=found, output=output)
 
     def of_part(self, part: Part) -> BatchSettings:
         """The same for one part of the lines, with files of its own."""
-        journal = None if self.journal is None else part.path(self.journal)
-        errors = None if self.errors is None else part.path(self.errors)
-        return replace(self, output=part.path(self.output), journal=journal, errors=errors, part=part)
-
-    @property
-    def source_format(self) -> str:
-        """The form of the input: as given, or by the source's extension."""
-        return self.input_format or format_of(self.source)
+        return replace(self, output=self.output.of_part(part), cluster=replace(self.cluster, part=part))
 
     @property
     def output_format(self) -> str:
         """The form of the results: as given, by the output's extension, or plain where the input is plain."""
-        if self.format != AUTO:
-            return self.format
-        if self.output.lower().endswith(NPY_ENDING):
+        if self.output.format != AUTO:
+            return self.output.format
+        if self.output.path.lower().endswith(NPY_ENDING):
             return NPY
-        by_name = format_of(self.output)
+        by_name = format_of(self.output.path)
         if by_name in TABLES:
             return by_name
-        return OPENAI if self.source_format in (JSONL, JSON_ARRAY) else PLAIN
+        return OPENAI if self.input.source_format in (JSONL, JSON_ARRAY) else PLAIN
 
     def reader(self) -> RequestReader:
         """Raises LeapSerializationError or LeapOptionsError for settings that no line could be read with."""
-        template = self.template
-        if template is None and self.source_format in TABLES:
-            template = "{prompt}"
-        keep = self.source_format in TABLES if self.keep_fields is None else self.keep_fields
+        given, output = self.input, self.output
+        is_table = given.source_format in TABLES
+        template = "{prompt}" if given.template is None and is_table else given.template
         return RequestReader(
             options=GenerationOptions.from_json(self.options),
-            functions=tuple(functions_of(self.tools)),
-            system=CONVERSATION_PROMPT if self.system is None and self.speech is not None else self.system,
-            template=None if template is None else LineTemplate(template, self.variables),
-            keep_fields=keep,
-            directory=Path(self.directory),
-            recipes=self.recipes,
-            urls=self.urls,
-            own_clients=self.own_clients,
-            answers_to=None if self.answers_to is None else tuple(name.lower() for name in self.answers_to),
+            functions=tuple(functions_of(given.tools)),
+            system=CONVERSATION_PROMPT if given.system is None and output.speech is not None else given.system,
+            template=None if template is None else LineTemplate(template, given.variables),
+            keep_fields=is_table if output.keep_fields is None else output.keep_fields,
+            directory=Path(given.directory),
+            recipes=given.recipes,
+            urls=given.urls,
+            own_clients=given.own_clients,
+            answers_to=None if given.answers_to is None else tuple(name.lower() for name in given.answers_to),
         )
 
     def loading_options(self) -> ModelLoadingOptions:
-        return ModelLoadingOptions.from_json({**self.loading, "slots": self.concurrency})
+        return ModelLoadingOptions.from_json({**self.loading, "slots": self.limits.concurrency})
 
     def check_places(self) -> None:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
-        if self.output_format == NPY and not (self._is_regular and self.ordered):
+        output, source = self.output, self.input.source
+        if self.output_format == NPY and not (output.is_regular and output.ordered):
             raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
-        if self.output_format == PARQUET and not self._is_regular:
+        if self.output_format == PARQUET and not output.is_regular:
             raise LeapSerializationError("Parquet needs a file (-o FILE.parquet)")
-        compressions = [compression_of(self.source), compression_of(self.output)]
-        if PARQUET in (self.output_format, self.source_format) or ZSTD in compressions:
+        compressions = [compression_of(source), compression_of(output.path)]
+        if PARQUET in (self.output_format, self.input.source_format) or ZSTD in compressions:
             pyarrow("Parquet and zstd")
-        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(self.output)
-        if at_once and (self.errors is not None or self.output_format == TEXT):
+        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(output.path)
+        if at_once and (output.errors is not None or self.output_format == TEXT):
             raise LeapSerializationError(
-                f"{shown(self.output)} gets a line for each line of the input: leave --errors and --format text out"
+                f"{shown(output.path)} gets a line for each line of the input: leave --errors and --format text out"
             )
-        for place in (self.journal, self.errors, self.speech):
+        for place in (output.journal, output.errors, output.speech):
             if place is not None and is_url(place):
                 raise LeapSerializationError(f"{shown(place)} cannot be written to", hint="give a file of this machine")
-        if is_url(self.output):
+        if is_url(output.path):
             self._check_url()
-        elif self.output != STANDARD:
-            self._check_output(Path(self.output))
-        if self.errors is not None:
-            self._check_output(Path(self.errors))
-            if Path(self.errors).resolve() in (Path(self.output).resolve(), self.journal_path):
+        elif output.path != STANDARD:
+            self._check_output(Path(output.path))
+        if output.errors is not None:
+            self._check_output(Path(output.errors))
+            if Path(output.errors).resolve() in (Path(output.path).resolve(), self.journal_path):
                 raise LeapSerializationError(
-                    f"{self.errors} cannot take the failed lines too", hint="give another file"
+                    f"{output.errors} cannot take the failed lines too", hint="give another file"
                 )
         journal = self.journal_path
         if journal is None:
             return
         if journal.exists() and not journal.is_file():
             raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
-        if journal in (Path(self.output).resolve(), Path(self.source).resolve()):
+        if journal in (Path(output.path).resolve(), Path(source).resolve()):
             raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
-        if self._is_regular and not self.overwrite:
+        if output.is_regular and not output.overwrite:
             self._check_account(journal)
 
     def _check_url(self) -> None:
-        _check_ending(PurePath(name_in(self.output)))
-        if self.output == self.source:
+        _check_ending(PurePath(name_in(self.output.path)))
+        if self.output.path == self.input.source:
             raise LeapSerializationError(
-                f"{shown(self.output)} is input and output at once", hint="give another output"
+                f"{shown(self.output.path)} is input and output at once", hint="give another output"
             )
-        check_writable(self.output)
+        check_writable(self.output.path)
 
     def _check_output(self, path: Path) -> None:
+        source = self.input.source
         _check_ending(path)
         if path.is_dir():
             raise LeapSerializationError(f"{path} is a directory, not a file to write to")
@@ -338,79 +389,69 @@ class BatchSettings(BatchEscalation, BatchCluster, BatchLimits, BatchOutput, Bat
             raise LeapSerializationError(f"there is no directory {path.parent} to write to")
         if path.exists() and not os.access(path, os.W_OK):
             raise LeapSerializationError(f"{path} cannot be written to")
-        if self.source != STANDARD and path.exists() and Path(self.source).exists() and path.samefile(self.source):
+        if source != STANDARD and path.exists() and Path(source).exists() and path.samefile(source):
             raise LeapSerializationError(f"{path} is input and output at once", hint="give another output")
 
     def _check_account(self, journal: Path) -> None:
         """See to it that what is in the output is known from the journal, and that this is the journal of no other."""
-        its_own = is_journal_of(journal, self._place)
+        its_own = is_journal_of(journal, self.output.place)
         if its_own is False:
             raise LeapSerializationError(
                 f"{journal} is the journal of another output",
                 hint="give another journal, or --replace to begin it anew",
             )
-        if its_own is None and self._has_content():
+        if its_own is None and self.output.has_content:
             raise LeapSerializationError(
-                f"{shown(self.output)} exists and no journal of a batch lies beside it",
+                f"{shown(self.output.path)} exists and no journal of a batch lies beside it",
                 hint="give another output, or --replace to replace it",
             )
-
-    def _has_content(self) -> bool:
-        if is_url(self.output):
-            return exists(self.output)
-        return Path(self.output).exists() and Path(self.output).stat().st_size > 0
-
-    @property
-    def _place(self) -> Path | str:
-        """The output: a file, or a URL."""
-        return self.output if is_url(self.output) else Path(self.output)
-
-    @property
-    def _is_regular(self) -> bool:
-        """Whether the output is a file that can be read again, and not a device or a named pipe."""
-        if is_url(self.output):
-            return True
-        if self.output == STANDARD or self.output.startswith("/dev/") or descriptor_of(self.output) is not None:
-            return False  # /dev/stdout may lead to a file
-        return not Path(self.output).exists() or Path(self.output).is_file()
 
     @property
     def journal_path(self) -> Path | None:
         """Where the journal is; None where there is nothing to resume."""
-        if self.journal is not None:
-            return Path(self.journal).resolve()
-        if is_url(self.output):
-            return Path(self.directory, f"{name_in(self.output)}.journal").resolve()
-        return journal_path(Path(self.output)) if self._is_regular else None
+        if self.output.journal is not None:
+            return Path(self.output.journal).resolve()
+        if is_url(self.output.path):
+            return Path(self.input.directory, f"{name_in(self.output.path)}.journal").resolve()
+        return journal_path(Path(self.output.path)) if self.output.is_regular else None
 
     def open_journal(self, while_waiting: Callable[[], object] | None = None) -> Journal | None:
         """The journal, locked; None where there is nothing to resume. The caller closes it. ``while_waiting``: wait for
         another batch that has it, calling this a few times a second; without it that is LeapUnavailableError."""
         path = self.journal_path
-        output = self._place if self._is_regular else None
+        output = self.output.place if self.output.is_regular else None
         return None if path is None else Journal(path, output, while_waiting=while_waiting)
 
     def sink(
         self, write: Callable[[str], object], count: int, while_waiting: Callable[[], object] | None = None
     ) -> Sink:
         """The output for ``count`` lines; ``write`` is standard output's."""
-        path, url = Path(self.output), None
-        if is_url(self.output):
+        path, url = Path(self.output.path), None
+        if is_url(self.output.path):
             assert self.journal_path is not None
-            path, url = self.journal_path.with_suffix(".sent"), self.output
+            path, url = self.journal_path.with_suffix(".sent"), self.output.path
         if self.output_format == NPY:
             return VectorFile(path, count, url)
         if self.output_format == PARQUET:
             return ParquetFile(path, count, url)
-        if self._is_regular and (url is not None or compression_of(self.output)):
-            lines = count + (self.header is not None) + (self.output_format in DELIMITERS)
-            ending = compression_of(self.output)
+        if self.output.is_regular and (url is not None or compression_of(self.output.path)):
+            lines = count + (self.output.header is not None) + (self.output_format in DELIMITERS)
+            ending = compression_of(self.output.path)
             return LinesFile(path, lines, url) if ending is None else CompressedFile(path, lines, ending, url)
-        if self._is_regular:
-            return OutputFile(Path(self.output), while_waiting=while_waiting)
-        if self.output == STANDARD:
+        if self.output.is_regular:
+            return OutputFile(Path(self.output.path), while_waiting=while_waiting)
+        if self.output.path == STANDARD:
             return OutputStream(write)
-        return OutputStream.of_device(self.output)
+        return OutputStream.of_device(self.output.path)
+
+
+PARTS: dict[str, type] = {
+    "input": BatchInput,
+    "output": BatchOutput,
+    "limits": BatchLimits,
+    "cluster": BatchCluster,
+    "escalation": BatchEscalation,
+}
 
 
 def _check_ending(path: PurePath) -> None:

@@ -319,7 +319,8 @@ def of_journal(
     settings: BatchSettings, variables: Mapping[str, str], cwd: Path, wanted: Wanted = ALL
 ) -> Iterator[Reading]:
     """The answered lines of a batch, by its journal. Raises LeapError where its input or its journal is gone."""
-    path = Path(settings.journal) if settings.journal else journal_path(Path(settings.output))
+    output = settings.output
+    path = Path(output.journal) if output.journal else journal_path(Path(output.path))
     try:
         journal = JournalView(path)
     except OSError as error:

@@ -262,7 +262,7 @@ class Evaluation:
         directory.mkdir(parents=True, exist_ok=True)
         source = directory / f"{name}.lines.jsonl"
         replace_text(source, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-        return BatchSettings(
+        return BatchSettings.of(
             str(source),
             str(directory / f"{name}.jsonl"),
             format=OPENAI,
@@ -281,7 +281,7 @@ class Evaluation:
             if checked.problem_count:
                 raise _unusable(settings, checked)
             model = resolve_local(checked.model, variables=self.variables, cwd=self.cwd)
-            facts = ColumnFacts.of(Path(settings.output), name, checked, model.path.stat().st_size)
+            facts = ColumnFacts.of(Path(settings.output.path), name, checked, model.path.stat().st_size)
             journal = settings.open_journal()
             try:
                 batch = checked.open(journal, str, on_result)
@@ -319,7 +319,7 @@ def _measured(loading: AbstractContextManager[Runner], facts: ColumnFacts) -> It
 
 
 def _unusable(settings: BatchSettings, checked: CheckedBatch) -> LeapSerializationError:
-    with open(settings.source, encoding="utf-8") as file:
+    with open(settings.input.source, encoding="utf-8") as file:
         lines = file.read().split("\n")
     names = [
         json.loads(lines[each.number - 1])["custom_id"].rpartition(REPEAT)[0] for each in checked.problems[:MOST_TOLD]

@@ -131,8 +131,8 @@ def answered_by(model: LoadedModel, name: str | None, settings: BatchSettings) -
         settings,
         model=model.load_request.reference,
         loading=loading,
-        concurrency=model.options.slots,
-        answers_to=tuple(answers_to),
+        limits=replace(settings.limits, concurrency=model.options.slots),
+        input=replace(settings.input, answers_to=tuple(answers_to)),
     )
 
 

@@ -143,9 +143,9 @@ def test_an_input_that_is_no_longer_the_submitted_one_is_refused(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_bytes(lines(20))
     given = {"default_model": "builtin", "variables": {}, "cwd": tmp_path}
-    settings = BatchSettings(str(path), str(tmp_path / "out.jsonl"))
+    settings = BatchSettings.of(str(path), str(tmp_path / "out.jsonl"))
     with check_batch(settings, **given) as checked:
-        submitted = replace(settings, input_digest=checked.input_digest)
+        submitted = replace(settings, input=replace(settings.input, input_digest=checked.input_digest))
     check_batch(submitted, **given).close()
     path.write_bytes(lines(10))
     with pytest.raises(LeapSerializationError, match="changed since the batch was submitted"):

@@ -240,7 +240,7 @@ def test_lines_with_one_picture_are_those_that_were_checked(tmp_path) -> None:
 def test_the_lines_of_a_server_s_clients_name_none_of_its_files(tmp_path) -> None:
     pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
     (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
-    settings = BatchSettings("-", "-", directory=str(tmp_path), urls=UrlAccess.DATA, own_clients=False)
+    settings = BatchSettings.of("-", "-", directory=str(tmp_path), urls=UrlAccess.DATA, own_clients=False)
     reader = BatchSettings.from_json(json.loads(json.dumps(settings.to_json()))).reader()
     templated = replace(reader, template=LineTemplate("Its {what}?"))
     file = [{"type": "image_url", "image_url": {"url": (tmp_path / "red.png").as_uri()}}]

@@ -288,7 +288,7 @@ def test_a_batch_is_read_from_its_journal(tmp_path):
 
     (tmp_path / "in.jsonl").write_text('{"name": "Zoe", "id": "a"}\n{"name": "Ann", "id": "b"}\n')
     files = {"source": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out.csv")}
-    settings = BatchSettings(**files, template="Greet {name}.", system="Be brief.", model="builtin", concurrency=1)
+    settings = BatchSettings.of(**files, template="Greet {name}.", system="Be brief.", model="builtin", concurrency=1)
     variables = {"LEAP_HOME": str(tmp_path)}
     with check_batch(settings, default_model=None, variables=variables, cwd=tmp_path) as checked:
         journal = settings.open_journal()

@@ -1,8 +1,7 @@
-"""The table of options: what becomes of each at an endpoint, in each protocol and in the engine; and a new row."""
+"""The table of options: what becomes of each at an endpoint and in each protocol; and a new row."""
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from leap_core.conversation.option_rows import (
     TokenIds,
     Whole,
 )
-from leap_core.conversation.options import CONSTRAINTS, GENERATION, GenerationOptions, SamplingDefaults
+from leap_core.conversation.options import GENERATION, GenerationOptions, SamplingDefaults
 from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.errors import LeapOptionsError
 from leap_core.protocols.anthropic import read_messages
@@ -189,18 +188,6 @@ def test_a_field_that_is_null_is_not_in_the_notes_of_ollama_s_protocol():
         read_ollama_generate({"model": "m", "prompt": "Hi", **nothing, "options": nothing}),
     ):
         assert request.generation is not None and request.generation.notes == ()
-
-
-def test_the_engine_reads_each_option():
-    """An option that is declared and read by nothing would do nothing."""
-    read = set()
-    for folder in ("inference", "conversation", "batch"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if path.name not in ("options.py", "option_rows.py"):
-                nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-                read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    by_name = {*CONSTRAINTS, "extras"}
-    assert [name for name in GENERATION if name not in read | by_name] == []
 
 
 def test_the_recommendations_of_models_are_those_of_the_table():

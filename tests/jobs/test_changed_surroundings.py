@@ -26,7 +26,7 @@ pytestmark = [
 
 def test_a_batch_whose_output_is_in_use_waits_and_uses_up_no_retry(jobs, tmp_path, monkeypatch):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
-    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 2})
+    settings = BatchSettings.of("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 2})
     with locked(tmp_path / "out.jsonl.journal"):
         id = jobs.batch(settings, policy=Policy(retries=0), cwd=tmp_path)
         until(lambda: any("waiting for another batch" in event.value["message"] for event in jobs.events(id)))
@@ -49,7 +49,7 @@ def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
 def test_a_batch_whose_input_changed_after_its_submission_is_refused(jobs, tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f'{{"prompt": "Say {n}", "max_tokens": 2}}\n' for n in range(3)))
-    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin")
+    settings = BatchSettings.of("in.jsonl", "out.jsonl", model="builtin")
     id = jobs.batch(settings, policy=Policy(delay=1.0), cwd=tmp_path)
     source.write_text('{"prompt": "something else"}\n')
     ended = jobs.wait(id, 60)
@@ -58,7 +58,7 @@ def test_a_batch_whose_input_changed_after_its_submission_is_refused(jobs, tmp_p
 
 def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path):
     with JobsClient(autostart=False) as client:
-        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        settings = BatchSettings.of("-", str(tmp_path / "out.jsonl"), model="builtin")
         id = client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
         kept = Path(client.get(id).parameters["kept"])
         assert kept.read_bytes() == b'{"prompt": "Hello"}\n'
@@ -70,7 +70,7 @@ def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path
 def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_path, monkeypatch):
     with JobsClient(autostart=False) as client:
         monkeypatch.setattr(client.table, "add", lambda _jobs: 1 / 0)
-        settings = BatchSettings("-", str(tmp_path / "out.jsonl"), model="builtin")
+        settings = BatchSettings.of("-", str(tmp_path / "out.jsonl"), model="builtin")
         with pytest.raises(ZeroDivisionError):
             client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
         assert list(client.configuration.inputs.iterdir()) == []

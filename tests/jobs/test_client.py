@@ -101,7 +101,7 @@ def test_retries_of_a_download_count_in_the_background(leap, jobs, started):
 def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_path, output):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
     with pytest.raises(LeapSerializationError, match="not the same for the worker"):
-        jobs.batch(BatchSettings("in.jsonl", output, model="builtin"), cwd=tmp_path)
+        jobs.batch(BatchSettings.of("in.jsonl", output, model="builtin"), cwd=tmp_path)
     assert jobs.list() == []
 
 

@@ -45,7 +45,7 @@ def source(tmp_path: Path, lines: int) -> Path:
 
 def settings(tmp_path: Path, **given: object) -> BatchSettings:
     options = {"max_tokens": 3, "temperature": 0}
-    return BatchSettings(
+    return BatchSettings.of(
         str(tmp_path / "in.jsonl"),
         str(tmp_path / "out.jsonl"),
         model="builtin",
@@ -123,7 +123,7 @@ def test_vectors_of_another_machine(machines, tmp_path):
     worker, laptop = machines("worker"), machines("laptop")
     worker.start()
     rows = [json.dumps({"id": n, "input": f"text {n}"}).encode() + b"\n" for n in range(40)]
-    asked = BatchSettings("-", KEPT, model="builtin-embed", format="plain", input_format="jsonl")
+    asked = BatchSettings.of("-", KEPT, model="builtin-embed", format="plain", input_format="jsonl")
     with laptop.client() as jobs:
         ended = jobs.wait(id := jobs.batch(asked, rows=rows, default_model="builtin"), 60)
         assert ended.state is State.SUCCEEDED, ended.error
@@ -201,7 +201,7 @@ def test_a_batch_comes_after_another_job(machines, tmp_path):
         first = jobs.generate("Count.", options=ENDLESS)
         until(lambda: jobs.events(first))
         later = jobs.batch(settings(tmp_path), policy=Policy(after_any=(first,)))
-        doomed = jobs.batch(replace(settings(tmp_path), output=str(tmp_path / "x")), policy=Policy(after=(first,)))
+        doomed = jobs.batch(settings(tmp_path, output=str(tmp_path / "x")), policy=Policy(after=(first,)))
         assert jobs.get(later).comes_after == (first,) and jobs.waiting_reason(jobs.get(later)) == f"the end of {first}"
         time.sleep(1.5)
         assert {shard.state for shard in jobs.table.shards(later)} == {State.QUEUED}, "nothing begins before"

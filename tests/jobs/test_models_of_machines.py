@@ -97,14 +97,16 @@ def test_pictures_that_lines_name_go_with_them(machines, tmp_path, monkeypatch):
     Image.new("RGB", (24, 32), "blue").save(tmp_path / "blue.jpg")
     lines = [{"image": "red.png", "prompt": "Which colour?"}, {"image": ["red.png", "blue.jpg"], "prompt": "And now?"}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    settings = BatchSettings("in.jsonl", str(tmp_path / "out.jsonl"), model="builtin-vl", options={"max_tokens": 3})
+    settings = BatchSettings.of("in.jsonl", str(tmp_path / "out.jsonl"), model="builtin-vl", options={"max_tokens": 3})
     laptop, worker = machines("laptop"), machines("worker")
     with laptop.client() as jobs:
         id = jobs.batch(settings, cwd=tmp_path)
         with monkeypatch.context() as small:
             small.setattr("jobs.submission.shared_jobs.MOST_BYTES", 400)
             with pytest.raises(LeapJobError, match="line 1 and its files take"):
-                jobs.batch(replace(settings, output=str(tmp_path / "other.jsonl")), cwd=tmp_path)
+                jobs.batch(
+                    replace(settings, output=replace(settings.output, path=str(tmp_path / "other.jsonl"))), cwd=tmp_path
+                )
         for name in ("red.png", "blue.jpg", "in.jsonl"):
             (tmp_path / name).unlink()
         worker.start()

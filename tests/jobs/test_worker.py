@@ -72,7 +72,7 @@ def test_models_are_found_where_the_submitter_found_them(jobs, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello", "max_tokens": 2}\n')
     jobs.start_worker()
     with JobsClient({**os.environ, "HF_HOME": str(tmp_path / "hf")}) as submitter:
-        batch = submitter.batch(BatchSettings("in.jsonl", "out.jsonl", model="who/what"), cwd=tmp_path)
+        batch = submitter.batch(BatchSettings.of("in.jsonl", "out.jsonl", model="who/what"), cwd=tmp_path)
         answer = submitter.generate("Hi", model="who/what", options=GenerationOptions(max_tokens=2))
     assert [jobs.wait(id, 60).state for id in (batch, answer)] == [State.SUCCEEDED] * 2
 
@@ -90,11 +90,11 @@ def test_a_home_that_is_told_from_here_is_the_worker_s_too(tmp_path, monkeypatch
 def test_paths_of_a_batch_are_those_of_who_submits_it(jobs, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
     (tmp_path / "builtin").mkdir()  # no model
-    settings = BatchSettings("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 3})
+    settings = BatchSettings.of("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 3})
     assert jobs.wait(jobs.batch(settings, cwd=tmp_path), 60).state is State.SUCCEEDED
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 1
     with pytest.raises(LeapSerializationError, match="a job needs a file"):
-        jobs.batch(replace(settings, output="-"), cwd=tmp_path)
+        jobs.batch(replace(settings, output=replace(settings.output, path="-")), cwd=tmp_path)
 
 
 def test_lines_from_a_pipe_are_kept_for_the_job(jobs, tmp_path):
@@ -102,7 +102,7 @@ def test_lines_from_a_pipe_are_kept_for_the_job(jobs, tmp_path):
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=('{"prompt": "Hello"}\n',))
     writer.start()
-    settings = BatchSettings(str(pipe), str(tmp_path / "out.jsonl"), model="builtin", options={"max_tokens": 3})
+    settings = BatchSettings.of(str(pipe), str(tmp_path / "out.jsonl"), model="builtin", options={"max_tokens": 3})
     assert jobs.wait(jobs.batch(settings), 60).state is State.SUCCEEDED
     writer.join()
 
@@ -279,7 +279,7 @@ def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
     long = jobs.generate("Count.", options=ENDLESS)
     short = jobs.generate("Hi", options=GenerationOptions(max_tokens=2))
     (tmp_path / "in.jsonl").write_text('{"prompt": "a", "max_tokens": 2}\n')
-    batch = jobs.batch(BatchSettings(str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), model="builtin"))
+    batch = jobs.batch(BatchSettings.of(str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), model="builtin"))
     download = jobs.submit([NewJob("download", {"model": "builtin", "cwd": str(tmp_path)})])[0]
     for id in (short, batch, download):
         assert jobs.wait(id).state is State.SUCCEEDED

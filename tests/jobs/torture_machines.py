@@ -84,7 +84,7 @@ class MachinesTorture:
         answers: list[str] = []
         with JobsClient(self._variables("laptop")) as jobs:
             # One line at a time: the size of a batch changes the last places of a logit.
-            settings = BatchSettings(
+            settings = BatchSettings.of(
                 str(source), str(self.home / f"out-{n}.jsonl"), model="builtin", options=OPTIONS, concurrency=1,
                 loading={"cpu_threads": 1},
             )  # fmt: skip

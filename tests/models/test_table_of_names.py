@@ -83,7 +83,7 @@ def test_a_name_means_the_same_in_six_places(leap, leap_home: Path, monkeypatch:
     registry, serve = Registry(cwd=leap_home), Offer(cwd=leap_home).load_request
 
     def batch(name: str) -> None:
-        settings = BatchSettings(source=str(source), output=str(leap_home / "out.jsonl"), model=name)
+        settings = BatchSettings.of(source=str(source), output=str(leap_home / "out.jsonl"), model=name)
         with check_batch(settings, None, default_model=None, variables=os.environ, cwd=leap_home):
             pass
 

@@ -57,7 +57,7 @@ class Queue:
         return []
 
     def requests(self, job: int) -> list[LineRequest]:
-        lines = Path(self.settings[job].source).read_bytes().splitlines()
+        lines = Path(self.settings[job].input.source).read_bytes().splitlines()
         requests = [self.settings[job].reader().read(line) for line in lines]
         return [request for request in requests if isinstance(request, LineRequest)]
 
@@ -72,7 +72,7 @@ class Queue:
             if n == 1:
                 result = LineResult(*head, error={"code": "context_length_exceeded", "message": "too long"})
             lines.append(result.render(self.settings[job].output_format, Row()) + "\n")
-        Path(self.settings[job].output).write_text("".join(lines))
+        Path(self.settings[job].output.path).write_text("".join(lines))
         self.states[job] = state
 
 

@@ -72,7 +72,7 @@ def command(
     output = Output(env)
     if model.name == "":
         raise click.UsageError("-m needs a model's name or file")
-    settings = BatchSettings(
+    settings = BatchSettings.of(
         **batch.fields,
         model=model.name,
         options=sampling.options(shape, enable_thinking=batch.reasons).to_json(),
@@ -103,14 +103,14 @@ def _submit(
     """The id of the job that answers the lines."""
     from leap_core.batch.settings import STANDARD
 
-    if settings.output == STANDARD:
+    if settings.output.path == STANDARD:
         raise click.UsageError("--background needs -o FILE for the results")
     with open_jobs(env) as jobs:
         if max_workers is not None and not jobs.configuration.is_shared:
             raise click.UsageError("--max-workers needs jobs_url: here one worker does all jobs")
         return jobs.batch(
             settings,
-            rows=env.stdin if settings.source == STANDARD else None,
+            rows=env.stdin if settings.input.source == STANDARD else None,
             default_model=default_model(env, model.name),
             host=model.job_may_use_host,
             policy=background.policy,
@@ -131,7 +131,7 @@ def _run(
 
     def load() -> AbstractContextManager[Runner]:
         nonlocal nodes
-        if settings.on is not None:
+        if settings.cluster.on is not None:
             from leap_core.batch.clusters.opening import open_on_cluster
 
             cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd, on_note=output.note)
@@ -142,9 +142,11 @@ def _run(
         runner = warm_or_load(env, checked.model, settings.loading_options(), model)
         if not checked.named_model:
             output.note(builtin_note())
-        if settings.escalate_to is not None:
-            far = load_model(env, replace(model, name=settings.escalate_to, fields={}))
-            runner = escalating = EscalatingRunner(runner, far, When.parse(settings.when, settings.check))
+        if settings.escalation.escalate_to is not None:
+            far = load_model(env, replace(model, name=settings.escalation.escalate_to, fields={}))
+            runner = escalating = EscalatingRunner(
+                runner, far, When.parse(settings.escalation.when, settings.escalation.check)
+            )
             escalations.append(escalating)
         return runner
 
@@ -154,7 +156,7 @@ def _run(
     journal = settings.open_journal()
     try:
         with stopping_on_interrupt(stop.set):
-            piped = settings.output == STANDARD and not env.stdout_is_terminal
+            piped = settings.output.path == STANDARD and not env.stdout_is_terminal
             # The reader of a pipe may write to the same terminal.
             show = show_nothing if piped else ProgressLine(output, lambda: nodes() if nodes else None)
             progress = checked.open(journal, output.text, show).run(load, stop)
@@ -173,7 +175,7 @@ def _run(
         if progress.remark:
             output.note(progress.remark)
         for each in escalations:
-            output.note(each.summary(str(settings.escalate_to)))
+            output.note(each.summary(str(settings.escalation.escalate_to)))
     if progress.stopped:
         if not quiet and journal is not None:
             output.note("stopped; the same command resumes from here")
@@ -190,7 +192,7 @@ def _merge(output: Output, checked: CheckedBatch, count: int, *, quiet: bool) ->
     parts = [settings.of_part(Part(number, count)).journal_path for number in range(1, count + 1)]
     journal = settings.open_journal()
     if journal is None:
-        raise click.UsageError(f"--merge needs a file for the results, and {settings.output} is none")
+        raise click.UsageError(f"--merge needs a file for the results, and {settings.output.path} is none")
     try:
         merged = merge(checked.open(journal, output.text, show_nothing), [path for path in parts if path])
     except OSError as error:
@@ -209,6 +211,6 @@ def _not_written(error: OSError, settings: BatchSettings) -> Exception:
     from leap_core.system.addresses import shown
 
     return LeapError(
-        f"cannot write {error.filename or shown(settings.output)}: {error.strerror or error}",
+        f"cannot write {error.filename or shown(settings.output.path)}: {error.strerror or error}",
         hint="free disk space; the answers so far are kept, and the same command resumes",
     )

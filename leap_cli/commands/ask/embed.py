@@ -171,7 +171,7 @@ def _submit(env: Environment, items: Sequence[Item], args: EmbedArguments) -> st
     if args.pooling is None:
         _check_model(env, model)
     asked = {"input_type": args.kind, **{name: value for name in ASKED if (value := getattr(args, name)) is not None}}
-    settings = BatchSettings(
+    settings = BatchSettings.of(
         source="-",
         output=KEPT if target is None else str(env.cwd / target),
         model=model,

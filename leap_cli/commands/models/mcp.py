@@ -338,7 +338,7 @@ class _Abilities:
             from leap_core.batch.settings import BatchSettings
 
             source, target = (str(self._env.cwd / path) for path in (prompts, output))
-            settings = BatchSettings(source, target, model=model_reference(self._env, self._model.name))
+            settings = BatchSettings.of(source, target, model=model_reference(self._env, self._model.name))
             return jobs.batch(settings, cwd=self._env.cwd, policy=_policy())
 
         return await self._submit(submit)

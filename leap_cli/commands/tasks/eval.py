@@ -190,7 +190,7 @@ def _evaluation(
     columns = wish.columns(model, names, file.templates, env.cwd)
 
     def load(checked: CheckedBatch) -> AbstractContextManager[Runner]:
-        if checked.settings.on is not None:
+        if checked.settings.cluster.on is not None:
             from leap_core.batch.clusters.opening import open_on_cluster
 
             return open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)

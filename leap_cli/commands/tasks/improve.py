@@ -215,14 +215,14 @@ def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedB
 
     def load(checked: CheckedBatch) -> AbstractContextManager[Any]:
         settings = checked.settings
-        key = json.dumps([checked.model, settings.loading, settings.concurrency], default=str)
+        key = json.dumps([checked.model, settings.loading, settings.limits.concurrency], default=str)
         if key not in opened:
             close()
             opened[key] = warm_or_load(env, checked.model, settings.loading_options(), model)
         runner = opened[key]
-        if settings.escalate_to is not None:
-            far = load_model(env, replace(model, name=settings.escalate_to, fields={}))
-            return EscalatingRunner(_Kept(runner), far, When.parse(settings.when, settings.check))
+        if settings.escalation.escalate_to is not None:
+            far = load_model(env, replace(model, name=settings.escalation.escalate_to, fields={}))
+            return EscalatingRunner(_Kept(runner), far, When.parse(settings.escalation.when, settings.escalation.check))
         return nullcontext(runner)
 
     def close() -> None:

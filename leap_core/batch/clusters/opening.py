@@ -52,10 +52,10 @@ def open_on_cluster(
     variables, cwd = os.environ if variables is None else variables, cwd or Path.cwd()
     loading = settings.loading_options()
     model = resolve_local(checked.model, variables=variables, cwd=cwd)
-    least, most = numbers_of_workers(settings.workers)
+    least, most = numbers_of_workers(settings.cluster.workers)
     digests = ModelDigests(Directories.from_environment(variables))
     digest = digests.of(model.path)
-    assert settings.on is not None
+    assert settings.cluster.on is not None
     return RayWorkers(
         ModelOfCluster(
             reference=checked.model,
@@ -67,8 +67,8 @@ def open_on_cluster(
             origin=digests.origins().get(digest),
         ),
         checked.reader,
-        settings.concurrency,
-        address=address_of(settings.on, variables),
+        settings.limits.concurrency,
+        address=address_of(settings.cluster.on, variables),
         least=least,
         most=most,
         lines=len(checked.lines),

@@ -201,7 +201,7 @@ class BatchEndpoints:
             "job": None,
             "error": None,
         }
-        settings = BatchSettings(
+        settings = BatchSettings.of(
             str(self._files.path(input_id)),
             str(self._files.path(record["output_file_id"])),
             format="openai",
@@ -222,7 +222,7 @@ class BatchEndpoints:
         try:
             record["job"] = await STORE.run(self._queue.submit, settings, cwd)
         except LeapSerializationError as error:
-            message = error.message.replace(settings.source, input_id)  # no path of this machine
+            message = error.message.replace(settings.input.source, input_id)  # no path of this machine
             line_number = LINE.search(message)
             record["error"] = {
                 "code": status_of(error)[2],

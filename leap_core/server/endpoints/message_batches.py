@@ -68,7 +68,7 @@ class MessageBatches:
     async def create(self, request: Request) -> Response:
         """Have requests answered, those of each model by a job. One that cannot be used is an error by itself."""
         asked = await read_body(request, _requests)
-        check = BatchSettings("", "", urls=self._urls, own_clients=False).reader()
+        check = BatchSettings.of("", "", urls=self._urls, own_clients=False).reader()
         lines: dict[str, list[JsonObject]] = {}
         refused: list[JsonObject] = []
         for custom_id, params in asked:
@@ -146,7 +146,7 @@ class MessageBatches:
         try:
             model = await self._models.described(name)
             await STORE.run(write)
-            settings = BatchSettings(
+            settings = BatchSettings.of(
                 str(source), str(output), format=ANTHROPIC, urls=self._urls, own_clients=False, skip_invalid=True
             )
             settings = answered_by(model, name, settings)

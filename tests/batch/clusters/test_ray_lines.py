@@ -70,8 +70,9 @@ def ask(tmp_path: Path) -> Ask:
         source, output = tmp_path / "in.jsonl", tmp_path / f"{on or 'one'}.jsonl"
         source.write_text("".join(json.dumps(line) + "\n" for line in lines))
         options = {"temperature": 0.0, "max_tokens": 4}
-        settings = BatchSettings(str(source), str(output), options=options, format="plain", on=on, concurrency=4)
-        settings = replace(settings, overwrite=True, workers="2", directory=str(tmp_path), **fields)
+        settings = BatchSettings.of(str(source), str(output), options=options, format="plain", on=on, concurrency=4)
+        changed = {"overwrite": True, "workers": "2", "directory": str(tmp_path), **fields}
+        settings = BatchSettings.from_json({**settings.to_json(), **changed})
         with check_batch(settings, default_model=None, variables=os.environ, cwd=tmp_path) as checked:
             journal = settings.open_journal()
             assert journal is not None

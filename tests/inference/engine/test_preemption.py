@@ -284,7 +284,7 @@ def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=3)
     running = [asked(words(20, n), 400, priority) for n, priority in enumerate([-10, -20, -20])]
-    first, second = asked(words(20, 7), 400, 10), asked(words(20, 8), 400, 20)
+    first, second = asked(words(20, 7), 400, -10), asked(words(20, 8), 400, -20)
     begun = [lambda each=each: each.generated > 0 for each in (*running, first)]
     stops = Stops(scheduler, *begun, lambda: first.generated > 9)
     scheduler.submit(running[0])

@@ -29,7 +29,10 @@ def asked(priority: int, at: float = 0.0) -> Request:
 
 @pytest.mark.parametrize(
     ("priority", "level"),
-    [(100, "interactive"), (0, "interactive"), (-9, "interactive"), (-10, "background"), (-20, "batch"), (-100, "batch")],
+    [
+        *((100, "interactive"), (0, "interactive"), (-9, "interactive")),
+        *((-10, "background"), (-20, "batch"), (-100, "batch")),
+    ],
 )
 def test_levels(priority: int, level: str) -> None:
     assert level_of(priority) == level == asked(priority).level

@@ -29,7 +29,7 @@ def test_a_worker_asks_the_endpoint_and_a_second_model(far, leap_home, tmp_path)
 
     far.always = answer
     (tmp_path / "in.txt").write_text("easy\nhard\n")
-    batch = BatchSettings(
+    batch = BatchSettings.of(
         str(tmp_path / "in.txt"),
         str(tmp_path / "out.jsonl"),
         model="far#near",
@@ -60,7 +60,7 @@ def test_jobs_of_several_machines_know_no_second_model(leap_home, tmp_path):
     from jobs.submission.new_jobs import BatchRequest
     from jobs.submission.shared_jobs import shared_batch
 
-    request = BatchRequest(BatchSettings(str(tmp_path / "in.txt"), "out", escalate_to="far"))
+    request = BatchRequest(BatchSettings.of(str(tmp_path / "in.txt"), "out", escalate_to="far"))
     with pytest.raises(LeapJobError, match="no second model"), shared_batch(request, None, ()):
         pass
 
