@@ -282,8 +282,7 @@ class BatchSettings:
     def from_json(value: Mapping[str, Any]) -> BatchSettings:
         """Read what ``to_json`` writes; other names are left out."""
         known = {each.name for part in (BatchSettings, *PARTS.values()) for each in fields(part)} - {*PARTS, "path"}
-        given = {name: item for name, item in value.items() if name in known}
-        return BatchSettings.of(value["source"], value["output"], **given)
+        return BatchSettings.of(**{name: item for name, item in value.items() if name in known or name == "output"})
 
     def from_anywhere(self, cwd: Path) -> BatchSettings:
         """The same with paths that mean the same in any directory, and in the worker. Raises LeapSerializationError

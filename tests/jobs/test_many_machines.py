@@ -43,11 +43,11 @@ def source(tmp_path: Path, lines: int) -> Path:
     return path
 
 
-def settings(tmp_path: Path, **given: object) -> BatchSettings:
+def settings(tmp_path: Path, output: str = "out.jsonl", **given: object) -> BatchSettings:
     options = {"max_tokens": 3, "temperature": 0}
     return BatchSettings.of(
         str(tmp_path / "in.jsonl"),
-        str(tmp_path / "out.jsonl"),
+        str(tmp_path / output),
         model="builtin",
         options=options,
         concurrency=4,
@@ -201,7 +201,7 @@ def test_a_batch_comes_after_another_job(machines, tmp_path):
         first = jobs.generate("Count.", options=ENDLESS)
         until(lambda: jobs.events(first))
         later = jobs.batch(settings(tmp_path), policy=Policy(after_any=(first,)))
-        doomed = jobs.batch(settings(tmp_path, output=str(tmp_path / "x")), policy=Policy(after=(first,)))
+        doomed = jobs.batch(settings(tmp_path, "x"), policy=Policy(after=(first,)))
         assert jobs.get(later).comes_after == (first,) and jobs.waiting_reason(jobs.get(later)) == f"the end of {first}"
         time.sleep(1.5)
         assert {shard.state for shard in jobs.table.shards(later)} == {State.QUEUED}, "nothing begins before"

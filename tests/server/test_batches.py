@@ -99,7 +99,7 @@ def server(leap_home: Path) -> Server:
 def test_the_lines_say_which_of_several_models_answers(server: Server) -> None:
     assert server.batch("Second").json()["status"] == "in_progress"
     (settings,) = server.queue.submitted
-    assert settings.model == "Second" and "second-f16" in map(str.lower, settings.answers_to or ())
+    assert settings.model == "Second" and "second-f16" in map(str.lower, settings.input.answers_to or ())
     assert server.batch("nobody").status_code == 404 and server.batch(None).status_code == 404
 
 

@@ -153,7 +153,7 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
     assert system.startswith(recipe.wording_for("m[1]").system) and "is { labels } or { this } it? " in system
     assert "Answer as in these examples." in report(improved) and improved.opening[1] == system
     evaluation = Evaluation(file, [], tmp_path, print, {})
-    assert evaluation.settings(improved.column).recipes == improved.column.recipes
+    assert evaluation.settings(improved.column).input.recipes == improved.column.recipes
 
 
 def test_a_rewritten_recipe_keeps_its_places():
