@@ -87,7 +87,7 @@ def ask(tmp_path: Path) -> Ask:
 
 
 def opened(checked: CheckedBatch, settings: BatchSettings) -> Any:
-    if settings.on is not None:
+    if settings.cluster.on is not None:
         runner = open_on_cluster(checked, settings)
         runner._model = replace(runner._model, path="/nowhere/model.gguf")  # the nodes would see it
         return runner
