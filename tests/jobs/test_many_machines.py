@@ -20,7 +20,7 @@ from jobs.table.job import Claim, ClaimLostError, NewJob, State, WorkerIdentity
 from jobs.table.store_protocol import MISSED
 from jobs.table.table import Table
 from jobs.worker_process import WorkerKeeper
-from leap_core.batch.settings import KEPT, BatchSettings
+from leap_core.batch.settings import KEPT, BatchOutput, BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError, LeapModelNotFoundError, LeapUnavailableError
 from leap_core.models.aliases_and_endpoints import BUILTINS
@@ -131,7 +131,7 @@ def test_vectors_of_another_machine(machines, tmp_path):
         assert [line["custom_id"] for line in lines] == [str(n) for n in range(40)]
         assert len(lines[7]["embedding"]) == 256
         with pytest.raises(LeapJobError, match="no array"):
-            jobs.batch(replace(asked, output="v.npy", format="auto"), rows=rows)
+            jobs.batch(replace(asked, output=BatchOutput("v.npy")), rows=rows)
 
 
 def test_one_output_has_one_batch_at_a_time(machines, tmp_path):
