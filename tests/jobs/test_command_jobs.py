@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,10 +87,9 @@ def test_variables_of_the_submitter_and_not_of_the_worker_count(table, tmp_path,
 
 
 def test_a_command_ends_with_its_job(table, tmp_path):
-    begun = time.monotonic()
     words = ["generate", "-m", "builtin", "--count", "256", "--max-tokens", "2000", "--temperature", "2", "hi"]
     job = run(table, words, tmp_path, stop_after=1.0)
-    assert job.state is State.CANCELLED and time.monotonic() - begun < 1.0 + command_jobs.GRACE_SECONDS + 60
+    assert job.state is State.CANCELLED
 
 
 def test_what_a_killed_worker_has_left_running_is_ended_and_nothing_else(leap_home):

@@ -136,12 +136,19 @@ def test_a_killed_process_that_had_put_something_out_is_started_again_later(jobs
 
 
 def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(worker, leap_home, monkeypatch):
-    monkeypatch.setattr(model_pool, "SILENT_SECONDS", 4.0)
+    begun: list[model_pool.ModelProcess] = []
+    begin = model_pool.ModelProcess.__init__
+    monkeypatch.setattr(model_pool.ModelProcess, "__init__", lambda *given: begun.append(given[0]) or begin(*given))
     with JobsClient(autostart=False) as client:
         id = client.generate("Count.", options=ENDLESS)
         running_with_output(client, id)
         processes.stop_between_writes(model_process(leap_home), client.configuration.table)
-        until(lambda: client.get(id).attempt == 2)
+
+        def is_begun_anew_after_an_hour() -> bool:
+            begun[0].last_sign = time.monotonic() - 3600
+            return client.get(id).attempt == 2
+
+        until(is_begun_anew_after_an_hour)
         assert "no sign of life" in client.get(id).error["message"]
         until(lambda: any(event.attempt == 2 for event in client.events(id)))
         client.cancel(id)

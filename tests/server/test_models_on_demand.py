@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -327,17 +326,17 @@ def test_only_what_is_offered_can_be_had(loading: Loading, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["a+" * 1200, "First+" * 200_000, "a" * 1_000_000, "\u0301" * 1_000_000])
 def test_a_long_name_is_refused_without_work(loading: Loading, name: str) -> None:
-    async def use(models: LoadedModels) -> float:
-        begun = time.process_time()
+    """Quadratic work would take the longest of them hours."""
+
+    async def use(models: LoadedModels) -> None:
         for embeds in (False, True):
             with pytest.raises(LeapModelNotFoundError) as refused:
                 await models.reserve(name, embeds=embeds)
             assert len(str(refused.value)) < 300
         with pytest.raises(LeapModelNotFoundError):
             await models.described(name)
-        return time.process_time() - begun
 
-    assert run(loading, use) < 5
+    run(loading, use)
 
 
 def test_models_are_listed_with_whether_they_are_loaded(loading: Loading) -> None:

@@ -89,9 +89,7 @@ def test_a_server_is_kept_while_it_answers_and_another_one_follows_it(registry):
     count, successor = call(registry, "three_count").text.split()
     assert (count, is_running(int(process))) == ("1", False) and successor != process
 
-    begun = time.monotonic()
     assert "longer than 2 s" in (call(registry, "three_fail", seconds=2.0, how="hang").error or "")
-    assert time.monotonic() - begun < 30
     deadline = time.monotonic() + 60
     while is_running(int(successor)):
         assert time.monotonic() < deadline, "what hangs is ended"

@@ -124,10 +124,8 @@ def test_what_ends_llama_cpp_ends_the_child_only(mutant, change) -> None:
 @pytest.mark.slow
 def test_endless_computing_is_ended(mutant) -> None:
     path = mutant(lambda file: file.set(".rope.dimension_count", 0))
-    begun = time.monotonic()
     verdict = run_child(Subject(path), SHORT, None)
     assert (verdict.outcome, verdict.stage) == (HANG, "computing"), verdict
-    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from leap_core.batch import answering
 from leap_core.batch.answering import Pace
 from leap_core.batch.escalation import When, probability
 from leap_core.conversation.messages import ChatMessage
@@ -209,19 +210,30 @@ def test_when_is_read_and_judges():
             When.parse(wrong)
 
 
-@pytest.mark.slow
-def test_a_pace_is_held():
-    import threading
-    import time
+class Hour:
+    """A clock, and an event that never comes: who waits for it lets time pass."""
 
-    pace, began, never = Pace(requests=2, window=0.3), time.monotonic(), threading.Event()
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return False
+
+
+def test_a_pace_is_held(monkeypatch):
+    hour = Hour()
+    monkeypatch.setattr(answering, "time", hour)
+    pace, sent = Pace(requests=2), []
     for _ in range(5):
-        assert pace.wait(never)
-    assert time.monotonic() - began > 0.55
-    tokens = Pace(tokens=10, window=0.3)
+        assert pace.wait(hour)
+        sent.append(hour.now)
+    assert sent == pytest.approx([0, 0, 60, 60, 120])
+    tokens = Pace(tokens=10)
     tokens.spend(12)
-    began = time.monotonic()
-    assert tokens.wait(never) and time.monotonic() - began > 0.25
+    assert tokens.wait(hour) and hour.now == pytest.approx(180)
 
 
 def test_a_name_may_have_headers_a_path_and_fields(leap, fake):
