@@ -378,10 +378,15 @@ def _shortened(message: str) -> str:
     return message if len(message) <= 300 else message[:299] + "…"
 
 
+def alternatives_of(schema: Mapping[str, Any]) -> list[Any]:
+    """The schemas of ``anyOf`` and ``oneOf``; none where what is there is no list."""
+    return [part for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for part in schema[key]]
+
+
 def resolved_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema that a reference into the document leads to; of several, the first that is more than null."""
     for _ in range(8):
-        options = [part for key in ("anyOf", "oneOf") for part in schema.get(key, ()) if part != {"type": "null"}]
+        options = [part for part in alternatives_of(schema) if part != {"type": "null"}]
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
             target: Any = root

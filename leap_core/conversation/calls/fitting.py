@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...schemas.json_schema import check_schema, resolved_schema
+from ...schemas.json_schema import alternatives_of, check_schema, resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
 from .pythonic import UntypedText, WrittenInt, WrittenText
@@ -63,7 +63,7 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 
 def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a schema, or one of its alternatives, says of the parts of a value."""
-    for each in (schema, *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
+    for each in (schema, *alternatives_of(schema)):
         parts = resolved_schema(each, root).get(key) if isinstance(each, Mapping) else None
         if isinstance(parts, Mapping):
             return parts
@@ -73,9 +73,9 @@ def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapp
 def _types(schema: Mapping[str, Any]) -> set[str]:
     kinds, listed = schema.get("type"), schema.get("enum")
     names = kinds if isinstance(kinds, list) else [kinds] if kinds else []
-    choices = [each for key in ("anyOf", "oneOf") for each in schema.get(key) or () if isinstance(each, Mapping)]
+    choices = [each for each in alternatives_of(schema) if isinstance(each, Mapping)]
     found = {str(each) for each in names}.union(*map(_types, choices))
-    return found or {type(each).__name__ for each in listed or ()}
+    return found or ({type(each).__name__ for each in listed} if isinstance(listed, list) else set())
 
 
 def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:

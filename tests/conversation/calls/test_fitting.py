@@ -46,6 +46,8 @@ def read(written: str, schema: Any, **root: Any) -> Any:
         ("True", {"type": "boolean"}, True),
         ("null", {"type": ["integer", "null"]}, None),
         ("'07'", INTEGER, "07"),
+        ("'5'", {"anyOf": 5}, "5"),
+        ("5", {"oneOf": "x", "enum": 5}, 5),
         ("[01, 2.0, 'x']", {"type": "array", "items": INTEGER}, [1, 2, "x"]),
         ("{'b': 03, 'c': 03}", {"type": "object", "properties": {"b": INTEGER}}, {"b": 3, "c": "03"}),
         ("07", {"type": [{}, 1], "enum": None, "properties": 3}, "07"),
