@@ -44,6 +44,17 @@ def cut(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
 
 
+LONGEST_WORD, LONGEST_REFUSAL = 200, 600
+
+
+def shortened(text: str) -> str:
+    """A refusal for a client, which repeats little of what it sent: no word of more than LONGEST_WORD characters, and
+    LONGEST_REFUSAL in all."""
+    words = (word if len(word) <= LONGEST_WORD else f"{word[:120]}…{word[-60:]}" for word in text.split(" "))
+    text = " ".join(words)
+    return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
+
+
 class LeapError(Exception):
     """The base of all of leap's errors.
 
@@ -261,6 +272,17 @@ class LeapEndpointError(LeapUnavailableError):
         self.status = status
         self.of_request = of_request
         self.may_pass = may_pass
+
+
+def of_system_limit(failure: BaseException) -> LeapUnavailableError | None:
+    """The error for what a limit of the system refused, threads or memory; None for another failure."""
+    if isinstance(failure, MemoryError):
+        what = "not enough memory is left"
+    elif isinstance(failure, RuntimeError) and str(failure) == "can't start new thread":  # Python says no more
+        what = "the system allows no more threads"
+    else:
+        return None
+    return LeapUnavailableError(what, hint="raise the limits of this process (ulimit -v, -u), or end other work")
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def report(failure: BaseException, env: Environment) -> ExitCode:
         failure = parts[0]  # a task group of anyio wraps what one of its tasks raised
     if isinstance(failure, BrokenPipeError):
         return ExitCode.DONE  # the reader closed the pipe; unread notes raise nothing
+    failure = errors.of_system_limit(failure) or failure
     if isinstance(failure, click.ClickException):
         return _say(env, *_usage_message(failure), ExitCode.USAGE)
     if isinstance(failure, errors.LeapError):

@@ -77,9 +77,9 @@ class EmbeddingAnswers:
         """Outcomes of lines with equal options; of one alone where their texts together are refused."""
         if self._stop.is_set():
             return
-        texts = [text for _, _, line in held for text in line.request.texts]
         request = held[0][2].request
         try:
+            texts = self._runner.texts_of([text for _, _, line in held for text in line.request.texts])
             counts = self._runner.count_tokens(texts, request.kind)
             vectors = self._runner.embed(texts, cancelled=self._stop, **request.options)
         except LeapUnavailableError:

@@ -114,6 +114,14 @@ class EmbeddingRunner(ABC):
         """Whether the model was made for late interaction: a vector for each token."""
         return False
 
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """The text of token ids. Raises LeapOptionsError where it cannot be had, or there is no such token."""
+        raise LeapOptionsError("input", f"{self.model_id} takes texts here, and no token ids")
+
+    def texts_of(self, inputs: Sequence[str | list[int]]) -> list[str]:
+        """The texts that inputs are or whose token ids they are. Raises LeapOptionsError."""
+        return [each if isinstance(each, str) else self.text_of(each) for each in inputs]
+
     @abstractmethod
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         """Tokens of each text, prefix included."""

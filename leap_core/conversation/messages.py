@@ -490,7 +490,9 @@ class ChatMessage:
         return ChatMessage(
             role,
             _content_from_json(message, role, path, urls),
-            reasoning_content=_optional_text(message, "reasoning_content", path),
+            reasoning_content=_optional_text(
+                message, "reasoning" if isinstance(message.get("reasoning"), str) else "reasoning_content", path
+            ),
             function_calls=calls,
             tool_call_id=_optional_text(message, "tool_call_id", path),
         )

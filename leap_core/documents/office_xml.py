@@ -12,8 +12,8 @@ from . import word
 from .builder import walk_xml
 from .kinds import WORD_XML
 from .number_formats import general
-from .output import CELLS, DocumentOutput
-from .sheets import Row, with_merged, write_rows
+from .output import DocumentOutput
+from .sheets import MOST_COLUMNS, Row, with_merged, write_rows
 
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 LINKS = (
@@ -62,7 +62,7 @@ class _Workbook:
         self._out = out
         self._rows: list[Row] = []
         self._merged: list[tuple[int, int, int, int]] = []
-        self._row = self._column = self._count = 0
+        self._row = self._column = self._cell_count = self._characters = 0
         self._cells: dict[int, str] = {}
         self._kind, self._formula, self._parts = "", "", list[str]()
         self._in_data = self._in_comment = False
@@ -98,16 +98,24 @@ class _Workbook:
         elif tag == "Data":
             self._in_data = False
         elif tag == "Cell":
-            if text := _shown("".join(self._parts), self._kind) or self._formula:
+            text = _shown("".join(self._parts), self._kind) or self._formula
+            if text and self._column <= MOST_COLUMNS:
                 self._cells[self._column - 1] = text
             last = self._merged[-1] if self._merged else (0, 0, 0, 0)
             self._column = last[1] + 1 if last[0] == self._column - 1 and last[2] == self._row else self._column
         elif tag == "Row" and self._cells:
-            self._count += len(self._cells)
-            if self._count <= CELLS + 1:
-                self._rows.append((self._row, self._cells))
+            self._rows.append((self._row, self._cells))
+            self._cell_count += len(self._cells)
+            self._characters += sum(map(len, self._cells.values()))
+            if not self._out.has_space(self._cell_count, self._characters):
+                self._write()
+                self._out.cut_off()
         elif tag == "Worksheet":
-            write_rows(with_merged(iter(self._rows), self._merged), self._out)
+            self._write()
+
+    def _write(self) -> None:
+        write_rows(with_merged(iter(self._rows), self._merged), self._out)
+        self._cell_count = self._characters = 0
 
 
 def _index(attributes: dict[str, str], following: int) -> int:

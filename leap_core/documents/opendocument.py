@@ -296,6 +296,8 @@ class _Sheets:
         self._number = self._column = self._columns = self._hidden_rows = self._formulas = 0
         self._repeats = self._row_repeats = 1
         self._is_hidden_row = self._is_raised = False
+        self._size = [0, 0]
+        """Cells and characters of the rows."""
         self._text: list[str] | None = None
         self._outer: list[str] | None = None
         self._comments: list[tuple[str, int]] = []
@@ -380,7 +382,12 @@ class _Sheets:
                 self._hidden_rows += self._row_repeats
             elif self._cells:
                 self._rows.append((self._number + 1, self._row_repeats, self._cells))
+                self._size[0] += len(self._cells)
+                self._size[1] += sum(map(len, self._cells.values()))
             self._number += self._row_repeats
+            if not self.out.has_space(*self._size):
+                self._write()
+                self.out.cut_off()
         elif tag == "table":
             self._write()
             self._name = None

@@ -18,6 +18,8 @@ BLOCKS = 200_000
 SECTIONS = 10_000
 SECONDS = 15.0
 """After which the reading ends by itself; the parent waits some more."""
+COLLECTING = 0.6
+"""Of these, the share in which a sheet is read before it is written."""
 NOTES = 100
 LONGEST_TITLE = 1000
 FLUSHED = 2000
@@ -113,17 +115,28 @@ class DocumentOutput:
         self._cells += len(kept)
         if self._cells > CELLS:
             self._full(f"{CELLS:,} cells")
+        left = self._most - self._characters
         self._characters += len(text)
-        if self._characters > self._most:
-            self._full(f"{self._most:,} characters")
         if not self._rows:
             self._table_line = line
-        self._rows.append(tuple(kept))
+        self._rows.append(tuple(kept if left >= len(text) else _within(kept, left)))
         self._numbers.append(number)
         self._lines += 1
+        if left < len(text):
+            self._full(f"{self._most:,} characters")
         if self._lines > LINES:
             self._full(f"{LINES:,} lines")
         self._check_time()
+
+    def has_space(self, cells: int, characters: int) -> bool:
+        """Whether a sheet that is kept until its end may be read further, with so many cells and characters: there is
+        space for them, and time to write them."""
+        is_late = time.monotonic() > self._end - (1 - COLLECTING) * self._seconds
+        return not is_late and self._cells + cells <= CELLS and self._characters + characters <= self._most
+
+    def cut_off(self) -> None:
+        """End the reading: what is left would take too long."""
+        self._full(f"{self._seconds:.0f} seconds")
 
     def end_table(self) -> None:
         """End the table that is being written, so that the next row begins another one."""
@@ -148,6 +161,11 @@ class DocumentOutput:
     def end(self) -> None:
         """Send what is left."""
         self._flush()
+
+    @property
+    def sections(self) -> int:
+        """How many have begun."""
+        return self._sections
 
     @property
     def place(self) -> str:
@@ -203,6 +221,17 @@ class DocumentOutput:
         where = f"{self.place}: the" if self.place else "the"
         self._answer({"note": f"{where} rest is cut off at {most}"})
         raise OutputFull
+
+
+def _within(cells: Sequence[str], characters: int) -> list[str]:
+    """The beginning of a row that has so many characters."""
+    kept = []
+    for cell in cells:
+        if characters <= 0:
+            break
+        kept.append(cell[:characters])
+        characters -= len(cell)
+    return kept
 
 
 def clean(text: str) -> str:

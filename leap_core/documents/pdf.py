@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 from .blocks import NOTE, Block, UnreadableDocumentError
@@ -37,6 +38,29 @@ COLUMN_LINES = 6
 COLUMN_WIDTH = 0.22
 """Of a page's width, what lines of prose in a column have at least on average."""
 MOST_PIECES = 2000
+SIDE_BY_SIDE = 3
+"""Lines of a page with space between their pieces, from which on it may be a table or have columns."""
+GAP = 1.5
+"""Of a line's height, the space between two pieces of it that is no space between words."""
+
+
+class _Doubts:
+    """What of a document may be read wrongly, for one note on each kind: words that a hyphen divided, and pages with
+    text side by side."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.pages: list[int] = []
+
+    def notes(self) -> Iterator[str]:
+        """A sentence on each kind."""
+        if self.words:
+            named = ", ".join(dict.fromkeys(self.words[:MOST_NAMED]))
+            more = " …" * (len(self.words) > MOST_NAMED)
+            yield f"hyphens at ends of lines are left out; a compound word may have lost its own: {named}{more}"
+        if self.pages:
+            pages, more = ", ".join(map(str, self.pages[:MOST_NAMED])), " …" * (len(self.pages) > MOST_NAMED)
+            yield f"page {pages}{more}: text stands side by side, as in tables; check its order"
 
 
 def read(file: BinaryIO, out: DocumentOutput) -> None:
@@ -50,11 +74,16 @@ def read(file: BinaryIO, out: DocumentOutput) -> None:
     if count := document.count_attachments():
         names = [document.get_attachment(n).get_name()[:200] for n in range(min(count, MOST_NAMED))]
         out.note(f"attached files are not read: {', '.join(names)}{' …' * (count > MOST_NAMED)}")
-    for number in range(len(document)):
-        page = document[number]
-        out.section()
-        _write_page(page, out)
-        page.close()
+    doubts = _Doubts()
+    try:
+        for number in range(len(document)):
+            page = document[number]
+            out.section()
+            _write_page(page, out, doubts)
+            page.close()
+    finally:
+        for note in doubts.notes():
+            out.note(note)
 
 
 def draw_pages(file: BinaryIO, numbers: Sequence[int], side: int, answer: Callable[[Mapping[str, Any]], None]) -> None:
@@ -84,9 +113,12 @@ def _opened(file: BinaryIO) -> Any:
     return document
 
 
-def _write_page(page: Any, out: DocumentOutput) -> None:
+def _write_page(page: Any, out: DocumentOutput, doubts: _Doubts) -> None:
     words = page.get_textpage()
-    text = (_columns(words, *page.get_size()) or words.get_text_bounded()).replace("\r\n", "\n").replace("\r", "\n")
+    columns = _columns(words, *page.get_size())
+    text = (columns or words.get_text_bounded()).replace("\r\n", "\n").replace("\r", "\n")
+    if not columns and _is_side_by_side(words, page.get_width()):
+        doubts.pages.append(out.sections)
     text = text.replace("\ufffe", "\x02")
     is_scan = False
     if CONTROL.search(text.replace("\x02", "")) or "\x02" in text or PRIVATE.search(text):
@@ -98,7 +130,7 @@ def _write_page(page: Any, out: DocumentOutput) -> None:
             out.note(f"{out.place}: {missing} characters of its fonts have no Unicode")
     if count := _raised(words):
         out.note(f"{out.place}: {count} raised digits are read as digits of the number before them")
-    text = _joined(text)
+    text = _joined(text, doubts.words)
     if len(text.strip()) <= STAMP and not is_scan:
         is_scan = _is_picture(page, bool(text.strip()))
     if is_scan:
@@ -134,14 +166,35 @@ def _columns(words: Any, width: float, height: float) -> str:
     return "\n".join(filter(None, map(str.strip, found)))
 
 
-def _joined(text: str) -> str:
+def _is_side_by_side(words: Any, width: float) -> bool:
+    """Whether text is beside other text in several lines, other than in columns that are drawn one after the
+    other."""
+    lines: dict[int, list[tuple[float, float, float, int]]] = {}
+    for n in range(min(words.count_rects(), MOST_PIECES)):
+        left, bottom, right, top = words.get_rect(n)
+        lines.setdefault(round(bottom / 3), []).append((left, right, top - bottom, n))
+    count = 0
+    for line in lines.values():
+        line.sort()
+        gaps = [(one, other) for one, other in pairwise(line) if other[0] - one[1] > GAP * max(one[2], other[2])]
+        narrow = sum(right - left for left, right, *_ in line) < COLUMN_WIDTH * width * len(line)
+        count += any(narrow or other[3] - one[3] == 1 for one, other in gaps)
+    return count >= SIDE_BY_SIDE
+
+
+def _joined(text: str, doubtful: list[str] | None = None) -> str:
     """The text with the words whole that a hyphen divides at the end of a line; one that is written with a hyphen
-    elsewhere on the page keeps it."""
+    elsewhere on the page keeps it. ``doubtful`` gets the words that are on the page in no other place."""
 
     def whole(match: re.Match[str]) -> str:
         with_hyphen = f"{match[1]}-{match[2]}"
         is_name = match[1][-1:].islower() and match[2][:1].isupper()
-        return with_hyphen if is_name or with_hyphen in text else match[1] + match[2]
+        if is_name or with_hyphen in text:
+            return with_hyphen
+        word = match[1] + match[2]
+        if doubtful is not None and "\x02" in match[0] and word not in text and len(doubtful) <= MOST_NAMED:
+            doubtful.append(word)
+        return word
 
     return TRAILING.sub("", RANGE.sub("", HYPHEN.sub(whole, text))).translate(LIGATURES)
 

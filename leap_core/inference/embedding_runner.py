@@ -133,6 +133,10 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
     def most_tokens(self) -> int:
         return self._most_tokens
 
+    def text_of(self, tokens: Sequence[int]) -> str:
+        self.model.check_tokens(tokens)
+        return self.model.text_of(tokens)
+
     @property
     def pools(self) -> bool:
         return self.model.pooling not in (None, NO_POOLING)

@@ -34,9 +34,9 @@ PICTURES = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "i
 @dataclass(frozen=True)
 class OllamaRequest:
     """``generation`` is what is asked of the model, None where a model is only to be loaded or let go of. ``chat``:
-    the answer is a message, otherwise a text."""
+    the answer is a message, otherwise a text. Without a ``model`` the default one answers."""
 
-    model: str
+    model: str | None
     chat: bool
     keep_alive: float | None
     generation: GenerationRequest | None
@@ -123,8 +123,8 @@ def model_of(value: object) -> str:
     return name[: -len(LATEST)] if name.lower().endswith(LATEST) else name
 
 
-def _common(fields: BodyFields) -> tuple[str, JsonObject]:
-    model = model_of(fields.take("model"))
+def _common(fields: BodyFields) -> tuple[str | None, JsonObject]:
+    model = None if "model" not in fields else model_of(fields.take("model"))
     chat: JsonObject = {"model": model, "stream": fields.boolean("stream", True)}
     chat["keep_alive"] = fields.take("keep_alive")
     options = object_at(fields.take("options") or {}, "options")
@@ -215,14 +215,14 @@ class OllamaReply(EventReply):
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, model: str, *, chat: bool, notes: Sequence[str] = ()) -> None:
+    def __init__(self, model: str | None, *, chat: bool, notes: Sequence[str] = ()) -> None:
         self._model, self._chat, self._notes = model, chat, notes
         self.id = f"ollama_{secrets.token_hex(12)}"
         self._begun = self._loaded = time.monotonic()
 
-    def begun(self) -> OllamaReply:
-        """This, once the model is there and the answer begins."""
-        self._loaded = time.monotonic()
+    def begun(self, model: str) -> OllamaReply:
+        """This, once the ``model`` is there and the answer begins."""
+        self._model, self._loaded = self._model or model, time.monotonic()
         return self
 
     def whole(self, complete: Complete) -> JsonObject:

@@ -21,14 +21,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..errors import LeapError, LeapGenerationError, LeapUnavailableError
+from ..errors import LeapError, LeapGenerationError, LeapUnavailableError, of_system_limit
 from .access import BoundedProtocol
 from .endpoints.audio import SpeechEndpoint, transcriptions
 from .endpoints.decisions import DecisionEndpoints
 from .endpoints.embeddings import EmbeddingEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.models import ModelEndpoints
-from .http import Refused, answer
+from .http import Refused, answer, body_of, stopping
 from .models.loaded_models import LoadedModels
 
 log = logging.getLogger("leap.host")
@@ -61,11 +61,16 @@ def build_app(
         *EmbeddingEndpoints(models).routes(),
         *(more_routes or ()),
     ]
-    return Starlette(routes=routes, exception_handlers=HANDLERS)
+    app = Starlette(routes=routes, exception_handlers=HANDLERS)
+    app.state.models = models
+    return app
 
 
 async def _failed(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, (LeapError, Refused))
+    models = getattr(request.app.state, "models", None)
+    if models is not None and models.is_closing and body_of(failure)[0] == 500:  # its model was unloaded
+        failure = stopping()
     return answer(failure, request.url.path)
 
 
@@ -74,12 +79,22 @@ async def _no_such_thing(request: Request, failure: Exception) -> Response:
     if failure.status_code == 405:
         message, code = f"{request.url.path} does not take {request.method}", "method_not_allowed"
     else:
-        message, code = f"there is no {request.url.path}", "not_found"
+        message, code = f"there is no {request.url.path}{_beside(request)}", "not_found"
     error = LeapUnavailableError(message, hint="see docs/openai-compatible-api.md for the endpoints")
     return answer(Refused(failure.status_code, code, error), request.url.path)
 
 
+def _beside(request: Request) -> str:
+    """The endpoints beside a path that does not exist, for the message about it."""
+    place, _, name = request.url.path.rpartition("/")
+    paths = [route.path for route in request.app.routes if isinstance(route, Route)]
+    beside = [path for path in paths if name and path.rpartition("/")[0] == place and "{" not in path]
+    return f"; there are {', '.join(beside)}" if place.count("/") > 1 and beside else ""
+
+
 async def _broken(request: Request, failure: Exception) -> Response:
+    if (refused := of_system_limit(failure)) is not None:
+        return answer(refused, request.url.path)
     log.error("%s %s failed", request.method, request.url.path, exc_info=failure)
     error = LeapGenerationError(f"{type(failure).__name__}: {failure}", hint="this is a bug in leap")
     return answer(error, request.url.path)

@@ -93,6 +93,11 @@ def still_loading(model: str) -> Refused:
     return Refused(503, "model_loading", error, kind="server_error", retry_after=1)
 
 
+def stopping() -> Refused:
+    """The server ends before the answer does."""
+    return Refused(503, "stopped", LeapUnavailableError("the server is being stopped"), kind="server_error")
+
+
 def too_many_wait(waiting: int) -> Refused:
     """No more requests may wait for their models."""
     error = errors.LeapUnavailableError(f"{waiting} requests wait for models to be loaded", hint="try again later")
@@ -118,8 +123,17 @@ def answer(failure: LeapError | Refused, path: str = "") -> AsciiJSON:
         body = error_body(status, failure.error if isinstance(failure, Refused) else failure)
     elif path == SYSTEM_ONE:
         status, body = systemone_error(status, failure.error if isinstance(failure, Refused) else failure, body)
+    if status != 422 and status < 500:  # the text of an answer that did not fit is kept whole
+        body = _shortened(body)
     retry = failure.retry_after if isinstance(failure, Refused) else None
     return AsciiJSON(body, status, {} if retry is None else {"Retry-After": str(retry)})
+
+
+def _shortened(value: Any) -> Any:
+    """A refusal without much of what it refuses."""
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in value.items()}
+    return errors.shortened(value) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -187,8 +201,7 @@ async def finish(request: Request, work: Callable[[threading.Event], Value], thr
         try:
             return await threads.run(begin)
         except asyncio.CancelledError:
-            stopped = LeapUnavailableError("the server is being stopped")
-            raise Refused(503, "stopped", stopped, kind="server_error") from None
+            raise stopping() from None
         finally:
             cancelled.set()
 
@@ -276,13 +289,13 @@ async def _whole_body(request: Request, largest: int | None) -> AsyncIterator[by
     ``largest``, or with those of other requests more than MOST_HELD."""
     body = bytearray()
     largest = LARGEST_BODY if largest is None else largest
+    check_declared(request, largest)
     try:
         async for piece in request.stream():
             body += piece
             _Held.bytes += len(piece)
             if len(body) > largest:
-                error = LeapSerializationError(f"the request is larger than {largest // 1024**2} MiB")
-                raise Refused(413, "request_too_large", error)
+                raise _too_large(largest)
             if _Held.bytes > MOST_HELD:
                 held = LeapUnavailableError(
                     f"requests of {MOST_HELD // 1024**2} MiB are being read", hint="try again in a moment"
@@ -293,6 +306,18 @@ async def _whole_body(request: Request, largest: int | None) -> AsyncIterator[by
         raise LeapSerializationError("the connection ended within the request", path="body") from None
     finally:
         _Held.bytes -= len(body)
+
+
+def check_declared(request: Request, largest: int) -> None:
+    """Raises Refused for a body of which the head says that it is larger."""
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > largest:
+        raise _too_large(largest)
+
+
+def _too_large(largest: int) -> Refused:
+    error = LeapSerializationError(f"the request is larger than {largest // 1024**2} MiB")
+    return Refused(413, "request_too_large", error)
 
 
 def check_countable(*texts: str) -> None:

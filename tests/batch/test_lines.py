@@ -158,7 +158,7 @@ def test_templates_that_cannot_be_used(text):
         ({"input": "x", "temperature": 1}, "temperature: there is no such field"),
         ({"input": "x", "input_type": "question"}, "input_type: 'question' is not one of query, document"),
         ({"input": "x", "pooling": "max"}, "pooling: 'max' is not one of mean, cls, last"),
-        ({"input": [1]}, "input: expected a text or a list of texts"),
+        ({"input": [True]}, "input: expected a text or a list of texts"),
         ({"custom_id": "a", "method": "GET", "body": {}}, "method: 'GET' is not POST"),
         ({"custom_id": "a", "extra": 1, "body": {}}, "extra: there is no such field"),
     ],

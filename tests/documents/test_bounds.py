@@ -10,13 +10,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from leap_core.documents import reading
-from leap_core.documents.blocks import UnreadableDocumentError
+from leap_core.documents import (
+    opendocument,  # noqa: F401 - no bound that a test sets is to be taken over by an import
+    reading,
+)
+from leap_core.documents.blocks import Document, UnreadableDocumentError
 from leap_core.documents.places import Places
 from leap_core.documents.reading import ReadingBudget, read_document
 
 from .here import read_here
-from .office_files import docx, paragraph, xlsx
+from .office_files import docx, ods, paragraph, xlsx
 
 
 def waits(_request, _answer) -> None:
@@ -195,3 +198,45 @@ def test_a_shared_string_of_a_sheet_does_not_multiply():
     document = read_document(xlsx(rows, strings=f"<si><t>{'x' * 32_000}</t></si>"), "a.xlsx")
     assert document.notes == ("sheet 1 of 1: the rest is cut off at 8,000,000 characters",)
     assert len(document.text) < 9_000_000
+
+
+def sheet(kind: str, rows: list[tuple[str, int]]) -> Document:
+    """A sheet whose rows have one cell each: a text, and how often it is repeated (ods) or in which column it is."""
+    if kind == "ods":
+        cells = (f'<t:table-cell t:number-columns-repeated="{n}"><x:p>{text}</x:p></t:table-cell>' for text, n in rows)
+        return read_here("ods", ods("".join(f"<t:table-row>{cell}</t:table-row>" for cell in cells)))
+    office = "urn:schemas-microsoft-com:office:spreadsheet"
+    cells = (f'<Row><Cell ss:Index="{n}"><Data ss:Type="String">{text}</Data></Cell></Row>' for text, n in rows)
+    book = f'<Workbook xmlns="{office}" xmlns:ss="{office}"><Worksheet ss:Name="R"><Table>{"".join(cells)}</Table>'
+    return read_here("excel xml", f"{book}</Worksheet></Workbook>".encode())
+
+
+@pytest.mark.parametrize("kind", ["ods", "excel xml"])
+def test_a_large_sheet_gives_its_beginning(kind, monkeypatch):
+    monkeypatch.setattr("leap_core.documents.output.CELLS", 20)
+    document = sheet(kind, [(f"cell {n}", 1) for n in range(50)])
+    assert "cell 0" in document.text and "cell 19" in document.text and "cell 40" not in document.text
+    assert document.notes == ("sheet 1: the rest is cut off at 20 cells",)
+    monkeypatch.setattr("leap_core.documents.output.COLLECTING", -1e9)  # the time is over at once
+    document = sheet(kind, [(f"cell {n}", 1) for n in range(9)])
+    assert "cell 0" in document.text and "cell 1" not in document.text
+    assert document.notes == ("sheet 1: the rest is cut off at 15 seconds",)
+
+
+def test_a_cell_that_is_too_long_is_cut_off():
+    document = read_here("ods", ods(f"<t:table-row><t:table-cell><x:p>{'a ' * 500}</x:p></t:table-cell></t:table-row>"))
+    assert not document.notes
+    row = f"<t:table-row><t:table-cell><x:p>{'a ' * 500}</x:p></t:table-cell></t:table-row>"
+    document = read_here("ods", ods(row), characters=101)
+    assert document.text.count("a") == 50 and document.notes == ("sheet 1: the rest is cut off at 101 characters",)
+
+
+def test_repeated_cells_are_not_kept_beyond_what_is_written(monkeypatch):
+    monkeypatch.setattr("leap_core.documents.output.CELLS", 500)
+    document = sheet("ods", [("a", 200)] * 40)
+    assert document.notes == ("sheet 1: the rest is cut off at 500 cells",) and document.text.count("a") == 400
+
+
+def test_columns_that_no_sheet_has_are_passed_over():
+    document = sheet("excel xml", [("kept", 3), *((f"far {n}", 20_000 + 10**9 * n) for n in range(500))])
+    assert "kept" in document.text and "far" not in document.text

@@ -166,6 +166,34 @@ def objects(catalog: bytes, *more: bytes, page: bytes = b"") -> bytes:
     return data + end + b"startxref\n%d\n%%%%EOF" % len(data)
 
 
+def test_a_word_that_may_have_lost_its_hyphen_is_named():
+    data = lines("The long-term inter-", "national treaty of a well-", "known firm. International firms.")
+    document = read_here("pdf", data)
+    assert "wellknown" in document.text
+    (note,) = document.notes
+    assert "a compound word may have lost its own: international, wellknown" in note
+    assert read_here("pdf", lines("a well-known treaty, as is well-", "known")).notes == ()
+
+
+def test_tables_are_named_by_their_page_and_columns_that_are_drawn_one_by_one_are_none():
+    def table(page, across: bool) -> None:
+        places = [(n, side) for n in range(6) for side in range(5)]
+        for n, side in places if across else sorted(places, key=lambda place: place[1]):
+            page.drawString(20 + 75 * side, 250 - 14 * n, f"{n}.{side}")
+
+    for across in (True, False):
+        document = read_here("pdf", pdf(lambda page, across=across: table(page, across)))
+        assert document.notes == ("page 1: text stands side by side, as in tables; check its order",)
+
+    def columns(page) -> None:
+        for left in (30, 220):
+            for n in range(8):
+                page.drawString(left, 250 - 12 * n, f"This is line {n} of a column.")
+
+    assert read_here("pdf", pdf(columns)).notes == ()
+    assert read_here("pdf", lines("One line", "and another", "and one more", "and the last")).notes == ()
+
+
 def test_ligatures_are_letters_and_names_keep_their_hyphen():
     from leap_core.documents.pdf import _joined
 

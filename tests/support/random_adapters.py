@@ -9,9 +9,17 @@ RANK = 4
 
 
 def write_random_adapter(
-    path: Path, model: Path, *, seed: int = 1, alpha: float = 16.0, tensors: Sequence[str] = (), architecture: str = ""
+    path: Path,
+    model: Path,
+    *,
+    seed: int = 1,
+    alpha: float = 16.0,
+    tensors: Sequence[str] = (),
+    architecture: str = "",
+    half: bool = False,
 ) -> Path:
-    """Write an adapter over ``tensors`` of the model at ``model``; by default a matrix of each kind in every layer."""
+    """Write an adapter over ``tensors`` of the model at ``model``; by default a matrix of each kind in every layer.
+    ``half``: in F16, otherwise F32."""
     import gguf
     import numpy as np
 
@@ -27,10 +35,11 @@ def write_random_adapter(
     for tensor in reader.tensors:
         if tensor.name in tensors or (not tensors and tensor.name.endswith(endings)):
             inner, outer = (int(size) for size in tensor.shape)
-            first = random.normal(0, inner**-0.5, (RANK, inner)).astype(np.float32)
-            second = random.normal(0, RANK**-0.5, (outer, RANK)).astype(np.float32)
-            writer.add_tensor(f"{tensor.name}.lora_a", first)
-            writer.add_tensor(f"{tensor.name}.lora_b", second)
+            first = random.normal(0, inner**-0.5, (RANK, inner))
+            second = random.normal(0, RANK**-0.5, (outer, RANK))
+            kind = np.float16 if half else np.float32
+            writer.add_tensor(f"{tensor.name}.lora_a", first.astype(kind))
+            writer.add_tensor(f"{tensor.name}.lora_b", second.astype(kind))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -71,7 +71,8 @@ class EmbeddingLine:
 
     def digest(self, custom_id: str) -> str:
         """A name for this request, as every kind of line has one. Journals keep it."""
-        asked = {name: value for name, value in asdict(self.request).items() if name not in ("model", "keep_alive")}
+        none = ("model", "keep_alive", "notes")
+        asked = {name: value for name, value in asdict(self.request).items() if name not in none}
         return digest_of(f'{{"custom_id":{canonical(custom_id)},"embedding":{canonical(asked)}}}')
 
 

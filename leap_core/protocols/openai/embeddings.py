@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, whole_number
@@ -21,7 +22,10 @@ KINDS = ("query", "document")
 POOLINGS = ("mean", "cls", "last")
 TOO_LONG = ("refuse", "cut")
 EMBEDDING_FIELDS = frozenset(
-    ("model", "input", "encoding_format", "dimensions", "input_type", "pooling", "prefix", "too_long")
+    (
+        *("model", "input", "encoding_format", "dimensions", "input_type", "pooling", "prefix", "too_long"),
+        *("truncate", "normalize"),
+    )
 )
 DIGITS = 9
 """So many distinguish every float32 from its neighbours."""
@@ -29,11 +33,11 @@ DIGITS = 9
 
 @dataclass(frozen=True)
 class EmbeddingBody:
-    """``kind``: query or document (``input_type`` in the body). ``pooling``, ``prefix`` and ``too_long`` are leap's own
-    fields; see ``EmbeddingRunner.embed``."""
+    """``texts``: or token ids of them. ``kind``: query or document (``input_type`` in the body). ``pooling``,
+    ``prefix`` and ``too_long`` are leap's own fields; see ``EmbeddingRunner.embed``. ``notes``: what was ignored."""
 
     model: str | None
-    texts: tuple[str, ...]
+    texts: tuple[str | list[int], ...]
     as_base64: bool = False
     dimensions: int | None = None
     kind: str = "document"
@@ -41,6 +45,7 @@ class EmbeddingBody:
     prefix: str | None = None
     too_long: str = "refuse"
     keep_alive: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def options(self) -> JsonObject:
@@ -59,6 +64,7 @@ class RerankRequest:
     most: int | None = None
     with_documents: bool = False
     keep_alive: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingBody:
@@ -68,45 +74,56 @@ def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingBody
     if model == "":
         raise LeapSerializationError("expected a model's name", path="model")
     texts = body.take("input")
+    one = isinstance(texts, str) or (isinstance(texts, list) and _are_tokens(texts))
+    cut = "cut" if body.boolean("truncate", False) else "refuse"
+    notes = [] if body.boolean("normalize", True) else ["normalize: vectors always have unit length"]
     request = EmbeddingBody(
         model,
-        _texts([texts] if isinstance(texts, str) else texts, "input"),
+        _texts([texts] if one else texts, "input", tokens=True),
         _one_of(body, "encoding_format", ("float", "base64")) == "base64",
         _whole("dimensions", body.take("dimensions")),
         _one_of(body, "input_type", KINDS) or "document",
         _one_of(body, "pooling", POOLINGS),
         body.text("prefix"),
-        _one_of(body, "too_long", TOO_LONG) or "refuse",
+        _one_of(body, "too_long", TOO_LONG) or cut,
         read_keep_alive(body.take("keep_alive")),
     )
-    body.finish(unknown)
-    return request
+    return replace(request, notes=(*notes, *body.finish(unknown)))
 
 
 def read_rerank_request(value: Any) -> RerankRequest:
     """Raises LeapSerializationError naming the field."""
-    body = _object(value)
-    query = body.get("query")
+    body = BodyFields(value)
+    model, query = body.take("model"), body.take("query")
+    if not isinstance(model, str) or not model:
+        raise LeapSerializationError("expected a model's name", path="model")
     if not isinstance(query, str):
         raise LeapSerializationError("expected a text", path="query")
-    documents = body.get("documents")
+    documents = body.take("documents")
     if isinstance(documents, list):
         documents = [each.get("text") if isinstance(each, dict) else each for each in documents]
-    wishes = body.get("return_documents", False)
-    if not isinstance(wishes, bool):
-        raise LeapSerializationError("expected true or false", path="return_documents")
-    most = _whole("top_n", body.get("top_n"))
-    keep_alive = read_keep_alive(body.get("keep_alive"))
-    return RerankRequest(_model(body), query, _texts(documents, "documents"), most, wishes, keep_alive)
+    texts = cast("tuple[str, ...]", _texts(documents, "documents"))
+    wishes = body.boolean("return_documents", False)
+    fewest = [_whole(name, body.take(name)) for name in ("top_n", "top_k")]  # vLLM, and others, call it top_k
+    most = next((each for each in fewest if each is not None), None)
+    keep_alive = read_keep_alive(body.take("keep_alive"))
+    return RerankRequest(model, query, texts, most, wishes, keep_alive, body.finish(NOTE))
 
 
-def embedding_reply(vectors: Iterable[NDArray[float32]], as_base64: bool, model: str, tokens: int) -> JsonObject:
-    """OpenAI's list of embeddings."""
+def embedding_reply(
+    vectors: Iterable[NDArray[float32]], as_base64: bool, model: str, tokens: int, notes: Sequence[str] = ()
+) -> JsonObject:
+    """OpenAI's list of embeddings; ``notes`` are warnings about the request."""
     data = [
         {"object": "embedding", "index": number, "embedding": encoded(row) if as_base64 else numbers_of(row)}
         for number, row in enumerate(vectors)
     ]
-    return {"object": "list", "data": data, "model": model, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": model, "usage": usage, **_warnings(notes)}
+
+
+def _warnings(notes: Sequence[str]) -> JsonObject:
+    return {"leap": {"warnings": list(notes)}} if notes else {}
 
 
 def rerank_reply(request: RerankRequest, model: str, ranked: Sequence[tuple[int, float]], tokens: int) -> JsonObject:
@@ -116,7 +133,8 @@ def rerank_reply(request: RerankRequest, model: str, ranked: Sequence[tuple[int,
     if request.with_documents:
         for result in results:
             result["document"] = {"text": request.documents[result["index"]]}
-    return {"model": model, "results": results, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"model": model, "results": results, "usage": usage, **_warnings(request.notes)}
 
 
 def encoded(row: NDArray[float32]) -> str:
@@ -136,22 +154,17 @@ def numbers_of(row: NDArray[float32]) -> list[float]:
     return [float(f"{number:.{DIGITS}g}") for number in row.tolist()]
 
 
-def _object(value: Any) -> JsonObject:
-    if not isinstance(value, dict):
-        raise LeapSerializationError("expected an object", path="body")
-    return value
+def _are_tokens(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(each, int) and not isinstance(each, bool) for each in value)
 
 
-def _model(body: JsonObject) -> str:
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise LeapSerializationError("expected a model's name", path="model")
-    return model
-
-
-def _texts(value: Any, path: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
-        raise LeapSerializationError("expected a text or a list of texts (no token ids)", path=path)
+def _texts(value: Any, path: str, *, tokens: bool = False) -> tuple[str | list[int], ...]:
+    """Texts, or where ``tokens`` may be given, token ids of them."""
+    if not isinstance(value, list) or not value:
+        raise LeapSerializationError("expected a text or a list of texts", path=path)
+    for each in value:
+        if not isinstance(each, str) and not (tokens and isinstance(each, list) and _are_tokens(each)):
+            raise LeapSerializationError("expected a text or a list of texts", path=path)
     if len(value) > MOST_TEXTS:
         raise LeapSerializationError(f"{len(value)} texts are more than {MOST_TEXTS}", path=path)
     return tuple(value)

@@ -13,7 +13,7 @@ from typing import Any
 from ...conversation.calls import LeapFunction
 from ...conversation.options import BUDGETS, GENERATION
 from ...conversation.priority import BACKGROUND
-from ...errors import LeapSchemaError, LeapSerializationError, cut
+from ...errors import LeapSchemaError, LeapSerializationError, shortened
 from ...schemas.json_values import JsonObject, kind_of, list_at, object_at, text_at, whole_number
 
 
@@ -104,7 +104,7 @@ MOST_NOTES = 20
 
 def notes_on(notes: Iterable[str]) -> tuple[str, ...]:
     """The warnings about a request, for its answer: each once and cut, MOST_NOTES and how many more there are."""
-    different = list(dict.fromkeys(map(cut, notes)))
+    different = list(dict.fromkeys(map(shortened, notes)))
     more = len(different) - MOST_NOTES
     return (*different[:MOST_NOTES], *([f"{more} more warnings were left out"] if more > 0 else []))
 
@@ -213,7 +213,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     tier = body.text("service_tier")
     if tier not in TIERS:
         known = ", ".join(map(str, TIERS[1:]))
-        raise LeapSerializationError(f"{cut(str(tier))!r} is not one of {known}", path="service_tier")
+        raise LeapSerializationError(f"{shortened(str(tier))!r} is not one of {known}", path="service_tier")
     if tier == "flex":
         options.setdefault("priority", BACKGROUND)
     kwargs: JsonObject = {}

@@ -27,7 +27,18 @@ from ...protocols.openai.speech import FORMATS, SpeechRequest, read_speech
 from ...system.dataclass import dataclass
 from ...tasks.transcription import PROMPT, Recording, Transcribed, as_json, read_recording, transcribe, write
 from ..answers import GenerationBridge, reserved, start_bridge
-from ..http import LARGEST_BODY, READING, AsciiJSON, Refused, body_of, client_watch, finish, read_body, unacceptable
+from ..http import (
+    LARGEST_BODY,
+    READING,
+    AsciiJSON,
+    Refused,
+    body_of,
+    check_declared,
+    client_watch,
+    finish,
+    read_body,
+    unacceptable,
+)
 from ..models.loaded_model import LoadedModel
 from ..models.loaded_models import LoadedModels
 from .generation import check_voice
@@ -156,6 +167,7 @@ class TranscriptionRequest:
     options: GenerationOptions
     stream: bool = False
     keep_alive: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Response]]:
@@ -174,16 +186,13 @@ def transcriptions(models: LoadedModels) -> Callable[[Request], Awaitable[Respon
                 events = _events(request, runner, recording, transcription_request, using.pop_all())
                 return StreamingResponse(events, media_type="text/event-stream")
             pieces = await finish(request, lambda left: _pieces(runner, recording, transcription_request, left))
-        return _response(pieces, transcription_request.format, recording, transcription_request.model or model.name)
+        return _response(pieces, transcription_request, recording, transcription_request.model or model.name)
 
     return answer
 
 
 async def _read(request: Request) -> TranscriptionRequest:
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > LARGEST_BODY:
-        error = LeapSerializationError(f"the request is larger than {LARGEST_BODY // 1024**2} MiB")
-        raise Refused(413, "request_too_large", error)
+    check_declared(request, LARGEST_BODY)
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise LeapSerializationError("expected multipart/form-data with the sound as 'file'")
     try:
@@ -221,7 +230,9 @@ async def _of_form(form: FormData) -> TranscriptionRequest:
     model = str(form.get("model") or "") or None
     keep_alive = read_keep_alive(str(form["keep_alive"]) if form.get("keep_alive") else None)
     options = GenerationOptions(temperature=_temperature(form))
-    return TranscriptionRequest(data, model, prompt, format, options, streams, keep_alive)
+    words = "word" in form.getlist("timestamp_granularities[]")
+    notes = ("timestamp_granularities: words get no times, segments do (verbose_json)",) if words else ()
+    return TranscriptionRequest(data, model, prompt, format, options, streams, keep_alive, notes)
 
 
 def _temperature(form: FormData) -> float:
@@ -282,10 +293,12 @@ def _pieces(
     return done
 
 
-def _response(pieces: list[Transcribed], format: str, recording: Recording, model: str) -> Response:
+def _response(pieces: list[Transcribed], request: TranscriptionRequest, recording: Recording, model: str) -> Response:
+    format = request.format
     if format in PLAIN:
         return PlainTextResponse(
             write(pieces, format, seconds=recording.seconds, model=model), media_type=PLAIN[format]
         )
     value: dict[str, Any] = as_json(pieces, recording.seconds, model)
-    return AsciiJSON({"text": value["text"]} if format == "json" else value)
+    value = {"text": value["text"]} if format == "json" else value
+    return AsciiJSON({**value, **({"leap": {"warnings": list(request.notes)}} if request.notes else {})})

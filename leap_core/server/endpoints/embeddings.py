@@ -46,7 +46,7 @@ class EmbeddingEndpoints:
     def routes(self) -> list[Route]:
         return [
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
-            Route("/v1/rerank", self.rerank, methods=["POST"]),
+            *(Route(path, self.rerank, methods=["POST"]) for path in ("/v1/rerank", "/v2/rerank")),
         ]
 
     async def embeddings(self, request: Request) -> Response:
@@ -54,15 +54,15 @@ class EmbeddingEndpoints:
         body = await read_body(request, read_embedding_request)
 
         def work(runner: EmbeddingRunner, stop: threading.Event) -> Any:
-            check_countable(*body.texts)
-            counts = runner.count_tokens(body.texts, body.kind)
+            texts = runner.texts_of(body.texts)
+            check_countable(*texts)
+            counts = runner.count_tokens(texts, body.kind)
             try:
-                rows = runner.embed(body.texts, cancelled=stop, **body.options)
+                rows = runner.embed(texts, cancelled=stop, **body.options)
             except LeapOptionsError as error:  # by the name that the text has in the body
                 raise LeapOptionsError(error.option.replace("texts", "input", 1), error.reason) from None
-            return embedding_reply(
-                rows, body.as_base64, runner.model_id, sum(min(count, runner.most_tokens) for count in counts)
-            )
+            tokens = sum(min(count, runner.most_tokens) for count in counts)
+            return embedding_reply(rows, body.as_base64, runner.model_id, tokens, body.notes)
 
         return await self._answer(request, body.model, work, body.keep_alive, any_kind=body.pooling is not None)
 

@@ -82,11 +82,13 @@ class OllamaEndpoints:
         notes = () if ollama.generation is None else ollama.generation.notes
         reply = OllamaReply(ollama.model, chat=ollama.chat, notes=notes)
         if ollama.generation is not None:
-            return await self._generation.answer(request, [ollama.generation], lambda *_: reply.begun())
+            return await self._generation.answer(request, [ollama.generation], lambda name, *_: reply.begun(name))
         goes = ollama.keep_alive == AT_ONCE
         with ExitStack() as using:
-            if not goes or any(model.answers_to(ollama.model) for model in self._models):
-                await reserved(self._models, ollama.model, request, using, keep_alive=ollama.keep_alive, any_kind=True)
+            if not goes or any(model.answers_to(ollama.model or model.name) for model in self._models):
+                wish = ollama.keep_alive
+                model = await reserved(self._models, ollama.model, request, using, keep_alive=wish, any_kind=True)
+                reply.begun(ollama.model or model.name)
         return AsciiJSON(reply.without_answer("unload" if goes else "load"))
 
     async def embed(self, request: Request) -> Response:
@@ -176,8 +178,13 @@ class OllamaEndpoints:
 def alive_route() -> Route:
     """What clients ask for first, to see whether anybody is there."""
 
-    async def alive(_request: Request) -> Response:
-        return PlainTextResponse("Ollama is running")  # the words that programs look for
+    async def alive(request: Request) -> Response:
+        said = "Ollama is running"  # the words that programs look for
+        if "text/html" in request.headers.get("accept", ""):
+            said += (
+                "\n\nThis is leap serve. The API is at /v1, /health says its state; leap serve --web-ui has a page.\n"
+            )
+        return PlainTextResponse(said)
 
     return Route("/", alive)
 

@@ -387,6 +387,11 @@ class LoadedModels:
                 log.info("%s was not used for %g s", model.name, model.keep_alive)
                 await self.unload(model)
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the server ends."""
+        return self._closing
+
     async def close(self) -> None:
         """Let go of all, and take no more."""
         self._closing = True

@@ -92,3 +92,33 @@ def test_no_prefix_is_reused_across_adapters(make_scheduler: Make, adapters: lis
     assert run(fresh, adapted(ids, ((adapters[1], 1.0),), boundaries=(60,)))[2] == 0
     restored = run(fresh, adapted(ids, chosen, boundaries=(60,)))
     assert restored[0] == with_adapter[0] and restored[2] >= 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exact", [True], ids=["deterministic"])
+@pytest.mark.parametrize("half", [False, True], ids=["f32", "f16"])
+def test_an_exact_answer_with_an_adapter_is_the_same_beside_others(
+    make_scheduler: Make, model: LlamaModel, tmp_path: Path, half: bool
+):
+    """Otherwise llama.cpp multiplies the adapter's matrices for one position in another way than for several."""
+    adapter = LlamaAdapter(write_random_adapter(tmp_path / "a.gguf", model.path, alpha=24.0, half=half), model)
+    prompts = [words(30 + 9 * n) for n in range(4)]
+    given = {"temperature": 1.0, "logprobs": True}
+
+    def asked(n: int) -> Request:
+        plain = request(prompts[n], rng_seed=n, **given)
+        return Request(prompt_of(prompts[n], ()), plain.sampler, max_tokens=12, adapters=((adapter, 1.0),))
+
+    def told(sequence: Request) -> list[tuple[int, float]]:
+        return list(zip(finish(sequence)[0], [score.logprob for score in sequence.scores], strict=True))
+
+    alone = []
+    for n in range(len(prompts)):
+        fresh = make_scheduler(slots=1)
+        fresh.submit(one := asked(n))
+        alone.append(told(one))
+    scheduler = make_scheduler()
+    together = [asked(n) for n in range(len(prompts))]
+    for each in together:
+        scheduler.submit(each)
+    assert [told(each) for each in together] == alone
