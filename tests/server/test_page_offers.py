@@ -119,7 +119,8 @@ def test_a_conversation_that_is_deleted_while_an_answer_comes_stays_away(page, t
     page.wait(lambda: not sessions or "leap chat -c" in page.text("#kept-where"))
     page.run(
         "window.confirm = () => true; const real = window.fetch, put = Storage.prototype.setItem; window.writes = 0;"
-        "Storage.prototype.setItem = function (...all) { window.writes++; return put.apply(this, all); };"
+        "Storage.prototype.setItem = function (...all) {"
+        " window.writes += this === localStorage; return put.apply(this, all); };"
         "window.fetch = (path, options) => {"
         " window.writes += /^leap.sessions/.test(path) && options.method === 'POST'; return real(path, options); }"
     )
