@@ -144,7 +144,11 @@ def read_file(path: Path) -> dict[str, StoredTensor]:
     if not isinstance(entries, dict):
         raise damaged(path, "its header is no JSON object")
     entries.pop("__metadata__", None)
-    tensors = {name: _tensor(path, name, entry, 8 + length, size) for name, entry in entries.items()}
+    tensors = {
+        name: _tensor(path, name, entry, 8 + length, size)
+        for name, entry in entries.items()
+        if not _is_position(name, entry)
+    }
     end = 8 + length
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.size)):
         if tensor.offset < end:
@@ -183,11 +187,16 @@ def _tensor(path: Path, name: str, entry: Any, start: int, size: int) -> StoredT
     return StoredTensor(name, path, dtype, tuple(shape), start + begin, end - begin)
 
 
+def _is_position(name: str, entry: Any) -> bool:
+    """Whether it is the list 0, 1, 2, …, which older versions of transformers wrote beside the weights."""
+    return name.endswith("position_ids") and isinstance(entry, dict) and entry.get("dtype") == "I64"
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
 
 
-LFM2, MOE, LLAMA = "lfm2", "lfm2moe", "llama"
+LFM2, MOE, LLAMA, BERT = "lfm2", "lfm2moe", "llama", "bert"
 ARCHITECTURES = {
     "Lfm2ForCausalLM": LFM2,
     "LFM2ForCausalLM": LFM2,
@@ -196,6 +205,7 @@ ARCHITECTURES = {
     "Lfm2MoeForCausalLM": MOE,
     "Lfm2VlForConditionalGeneration": LFM2,
     "LlamaForCausalLM": LLAMA,
+    "BertModel": BERT,
 }
 BARE = ("Lfm2Model", "Lfm2BidirectionalModel")
 """Without a language model's head: their tensors are called without ``model.``."""
@@ -265,7 +275,7 @@ def read_family(directory: Path) -> Family:
     if name is None:
         raise LeapModelLoadingError(f"{directory / 'config.json'}: architectures is missing, so this is no checkpoint")
     if name not in ARCHITECTURES:
-        known = "LFM2 (dense, MoE, VL, embedding, ColBERT) and Llama"
+        known = "LFM2 (dense, MoE, VL, embedding, ColBERT), Llama and BERT for embeddings"
         raise other_converter(directory, f"{directory} is a {name[:60]}; leap converts {known}")
     text = whole.get("text_config")
     family = Family(directory, name, ARCHITECTURES[name], {**whole, **(text if isinstance(text, dict) else {})}, whole)

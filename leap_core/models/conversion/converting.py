@@ -18,7 +18,8 @@ from ...inference.trial.verdicts import error_of, verdict_on
 from ...system.files import hash_file
 from ..manifest import INFERENCE_TYPES, SAMPLING_KEYS, Manifest, write_manifest
 from ..store import Store
-from .checkpoint import LLAMA, MOE, Family, read_checkpoint, read_family, read_json
+from . import bert
+from .checkpoint import BERT, LLAMA, MOE, Family, read_checkpoint, read_family, read_json
 from .conversion_child import Stopped
 from .quantizing import (
     Making,
@@ -32,7 +33,7 @@ from .quantizing import (
     settle,
 )
 from .tensor_plan import PlannedTensor, plan_projector, plan_text, total, type_of, write_projector_settings
-from .vocabulary import check_special, read_vocabulary
+from .vocabulary import CONTROL, NORMAL, UNUSED, check_special, read_vocabulary
 
 FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7, "BF16": 32}
 LARGEST_CARD = 1024**2
@@ -168,6 +169,11 @@ def _check_front_matter(card: Path) -> None:
 
 def _write_settings(writer: Any, family: Family, extra: Sequence[PlannedTensor], to: str) -> None:
     """The keys by which llama.cpp builds the network."""
+    if family.architecture == BERT:
+        bert.write_settings(writer, family)
+        _write_pooling(writer, family, extra, default=bert.MEAN)
+        writer.add_file_type(FILE_TYPES[to])
+        return
     settings, lfm2 = family.settings, family.architecture != LLAMA
     writer.add_block_count(family.blocks)
     if settings.get("max_position_embeddings") is not None:
@@ -233,12 +239,14 @@ def _feed_forward(family: Family) -> int:
     return width
 
 
-def _write_pooling(writer: Any, family: Family, extra: Sequence[PlannedTensor]) -> None:
+def _write_pooling(writer: Any, family: Family, extra: Sequence[PlannedTensor], default: int | None = None) -> None:
     """How an embedding model makes one vector of many, from the files of sentence-transformers."""
     if extra:
         writer.add_embedding_length_out(extra[0].shape[0])
     modules = family.directory / "modules.json"
     if not modules.is_file():
+        if default is not None:
+            writer.add_uint32(f"{family.architecture}.pooling_type", default)
         return
     for module in json.loads(modules.read_bytes()):
         if not str(module["type"]).endswith("Pooling"):
@@ -267,6 +275,9 @@ def _dense(family: Family, to: str) -> list[PlannedTensor]:
 def _write_vocabulary(writer: Any, family: Family) -> None:
     from gguf import SpecialVocab
 
+    if family.architecture == BERT:
+        bert.write_vocabulary(writer, family, {"normal": NORMAL, "control": CONTROL, "unused": UNUSED})
+        return
     vocabulary = read_vocabulary(family)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(vocabulary.pre)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
 from ...system.dataclass import dataclass
-from .checkpoint import LLAMA, MOE, MOST_TOKENS, Family, StoredTensor, read_json
+from . import bert
+from .checkpoint import BERT, LLAMA, MOE, MOST_TOKENS, Family, StoredTensor, read_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIECE = 32 * 1024**2
 """Bytes that are read, converted and written at once."""
-ALWAYS_F32 = (".ffn_gate_inp.weight", ".shortconv.conv.weight", ".position_embd.weight")
+ALWAYS_F32 = (".ffn_gate_inp.weight", ".shortconv.conv.weight", "position_embd.weight", "token_types.weight")
 EXPERT = re.compile(r"model\.layers\.(\d+)\.feed_forward\.experts\.(\d+)\.(w[123])\.weight")
 IGNORED = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
 NOT_TEXT = ("vision_", "vision.", "visual.", "projector.", "audio_", "audio.", "patch_embed")
@@ -123,6 +124,8 @@ def plan_text(family: Family, stored: Mapping[str, StoredTensor], to: str) -> li
 
 def _text_name(family: Family, name: str) -> str | None:
     """A tensor's name in a plain text model; None for one of another part of the model."""
+    if family.architecture == BERT:
+        return bert.tensor_name(name)
     if any(part in name for part in NOT_TEXT):
         return None
     name = name.replace("language_model.", "")
@@ -170,7 +173,9 @@ def _check(family: Family, planned: Mapping[str, PlannedTensor]) -> None:
             f"{family.directory}: the token embeddings have the shape {embeddings.shape}, and config.json says "
             f"{(vocabulary, width)}"
         )
-    for block in range(family.blocks):
+    if family.architecture == BERT:
+        bert.check_blocks(family, planned)
+    for block in range(family.blocks if family.architecture != BERT else 0):
         for name in (f"blk.{block}.attn_norm.weight", f"blk.{block}.ffn_norm.weight"):
             if name not in planned:
                 raise LeapModelLoadingError(f"{family.directory} lacks layer {block}, or parts of it")
