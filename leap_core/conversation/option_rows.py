@@ -115,6 +115,15 @@ class Switch(OptionKind):
         return value
 
 
+class SwitchOrText(Switch):
+    """True or false, or a text that true would look up."""
+
+    def read(self, name: str, value: Any) -> Any:
+        if not isinstance(value, (bool, str)):
+            raise LeapOptionsError(name, f"{value!r} is not true, false or a text")
+        return value
+
+
 class Words(OptionKind):
     """A text."""
 

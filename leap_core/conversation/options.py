@@ -24,6 +24,7 @@ from .option_rows import (
     Number,
     OptionKind,
     Switch,
+    SwitchOrText,
     Texts,
     TokenIds,
     Whole,
@@ -34,7 +35,7 @@ from .option_rows import (
 )
 
 if TYPE_CHECKING:
-    from .messages import LeapFunctionCall
+    from .messages import ChatMessage, LeapFunctionCall
 
 
 class FunctionCallParser(Protocol):
@@ -247,6 +248,18 @@ class GenerationOptions:
     """Let objects have keys that the schema permits and does not name."""
     any_whitespace: bool = option(Switch(), False, task=True)
     """Allow any usual layout of JSON; otherwise it is on one line."""
+    grounding: bool | str | None = option(
+        SwitchOrText(),
+        chat=(SAME,),
+        responses=SAME,
+        anthropic=SAME,
+        ollama=SAME,
+        task=True,
+        heading="Structured output",
+        text="Limit numbers and dates of the JSON to those of the text, or not.",
+    )
+    """Numbers, dates and strings with ``"x-from-text": true`` of a JSON schema are those of the user's messages, or of
+    this text; see ``schemas.grounding``. None: as the task has it, else false."""
     complete_json: bool | None = option(Switch(), task=True)
     """End the JSON the shortest way before the tokens are used up. None: false for one answer, true for a line of a
     batch and for a task."""
@@ -399,6 +412,13 @@ class SamplingDefaults:
         """These, and where they say nothing the other's."""
         names = [f.name for f in fields(self)]
         return SamplingDefaults(**{n: v if (v := getattr(self, n)) is not None else getattr(other, n) for n in names})
+
+
+def with_source(options: GenerationOptions, messages: Sequence[ChatMessage]) -> GenerationOptions:
+    """The options with the text that ``grounding`` limits values to: that of the user and of tools."""
+    if options.grounding is not True:
+        return options
+    return replace(options, grounding="\n".join(each.text for each in messages if each.role in ("user", "tool")))
 
 
 def check_options(options: object) -> None:

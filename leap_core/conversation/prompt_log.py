@@ -308,12 +308,15 @@ FINISHED = ("stop", "constraint")
 
 def forms_of(schema: Any) -> list[str]:
     """The canonical texts of a schema and of what leap makes of it: a list of its documents, and the closed one that
-    ``leap extract`` asks for, with null for absent fields."""
+    ``leap extract`` asks for, with null for absent fields and strings from the text."""
+    from ..schemas.grounding import copying
+
     forms = [schema]
     with suppress(LeapSchemaError):
         forms.append(list_of(schema))
     if isinstance(schema, dict):
         forms += [closed(schema), absent_as_null(closed(schema))]
+        forms += [copying(form) for form in forms[-2:]]
     return list(dict.fromkeys(canonical(form) for form in forms))
 
 

@@ -285,6 +285,9 @@ class TextCheck(Protocol):
     @property
     def validate(self) -> Callable[[str], list[str]]: ...
 
+    @property
+    def remarks(self) -> Callable[[str], list[str]]: ...
+
     def problems_of_cut(self, text: str, called: bool) -> list[str]: ...
 
 
@@ -332,6 +335,8 @@ class CheckedGeneration(PassingGeneration):
             if self._repairs:
                 note = f"the answer did not fit its constraint at first and was generated {self._repairs + 1} times"
                 complete = replace(complete, warnings=(*complete.warnings, note), facts=self._facts())
+            if complete.finish_reason not in UNCHECKED and (remarks := self._constraint.remarks(text) if text else []):
+                complete = replace(complete, warnings=(*complete.warnings, *remarks))
             self._ready.extend([*held, complete])
             return
         if cut is not None or self._constraint.exact or self._repairs >= self._most:

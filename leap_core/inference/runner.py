@@ -34,6 +34,7 @@ from ..conversation.options import (
     ModelLoadingOptions,
     SamplingDefaults,
     check_options,
+    with_source,
 )
 from ..conversation.priority import INTERACTIVE
 from ..conversation.request_facts import RequestFacts
@@ -295,7 +296,7 @@ class InProcessRunner(ModelRunner):
         return replace(self._decisions, fingerprint=self.model.fingerprint.hex())
 
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
-        complete = self._complete(options)
+        complete = with_source(self._complete(options), messages)
 
         def make(more: Messages) -> MadePrompt:
             return self._prompts.of_messages([*messages, *more], functions, complete, self._context_size)

@@ -21,6 +21,7 @@ from ..conversation.options import GenerationOptions
 from ..conversation.responses import Complete, TokenLogprob
 from ..errors import LeapConstraintError, LeapError, LeapOptionsError, LeapSerializationError
 from ..inference.constraints.shape_prompts import field_lines, typed_shape
+from ..schemas.grounding import copying
 from ..schemas.json_schema import check_schema, parse_json, resolved_schema, without_absent
 from ..schemas.json_values import JsonObject, object_at, text_at
 from ..schemas.transforms import MUST, absent_as_null, all_optional, closed
@@ -147,7 +148,8 @@ class Extract(Task):
     ``evidence``: also say where each value is in the text, and how sure the model was. ``strict``: what becomes of
     values that are not in the text: they are left out (``absent``), or the text fails (``fail``).
     ``passes``: times that the text is read; those after the first add what it missed. ``keep_text``: the details have
-    the text, too. ``examples``: what the model is shown before its text."""
+    the text, too. ``examples``: what the model is shown before its text. ``verbatim``: whether strings without a
+    description are words of the text; None: as the recipe has it."""
 
     schema: JsonObject
     format: str = JSONL
@@ -156,6 +158,7 @@ class Extract(Task):
     passes: int = 1
     keep_text: bool = False
     examples: tuple[Example, ...] = ()
+    verbatim: bool | None = None
 
     name = "extract"
     places = frozenset({"text", "fields", "lines", "typed", "omit", "schema"})
@@ -165,6 +168,7 @@ class Extract(Task):
         more |= {"passes": self.passes} if self.passes > 1 else {}
         more |= {"keep_text": True} if self.keep_text else {}
         more |= {"examples": [each.to_json() for each in self.examples]} if self.examples else {}
+        more |= {} if self.verbatim is None else {"verbatim": self.verbatim}
         return {"task": self.name, "schema": self.schema, "format": self.format, **more}
 
     @property
@@ -181,9 +185,14 @@ class Extract(Task):
             shape = {key: value for key, value in shape.items() if key not in MUST}
         shape = absent_as_null(shape) if model.wording.nulls else shape
         scored = {"logprobs": True, "forced_logprobs": False} if self.has_evidence else {}
+        pictures = pictures_of(message)
+        if not pictures and (model.wording.verbatim if self.verbatim is None else self.verbatim):
+            shape = copying(shape)
         options = model.options(json_schema_constraint=json.dumps(shape), inject_schema_into_prompt=False, **scored)
+        grounding = False if pictures else options.grounding
         for piece in pieces:
-            yield self._messages(model, piece, pictures_of(message)), options
+            source = piece if grounding is True else grounding
+            yield self._messages(model, piece, pictures), replace(options, grounding=source)
 
     def _pieces(self, model: TaskModel, message: ChatMessage) -> list[str]:
         pictures = pictures_of(message)

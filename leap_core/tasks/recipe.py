@@ -8,7 +8,7 @@
     options = { temperature = 0.3 }        # of the generation
     trained = true                         # these models were made for the task
     nulls = true                           # extract: an optional field that the text does not have is written as null
-    verbatim = true                        # extract: texts are spelled as the input has them, in capitals or not
+    verbatim = true                        # extract: strings without a description are words of the input
     calibrated = true                      # classify: what the model prefers without a text is taken away
     only = ["English", "Japanese"]         # the values of the task's main parameter that these models know
     input = "text"                         # or "picture"; without it the wording is for both
@@ -47,8 +47,9 @@ class Wording:
     """How a task is put to the models whose names fit one of ``models``. ``only``: the values of the task's main
     parameter that the models know; None for any. ``input``: what kind of input it is for; None for any.
     ``trained``: the models were made for the task. ``nulls``: they write null for an optional field that is absent,
-    which is left out of the answer. ``verbatim``: texts of the answer that differ from the input in case alone are
-    spelled as it has them. ``calibrated``: labels count by how much likelier the text makes them."""
+    which is left out of the answer. ``verbatim``: strings without a description are words of the input, and those
+    that differ from it in case alone are spelled as it has them. ``calibrated``: labels count by how much likelier the
+    text makes them."""
 
     models: tuple[str, ...]
     system: str = ""

@@ -104,9 +104,11 @@ def _extract(fields: Parameters, _recipe: Recipe) -> Task:
     if type(passes) is not int or not 1 <= passes <= MOST_PASSES:
         raise LeapSerializationError(f"{passes!r} is no number from 1 to {MOST_PASSES}", path="passes")
     evidence, keep_text = fields.flag("evidence"), fields.flag("keep_text")
-    given = fields.take("examples")
+    given, verbatim = fields.take("examples"), fields.take("verbatim")
+    if not isinstance(verbatim, (bool, type(None))):
+        raise LeapSerializationError(f"{verbatim!r} is not true or false", path="verbatim")
     examples = () if given is None else read_examples(given, document)
-    return Extract(document, format, evidence, strict, passes, keep_text, examples)
+    return Extract(document, format, evidence, strict, passes, keep_text, examples, verbatim)
 
 
 def _translate(fields: Parameters, _recipe: Recipe) -> Task:

@@ -59,6 +59,7 @@ LOCAL = {
     "forced_logprobs": "only permits what an endpoint does",
     "additional_properties": "only permits what an endpoint does",
     "any_whitespace": "only permits what an endpoint does",
+    "grounding": "values that are not in the text are marked here",
     "complete_json": "lines of batches and tasks ask for it; JSON that an endpoint cuts is an error",
     "repairs": "counted here",
     "priority": "jobs and batches have one, and strict endpoints refuse a field that they do not know",

@@ -96,6 +96,7 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         repetition_detection=False,
         any_whitespace=True,
         complete_json=True,
+        grounding=True,
         adapters=["/tmp/adapter.gguf"],
         logprobs=True,
         top_logprobs=3,

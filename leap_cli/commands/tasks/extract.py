@@ -46,6 +46,8 @@ class ExtractArguments:
     images: tuple[str, ...]
     format: str
     additional_properties: bool
+    grounding: bool | None
+    verbatim: bool | None
     evidence: Evidence
     examples: str | None
     reviewed: Reviewed
@@ -70,6 +72,16 @@ class ExtractArguments:
     "Output format: JSONL, JSON (a list for several texts), or CSV.", ["jsonl", "json", "csv"], show_default=True
 )
 @OPEN_OBJECTS
+@option(
+    "--grounding/--no-grounding",
+    default=None,
+    help="Limit numbers and dates to those of the text, or not; by default as the recipe says.",
+)
+@option(
+    "--verbatim/--no-verbatim",
+    default=None,
+    help="Limit strings without a description to words of the text, or not; by default as the recipe says.",
+)
 @EVIDENCE
 @EXAMPLES
 @REVIEWED
@@ -105,7 +117,11 @@ def command(env: Environment, /, args: ExtractArguments) -> ExitCode:
     reviewing.check()
     if args.additional_properties:
         settings.overrides.additional_properties = True
-    extraction = _Extraction(env, given, format, evidence, reviewing if review.wanted else None, settings)
+    if args.grounding is not None:
+        settings.overrides.grounding = args.grounding
+    extraction = _Extraction(
+        env, given, format, evidence, reviewing if review.wanted else None, settings, args.verbatim
+    )
     extraction.check(args.images, args.examples)
     code = extraction.run(args.images, args.examples)
     if not settings.background:
@@ -123,6 +139,7 @@ class _Extraction:
     evidence: Evidence
     reviewing: Reviewing | None
     settings: TaskSettings
+    verbatim: bool | None
     documents: list[Any] = field(default_factory=list)
     doubts: list[dict[str, Any]] = field(default_factory=list)
 
@@ -158,7 +175,7 @@ class _Extraction:
         evidence, settings = self.evidence, self.settings
         fields = {"task": "extract", "schema": self.schema, "format": "jsonl" if self.format == "json" else self.format}
         fields["evidence"] = evidence.shown or evidence.doubtful is not None or self.reviewing is not None
-        fields |= {"strict": evidence.strict, "passes": evidence.passes}
+        fields |= {"strict": evidence.strict, "passes": evidence.passes, "verbatim": self.verbatim}
         task = read_task_of(fields, self.env)
         inputs = named_apart([read_picture(name, self.env) for name in images])
         if settings.files or not images:

@@ -22,6 +22,7 @@ from ...schemas.grammar_matcher import (
     reasoning_tags,
     tokenizer_of,
 )
+from ...schemas.grounding import Grounding, source_of, without_keyword
 from ...schemas.json_schema import JsonSchema, check_schema, read_schema
 from .call_grammars import HERMES, STRICTNESSES, Strictness, bare_grammar, json_grammar, pythonic_grammar, unenforced
 from .compile_time import matcher_in_time
@@ -206,7 +207,8 @@ def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstr
     tokenizer = partial(tokenizer_of, vocabulary)
     if options.json_schema_constraint is not None:
         freedom = Freedom(options.additional_properties, options.any_whitespace)
-        return _schema_constraint(read_schema(options.json_schema_constraint), tokenizer(), freedom)
+        schema, source = read_schema(options.json_schema_constraint), options.grounding
+        return _schema_constraint(schema, tokenizer(), freedom, source if isinstance(source, str) else None)
     if options.regex_constraint is not None:
         return _regex_constraint(options.regex_constraint, tokenizer())
     if options.choices_constraint is not None:
@@ -216,11 +218,20 @@ def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstr
     return None
 
 
-def _schema_constraint(schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom) -> CompiledConstraint:
-    enforced = enforce(schema, tokenizer, freedom)
+def _schema_constraint(
+    schema: JsonSchema, tokenizer: ConstraintTokenizer, freedom: Freedom, source: str | None
+) -> CompiledConstraint:
+    """``source``: the text that values are limited to; None for any values."""
+    grounding = None if source is None else Grounding(schema.document, source_of(source))
+    document = without_keyword(schema.document) if grounding is None else grounding.schema
+    asked = schema if document is schema.document else replace(schema, document=document)
+    enforced = enforce(asked, tokenizer, freedom)
     matcher = tokenizer.matcher(enforced.grammar)
-    constraint = GrammarConstraint(matcher, tokenizer, numbers=NumberLength(schema.document))
-    return CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact, whole=True)
+    constraint = GrammarConstraint(matcher, tokenizer, numbers=NumberLength(document))
+    compiled = CompiledConstraint(constraint, enforced.warnings, schema.problems, exact=enforced.exact, whole=True)
+    if grounding is None:
+        return compiled
+    return replace(compiled, warnings=(*compiled.warnings, *grounding.notes), remarks=grounding.remarks_on)
 
 
 def _regex_constraint(pattern: str, tokenizer: ConstraintTokenizer) -> CompiledConstraint:

@@ -67,7 +67,7 @@ class CompiledConstraint:
     ``validate`` lists what is wrong with the finished text, "" positions first; empty when it is right.
     ``exact``: whether all that ``validate`` checks is also enforced, so that only a text cut short can be wrong.
     ``whole``: whether a text that was cut where it could have continued is wrong, as half a number is.
-    ``calls``: whether the reply has to call a function.
+    ``calls``: whether it has to call a function. ``remarks``: what of a right text is not in its source.
     """
 
     constraint: TokenConstraint | None
@@ -76,6 +76,7 @@ class CompiledConstraint:
     exact: bool = True
     whole: bool = False
     calls: bool = False
+    remarks: Callable[[str], list[str]] = _nothing_wrong
 
     def problems_of_cut(self, text: str, called: bool) -> list[str]:
         """What is wrong with a reply that was cut."""
@@ -87,10 +88,8 @@ class CompiledConstraint:
 
 MOST_DIGITS = 19
 """An integer, or the part before the point, has at most these digits: all 64-bit integers fit."""
-MOST_CHARACTERS = 25
-"""A number with sign, point and exponent has at most these: all doubles fit, as they are usually written."""
-MOST_EXPONENT_DIGITS = 2
-"""More could make a number that no double holds."""
+MOST_CHARACTERS, MOST_EXPONENT_DIGITS = 25, 2
+"""A number with sign, point and exponent has at most these: doubles fit as usually written, and none is too large."""
 LOOKED_AT = 10
 """Characters of a number from which on the tokens that may follow are looked at; few tokens have as many digits as are
 missing then."""

@@ -22,6 +22,7 @@ from ...conversation.responses import (
 )
 from ...errors import GenerationStats, LeapEndpointError, LeapOptionsError, LeapSerializationError
 from ...inference.constraints.shape_prompts import append_to_system
+from ...schemas.grounding import without_keyword
 from ...schemas.json_values import JsonObject, number_at
 from ..openai.fields import ANY_OBJECT
 
@@ -111,7 +112,7 @@ def in_one_piece(body: JsonObject) -> JsonObject:
 def _response_format(schema: str) -> JsonObject:
     if schema == ANY_OBJECT:
         return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": json.loads(schema)}}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": without_keyword(json.loads(schema))}}
 
 
 OPEN, CLOSE = "<think>", "</think>"

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from ...conversation.conversation import messages_of
 from ...conversation.generator import Functions, Generation, MaybeOptions, Messages, RenderedPrompt, is_whole_wanted
 from ...conversation.loading_options import LoraAdapter, existing_adapters
-from ...conversation.options import AUTO, GenerationOptions, check_options, check_tool_choice
+from ...conversation.options import AUTO, GenerationOptions, check_options, check_tool_choice, with_source
 from ...conversation.page_pictures import UnseenPagesGeneration, without_pages
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
@@ -170,6 +170,7 @@ class ShapeCheck:
     validate: Callable[[str], list[str]]
     exact: bool = False
     calls: bool = False
+    remarks: Callable[[str], list[str]] = lambda _text: []
 
     def problems_of_cut(self, text: str, called: bool) -> list[str]:
         """What is wrong with an answer that was cut."""
@@ -179,9 +180,13 @@ class ShapeCheck:
 def shape_check(options: GenerationOptions) -> ShapeCheck | None:
     """The check of the shape that the options ask for, None where they ask for none. Raises LeapSchemaError."""
     if options.json_schema_constraint is not None:
+        from ...schemas.grounding import Grounding, source_of
         from ...schemas.json_schema import read_schema
 
-        return ShapeCheck(read_schema(options.json_schema_constraint).problems)
+        schema, source = read_schema(options.json_schema_constraint), options.grounding
+        if not isinstance(source, str):
+            return ShapeCheck(schema.problems)
+        return ShapeCheck(schema.problems, remarks=Grounding(schema.document, source_of(source)).remarks_on)
     choices = options.choices_constraint
     if choices is None:
         return None
@@ -263,7 +268,7 @@ class EndpointRunner(ModelRunner):
         return UnseenPagesGeneration(whole, without, left_out)
 
     def _start(self, messages: Messages, functions: Functions, options: MaybeOptions) -> Generation:
-        options = self._checked(options)
+        options = with_source(self._checked(options), messages)
         check_tool_choice(options.tool_choice, [function.name for function in functions])
         check = shape_check(options)
         form = in_one_piece if is_whole_wanted() else dict
