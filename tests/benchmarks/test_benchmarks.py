@@ -69,6 +69,7 @@ OTHER_FIGURES = {
     "large_queues": r"each line has one result",
     "many_workers": r"\| \d",
     "priorities": r"texts as alone: 8 of 8",
+    "redaction": r": 0 of \d+ identifiers readable",
     "schema_correctness": r"right +1",
     "search": r"of the ten nearest are found",
     "search_command": r"search by \w+, in process: ",
