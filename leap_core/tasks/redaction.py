@@ -86,7 +86,9 @@ def kind_of(category: str, item: str, piece: str) -> str | None:
         capitals = any(word[0].isupper() for word in INNER_WORD.findall(piece) if len(word) > 1)
         if not any(map(str.isalpha, item)) or item.islower() and capitals:
             return None
-    if category == "url" and "." not in item or category == "card_number" and sum(map(str.isdigit, item)) < 12:
+    if category == "url" and ("." not in item or "@" in item and "://" not in item):
+        return None
+    if category == "card_number" and sum(map(str.isdigit, item)) < 12:
         return None
     return category
 

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "additional_properties": "how a schema becomes a grammar",
     "any_whitespace": "how a schema becomes a grammar",
     "complete_json": "how a schema becomes a grammar",
+    "grounding": "how a schema becomes a grammar",
     "audio_temperature": "a voice draws",
     "audio_top_k": "a voice draws",
     "image_tokens": "a projector reads",

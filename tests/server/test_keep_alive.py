@@ -202,7 +202,7 @@ def test_a_model_that_cannot_be_loaded_ends_its_stream_with_an_error(slow, path)
 def test_what_is_refused_promptly_keeps_its_status(slow):
     with slow("Hi.", load=lambda: None) as server:
         url = f"http://127.0.0.1:{server.port}/v1/chat/completions"
-        asked = server.asked("v1/chat/completions", model="nobody")
+        asked = server.asked("v1/chat/completions", model="nobody", sse_ping_interval=60)
         assert httpx.post(url, json=asked, timeout=20).status_code == 404
 
 
