@@ -103,11 +103,11 @@ def read_rerank_request(value: Any) -> RerankRequest:
     if isinstance(documents, list):
         documents = [each.get("text") if isinstance(each, dict) else each for each in documents]
     texts = cast("tuple[str, ...]", _texts(documents, "documents"))
-    wishes = body.boolean("return_documents", False)
+    with_documents = body.boolean("return_documents", False)
     fewest = [_whole(name, body.take(name)) for name in ("top_n", "top_k")]  # vLLM, and others, call it top_k
     most = next((each for each in fewest if each is not None), None)
     keep_alive = read_keep_alive(body.take("keep_alive"))
-    return RerankRequest(model, query, texts, most, wishes, keep_alive, body.finish(NOTE))
+    return RerankRequest(model, query, texts, most, with_documents, keep_alive, body.finish(NOTE))
 
 
 def embedding_reply(
