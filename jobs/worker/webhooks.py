@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import time
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -21,6 +22,7 @@ import httpx
 
 from leap_core.errors import LeapJobError
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.certificates import named_certificates, trusted
 
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import MESSAGE_PAUSES
@@ -76,8 +78,9 @@ def _post(attempt: Attempt, url: str, headers: dict[str, str], body: bytes) -> h
     asyncio.TimeoutError after ANSWER_SECONDS, and what httpx raises."""
 
     async def exchange() -> httpx.Response:
+        certificates = trusted(named_certificates(os.environ))
         async with (
-            httpx.AsyncClient(timeout=ANSWER_SECONDS) as client,
+            httpx.AsyncClient(timeout=ANSWER_SECONDS, verify=certificates) as client,
             client.stream("POST", url, content=body, headers=headers) as answer,
         ):
             return answer

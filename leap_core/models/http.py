@@ -6,7 +6,6 @@ import ipaddress
 import math
 import random
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -16,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
+from ..system.certificates import trusted
 from .hub_settings import HubSettings
 
 if TYPE_CHECKING:
@@ -307,12 +307,11 @@ class Web:
 
         from ..system import __version__
 
-        stall, ca_file = self.settings.stall_seconds, self.settings.ca_file
+        stall = self.settings.stall_seconds
         try:
-            trusted = ssl.create_default_context(cafile=ca_file) if secure and ca_file else secure
             return httpx.Client(
                 timeout=httpx.Timeout(stall, connect=min(CONNECT_SECONDS, stall * 2)),
-                verify=trusted,
+                verify=secure and trusted(self.settings.certificates),
                 follow_redirects=False,
                 headers={"User-Agent": f"leap/{__version__}", "Accept-Encoding": "identity"},
             )

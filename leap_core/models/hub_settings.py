@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
+from ..system.certificates import named_certificates
 from ..system.dataclass import dataclass
 
 
@@ -97,27 +98,26 @@ def _llama_cpp_default(variables: Mapping[str, str]) -> Path:
 HUGGING_FACE = "https://huggingface.co"
 REGISTRY = "https://leap.liquid.ai"
 STALL_SECONDS = 20.0
-CERTIFICATE_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 TRUE = ("1", "on", "yes", "true")
 
 
 @dataclass(frozen=True)
 class HubSettings:
     """``endpoint``: the hub. ``token``: sent to that origin only. ``offline``: send nothing. ``registry``: the LEAP
-    registry. ``stall_seconds``: how long a connection may be silent. ``ca_file``: certificates to trust instead."""
+    registry. ``stall_seconds``: how long a connection may be silent. ``certificates``: as ``named_certificates`` gives them."""
 
     endpoint: str = HUGGING_FACE
     token: str | None = field(default=None, repr=False)
     offline: bool = False
     registry: str = REGISTRY
     stall_seconds: float = STALL_SECONDS
-    ca_file: str | None = None
+    certificates: tuple[str, str] | None = None
     caches: ForeignCaches = field(default_factory=lambda: ForeignCaches.from_environment({}))
 
     @staticmethod
     def from_environment(variables: Mapping[str, str]) -> HubSettings:
         """Read HF_ENDPOINT, HF_TOKEN (or the token file), HF_HOME, HF_HUB_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT,
-        LEAP_REGISTRY, and the first of CERTIFICATE_FILES. Proxies are httpx's own business.
+        LEAP_REGISTRY, and the first of ``certificates.CERTIFICATE_FILES``. Proxies are httpx's own business.
 
         Raises LeapModelDownloadError for a value that cannot be used.
         """
@@ -127,7 +127,7 @@ class HubSettings:
             offline=variables.get("HF_HUB_OFFLINE", "").lower() in TRUE,
             registry=_base(variables.get("LEAP_REGISTRY") or REGISTRY, "LEAP_REGISTRY"),
             stall_seconds=_seconds(variables.get("HF_HUB_DOWNLOAD_TIMEOUT")),
-            ca_file=next((variables[name] for name in CERTIFICATE_FILES if variables.get(name)), None),
+            certificates=named_certificates(variables),
             caches=ForeignCaches.from_environment(variables),
         )
 

@@ -64,6 +64,13 @@ def test_what_is_wrong_is_one_line(leap, args, says):
     assert json.loads(leap("models", "alias", "--format", "json").stdout) == [{"name": "a", "model": "builtin"}]
 
 
+def test_an_alias_that_cannot_be_kept_is_not_announced(leap, leap_home):
+    leap_home.mkdir(exist_ok=True)
+    (leap_home / "config.toml").write_text("[aliases.x]\ny = 1\n")
+    made = leap("models", "alias", "x", "builtin")
+    assert made.code != 0 and "is a table there" in made.stderr and "is now an alias" not in made.stderr
+
+
 def test_models_are_sorted_by_name_size_and_use(leap, leap_home):
     for number, name in enumerate("ABC"):
         directory = leap_home / "models" / f"{name}-Q8_0"

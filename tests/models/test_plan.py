@@ -15,7 +15,8 @@ from leap_core.models.download.downloading import Download
 from leap_core.models.download.plan import DownloadPlan, DownloadPlanner
 from leap_core.models.http import Web
 from leap_core.models.hub import Hub
-from leap_core.models.hub_settings import CERTIFICATE_FILES, HubSettings
+from leap_core.models.hub_settings import HubSettings
+from leap_core.system.certificates import CERTIFICATE_FILES
 from leap_core.models.reference import CatalogueName
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
@@ -342,7 +343,7 @@ def test_own_certificates_are_trusted_when_named(download, certificate, monkeypa
         monkeypatch.setenv(variable, str(cert))
         assert download("me/Mine-GGUF").path.read_bytes() == b"secure" * 1000
         monkeypatch.setenv(variable, "/nowhere.pem")
-        with pytest.raises(LeapModelDownloadError, match="cannot set up HTTP"):
+        with pytest.raises(LeapModelDownloadError, match=f"cannot read the certificates of {variable}=/nowhere.pem"):
             download("me/Mine-GGUF", revision="main")
 
 

@@ -75,8 +75,9 @@ def alias(env: Environment, /, name: str | None, model: str | None, remove: bool
     if any(each.lower() == model.lower() for each in names):
         raise click.UsageError(f"{model!r} is itself an alias: name its model")
     target = str((env.cwd / model).absolute()) if os.path.exists(env.cwd / model) else model
-    _tell(env, output, name, target, None if written is None else names[written])
+    before, here = None if written is None else names[written], _is_here(env, target)
     set_value(env.directories.config_file, f"{TABLE}.{written or name}", target)
+    _tell(env, output, name, target, before, here)
 
 
 def _written(env: Environment) -> dict[str, str]:
@@ -116,15 +117,20 @@ def note_aliases_of(env: Environment, model: InstalledModel, output: Output) -> 
             output.note(f"the alias {alias} still means {target}; `leap models alias --remove {alias}` removes it")
 
 
-def _tell(env: Environment, output: Output, name: str, model: str, before: str | None) -> None:
-    """Say what an alias leads to. Raises LeapModelNotFoundError for a model that nothing is known of."""
+def _is_here(env: Environment, model: str) -> bool:
+    """Whether a model can answer now. Raises LeapModelNotFoundError for one that nothing is known of."""
     from leap_core.models.resolving import Registry
+
+    return Registry(env.variables, env.cwd).can_answer(model)
+
+
+def _tell(env: Environment, output: Output, name: str, model: str, before: str | None, here: bool) -> None:
+    """Say what an alias leads to."""
     from leap_core.models.store import Store
 
     hidden = Store.of(env.directories).find(name)
     if hidden is not None:
         output.warning(f"the installed model {hidden.name} is hidden by this alias of the same name")
-    here = Registry(env.variables, env.cwd).can_answer(model)
     what = "" if here else f", which is not on this machine: leap download {name} fetches it"
     instead = "" if before in (None, model) else f", no longer for {before}"
     output.note(f"{name} is now an alias of {model}{instead}{what}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import LeapSerializationError
 from ...system.addresses import is_public
+from ...system.certificates import named_certificates, trusted
 
 if TYPE_CHECKING:
     import httpx
@@ -101,7 +102,8 @@ def _web(url: str, is_typed: bool) -> bytes:
     try:
         target, may_be_private = httpx.URL(url), is_typed
         host = target.host
-        with httpx.Client(timeout=TIMEOUT_SECONDS) as client:
+        certificates = trusted(named_certificates(os.environ))
+        with httpx.Client(timeout=TIMEOUT_SECONDS, verify=certificates) as client:
             for _ in range(MOST_REDIRECTS + 1):
                 address, is_private = _address(target, may_be_private)
                 data = _get(client, target, address)

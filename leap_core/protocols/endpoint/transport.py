@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,8 +13,8 @@ import httpx
 
 from ...errors import LeapEndpointError
 from ...models.aliases_and_endpoints import Endpoint
-from ...models.hub_settings import CERTIFICATE_FILES
 from ...schemas.json_values import JsonObject
+from ...system.certificates import named_certificates, trusted
 from .errors import EndpointErrors, Refusal
 from .retries import Patience
 
@@ -187,13 +186,11 @@ class Transport:
             from ...system import __version__
 
             secure = self.endpoint.url.startswith("https://")
-            ca_file = next((os.environ[name] for name in CERTIFICATE_FILES if os.environ.get(name)), None)
             try:
-                trusted = ssl.create_default_context(cafile=ca_file) if secure and ca_file else secure
                 self._client = httpx.AsyncClient(
                     timeout=httpx.Timeout(self.patience.silence, connect=self.patience.connect, pool=None),
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
-                    verify=trusted,
+                    verify=secure and trusted(named_certificates(os.environ)),
                     follow_redirects=False,
                     mounts={f"all://{host}": None for host in LOOPBACK},  # no proxy knows this machine by these names
                     headers={"User-Agent": f"leap/{__version__}"},

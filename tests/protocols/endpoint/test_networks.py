@@ -15,7 +15,7 @@ import pytest
 
 from leap_core import ChatMessage, Leap, LeapEndpointError
 from leap_core.conversation.streams import last_of
-from leap_core.models.hub_settings import CERTIFICATE_FILES
+from leap_core.system.certificates import CERTIFICATE_FILES
 
 from .conftest import KEY, QUICK
 from .fake_server import FakeEndpoint, QuietServer, fake_endpoint
@@ -73,7 +73,11 @@ def test_who_is_not_trusted_gets_neither_key_nor_prompt(secure, monkeypatch):
         ask(secure.url)
     assert "SSL_CERT_FILE" in (caught.value.hint or "") and secure.requests == []
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
-    with pytest.raises(LeapEndpointError, match="cannot set up HTTP"):
+    with pytest.raises(LeapEndpointError, match="certificates of SSL_CERT_FILE=/nowhere.pem: No such file") as caught:
+        ask(secure.url)
+    assert "Errno" not in str(caught.value)
+    monkeypatch.setenv("SSL_CERT_FILE", __file__)
+    with pytest.raises(LeapEndpointError, match="it has no certificates"):
         ask(secure.url)
 
 
