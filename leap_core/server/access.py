@@ -168,6 +168,8 @@ BODY_SECONDS = 20.0
 """A body may take this long, beside what its length takes at the slowest rate that is waited for."""
 SLOWEST_RATE = 64 * 1024
 """Bytes a second."""
+FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS = 0.05, 1.0
+"""Between two looks whether a client that closed its side is still there."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -181,6 +183,7 @@ class BoundedProtocol(H11Protocol):
     _since = 0.0
     _bytes = 0
     _owes = ""
+    _half_closed = False
 
     @classmethod
     def with_limit(cls, most_connections: int, **seconds: float) -> type[BoundedProtocol]:
@@ -203,9 +206,32 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         self._look_what_is_owed()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's says None, which asyncio takes for False
+        """A client that closed only its own side still gets the answer to a whole request."""
+        self._half_closed = True
+        self._probe(FIRST_PROBE_SECONDS)
+        return self._is_answering()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete and self._owes != "body"
+
+    def _probe(self, pause: float) -> None:
+        """Find out whether the client closed both sides: TCP tells them apart by what becomes of bytes that are sent,
+        and HTTP/1.1 allows any number of these before an answer. HTTP/1.0 does not; its client counts as gone."""
+        if self.transport.is_closing() or not self._is_answering():
+            return
+        if not self.cycle.response_started:
+            if self.scope["http_version"] == "1.0":
+                self.transport.close()
+                return
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.loop.call_later(pause, self._probe, min(2 * pause, LONGEST_PROBE_SECONDS))
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._look_what_is_owed()
+        if self._half_closed and not self._is_answering():
+            self.transport.close()
 
     def _look_what_is_owed(self) -> None:
         if self.transport.is_closing():

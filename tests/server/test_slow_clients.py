@@ -15,7 +15,7 @@ from leap_core.server import access
 from leap_core.server.application import listen
 from leap_core.testing import Script, Stall
 
-from .conftest import PROMPTLY
+from .conftest import PROMPTLY, settled
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n"
 
@@ -132,6 +132,44 @@ def test_work_whose_client_left_while_it_began_is_given_up(serve):
         assert time.monotonic() - begun < PROMPTLY
         time.sleep(0.01)
     server.runner.start = start
+    assert server.ask().choices[0].message.content == "Yes."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_closed_its_side_gets_its_answer(serve, stream):
+    """As ``nc -N`` does. Before the answer it gets what HTTP/1.1 allows before any."""
+    stall = Stall()
+    server = serve(Script(["One", stall, "two"]))
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "stream": stream}).encode()
+    with connect(server) as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.shutdown(socket.SHUT_WR)
+        assert stall.reached.wait(PROMPTLY)
+        stall.release()
+        said = rest_of(connection)
+    last = said.rpartition(b"HTTP/1.1 ")[2] if not stream else said
+    assert b"200 OK" in last and b"two" in last and (stream or b"Onetwo" in last)
+    with connect(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n" * 2)
+        connection.shutdown(socket.SHUT_WR)
+        assert rest_of(connection).count(b"HTTP/1.1 200 OK") == 2
+    with connect(server) as connection:  # half of a request is none
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        connection.shutdown(socket.SHUT_WR)
+        assert rest_of(connection) == b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_a_client_that_closed_both_sides_is_noticed(serve, version):
+    stall = Stall()
+    server = serve(Script(["Never", stall]), "Yes.")
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]}).encode()
+    with connect(server) as connection:
+        connection.sendall(HEAD.replace(b"1.1", version) + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert stall.reached.wait(PROMPTLY)
+    assert settled(lambda: not next(iter(server.models)).active) and not stall.released.is_set()
     assert server.ask().choices[0].message.content == "Yes."
 
 
