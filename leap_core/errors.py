@@ -133,7 +133,10 @@ LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengt
 
 
 class LeapUnsupportedMediaError(LeapGenerationError):
-    """An image or audio for a model that does not accept it, or whose projector is not loaded."""
+    """An image or audio for a model that does not accept it, or whose projector is not loaded. ``part``: that part of
+    the messages, where it is known."""
+
+    part: Any = None
 
 
 class LeapConstraintError(LeapGenerationError):

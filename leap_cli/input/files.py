@@ -139,7 +139,7 @@ def read_image(name: str, env: Environment, output: Output) -> Image:
     from leap_core.conversation.media.images import as_jpeg
     from leap_core.conversation.messages import Image
 
-    return Image(_converted(name, read_bytes(name, env), as_jpeg, output))
+    return Image(_converted(name, read_bytes(name, env), as_jpeg, output), name=source_name(name))
 
 
 def read_audio(name: str, env: Environment, output: Output) -> Audio:
@@ -147,7 +147,7 @@ def read_audio(name: str, env: Environment, output: Output) -> Audio:
     from leap_core.conversation.media.audio import as_wav
     from leap_core.conversation.messages import Audio
 
-    return Audio(_converted(name, read_bytes(name, env), as_wav, output))
+    return Audio(_converted(name, read_bytes(name, env), as_wav, output), name=source_name(name))
 
 
 def read_bytes(name: str, env: Environment) -> bytes:

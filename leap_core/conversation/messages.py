@@ -97,9 +97,11 @@ class Text(ChatMessageContent):
 
 @dataclass(frozen=True)
 class Image(ChatMessageContent):
-    """A picture, as JPEG bytes. Other formats raise LeapSerializationError; ``from_bytes`` converts them."""
+    """A picture, as JPEG bytes. Other formats raise LeapSerializationError; ``from_bytes`` converts them. ``name``: of
+    its file, for messages."""
 
     data: bytes = field(repr=False)
+    name: str = field(default="", kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_bytes(self.data)
@@ -164,10 +166,11 @@ class Audio(ChatMessageContent):
     """Sound, as the bytes of a WAV file: mono, little-endian PCM of float32, int16, int24 or int32, any rate.
 
     Stereo, compressed, empty, truncated and non-finite sound raise LeapSerializationError, each by name;
-    ``from_bytes`` converts other sound.
+    ``from_bytes`` converts other sound. ``name``: of its file, for messages.
     """
 
     data: bytes = field(repr=False)
+    name: str = field(default="", kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_bytes(self.data)

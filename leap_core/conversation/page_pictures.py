@@ -1,4 +1,5 @@
-"""Pages of documents that are pictures, for models that take none: they get the rest of the document."""
+"""Pages of documents that are pictures, for models that take none: they get the rest of the document. And which of
+several pictures a model refused."""
 
 from __future__ import annotations
 
@@ -51,15 +52,22 @@ def _run(first: int, last: int) -> list[str]:
 
 
 @contextmanager
-def naming_pages(messages: Sequence[ChatMessage]) -> Iterator[None]:
-    """Put the names of documents that have pages only before the error of a model that takes no pictures."""
+def naming_media(messages: Sequence[ChatMessage]) -> Iterator[None]:
+    """Put what was refused before the error of a model that does not take it: documents that have pages only, or the
+    name or the number of a picture or sound."""
     try:
         yield
     except LeapUnsupportedMediaError as error:
-        parts = (part for message in messages for part in message.content)
-        files = dict.fromkeys(part.file for part in parts if isinstance(part, PagePicture))
+        same = [part for message in messages for part in message.content if isinstance(part, type(error.part))]
+        files = dict.fromkeys(part.file for part in same if isinstance(part, PagePicture))
+        at = next((n for n, part in enumerate(same, 1) if part is error.part), 0)
+        name = getattr(error.part, "name", "")
         if files:
             error.message = f"pages of {', '.join(files)} are pictures: {error.message}"
+        elif name or len(same) > 1:
+            which = f"{at} of {len(same)}" if len(same) > 1 else ""
+            error.message = f"{name}{f' ({which})' if name and which else which}: {error.message}"
+        error.args = (error.message,)
         raise
 
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from ..conversation.generator import DecisionModel, check_wanted
 from ..conversation.messages import Audio, ChatMessage, ChatMessageContent, ChatMessageRole, Image, Speech, Text
 from ..conversation.options import AUTO, FunctionCallParser, GenerationOptions
-from ..conversation.page_pictures import naming_pages, without_pages
+from ..conversation.page_pictures import naming_media, without_pages
 from ..errors import (
     LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
     LeapModelLoadingError,
     LeapOptionsError,
+    LeapUnsupportedMediaError,
 )
 from ..schemas.grammar_matcher import REASONING_TAGS
 from ..system.dataclass import dataclass
@@ -118,7 +119,7 @@ class PromptMaker:
             kwargs=options.chat_template_kwargs,
         )
         roles = tuple(message.role.value for message in messages)
-        with naming_pages(messages):
+        with naming_media(messages):
             return replace(self._made(pieces, options, within), roles=roles, left_out=left_out)
 
     def of_text(self, text: str | Sequence[int], within: int | None = None) -> MadePrompt:
@@ -179,7 +180,11 @@ class PromptMaker:
             else:
                 if not media:
                     check_count([other for other in pieces if not isinstance(other, (str, Speech))])
-                medium = self._media.read(piece, options)
+                try:
+                    medium = self._media.read(piece, options)
+                except LeapUnsupportedMediaError as error:
+                    error.part = piece
+                    raise
                 media[medium.key] = medium
                 texts.append(medium.key)
         if within is not None:

@@ -79,7 +79,7 @@ def test_a_picture_is_seen_through_the_command_line_and_leap_serve(program, serv
 def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> None:
     clip_of("do").write(tmp_path / "do.wav")
     deaf = program("generate", "-m", "builtin", "--audio", "do.wav", "What is it?")
-    assert (deaf.returncode, deaf.stdout) == (3, "") and "reads text only" in deaf.stderr
+    assert (deaf.returncode, deaf.stdout) == (3, "") and "do.wav: the message contains a sound" in deaf.stderr
     (tmp_path / "dot.ppm").write_bytes(b"P6 1 1 255\n\0\0\0")
     blind = program("generate", "-m", "builtin-audio", "--image", "dot.ppm", "What is it?")
     assert (blind.returncode, blind.stdout) == (3, "") and "does not accept images" in blind.stderr

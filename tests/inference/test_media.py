@@ -235,6 +235,10 @@ def test_a_model_without_projector_says_so(load: Load, files: tuple[Path, Path],
         ask(runner, picture(1), "What is this?")
     with pytest.raises(LeapUnsupportedMediaError, match="contains a sound, and tiny reads text only"):
         ask(runner, noise(1), "What is this?")
+    with pytest.raises(LeapUnsupportedMediaError, match=r"^a.png \(1 of 2\): the message contains a picture"):
+        ask(runner, Image(picture(1).data, name="a.png"), picture(2), "What are these?")
+    with pytest.raises(LeapUnsupportedMediaError, match="^1 of 2: the message contains a picture"):
+        ask(runner, picture(1), noise(1), picture(2), "What are these?")
     for name, medium in (("LFM2.5-VL-450M-Q4_0.gguf", picture(1)), ("LFM2.5-Audio-1.5B-Q4_0.gguf", noise(1))):
         path = tmp_path / name
         path.write_bytes(files[0].read_bytes())
