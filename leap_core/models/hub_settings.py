@@ -104,7 +104,8 @@ TRUE = ("1", "on", "yes", "true")
 @dataclass(frozen=True)
 class HubSettings:
     """``endpoint``: the hub. ``token``: sent to that origin only. ``offline``: send nothing. ``registry``: the LEAP
-    registry. ``stall_seconds``: how long a connection may be silent. ``certificates``: as ``named_certificates`` gives them."""
+    registry. ``stall_seconds``: how long a connection may be silent. ``certificates``: what
+    ``named_certificates`` gives."""
 
     endpoint: str = HUGGING_FACE
     token: str | None = field(default=None, repr=False)
