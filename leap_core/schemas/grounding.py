@@ -49,6 +49,10 @@ UNCLEAR = frozenset(("not", "if", "oneOf", "contains", "dependentSchemas", "unev
 """Keywords under which a narrower schema could allow more; a schema with one is not narrowed."""
 FREE = frozenset(("enum", "const", "$ref", "allOf", "pattern"))
 """Keywords of a value that say what it is."""
+SPANS = "words_of_the_text"
+SPAN: JsonObject = {"$ref": f"#/$defs/{SPANS}"}
+ALONE = frozenset(("type", "title", "description", "default", "examples", FROM_TEXT))
+"""Keywords of a string that its spans say all about."""
 NUMBERS, NULL, TEXT = frozenset(("number", "integer")), frozenset(("null",)), frozenset(("string",))
 
 
@@ -155,7 +159,11 @@ class Grounding:
         elif any(not UNCLEAR.isdisjoint(part) for _, part in walk(schema)):
             self._note("the schema has alternatives or conditions")
         else:
+            self._shared: JsonObject = {}
+            self._has_ids = any("$id" in part for path, part in walk(schema) if path)  # references mean others there
             self.schema = without_keyword(self._fitting(schema))
+            if self._shared:
+                self.schema = {**self.schema, "$defs": {**self.schema.get("$defs", {}), **self._shared}}
         self.notes = tuple(f"values are not limited to the text: {note}" for note in self._notes)
 
     def _note(self, note: str) -> None:
@@ -238,7 +246,11 @@ class Grounding:
         if self._source.spans is None:
             self._note("it is long, or in a script without spaces")
             return schema
-        return {**schema, "pattern": self._source.spans}
+        spans = {"type": "string", "pattern": self._source.spans}
+        if self._has_ids or not ALONE.issuperset(schema):
+            return {**schema, "pattern": self._source.spans}
+        self._shared = {SPANS: spans}  # compiled once for all fields
+        return {"anyOf": [SPAN, {"type": "null"}]} if "null" in _kinds(schema) else SPAN
 
     def _listed(self, schema: JsonObject, values: list[Any] | None) -> JsonObject:
         """A schema of these values, and null where it allows that. None: any."""

@@ -13,6 +13,8 @@ JOINED = re.compile(r"(hundert|tausend|cientos|cientas|cento|mila)")
 """Parts that numbers of one word are made of."""
 HUNDREDS = frozenset(("hundred", "hundert", "cent", "cents", "cien", "ciento", "cientos", "cientas", "cento"))
 THOUSANDS = frozenset(("thousand", "tausend", "mille", "mil", "mila"))
+Level = tuple[frozenset[str], int]
+LEVELS: tuple[Level, ...] = ((THOUSANDS, 1000), (HUNDREDS, 100))
 AND = frozenset(("and", "und", "et", "y", "e"))
 ARTICLES = ("a", "an", "ein", "eine", "einen", "einem", "einer", "eines", "un", "une", "una")
 OTHER_MEANINGS = frozenset((*ARTICLES, "uno", "due", "once", "elf", "cent", "cents", "mil", "sei", "dix", "neuf"))
@@ -110,7 +112,7 @@ def _numbers_of(run: list[Part], all_words: bool) -> Iterator[tuple[int, int, fl
     """The numbers of words that follow each other."""
     at = 0
     while at < len(run):
-        end, value = _below_million(run, at)
+        end, value = _number_at(run, at)
         if end == at:
             at += 1
             continue
@@ -119,30 +121,18 @@ def _numbers_of(run: list[Part], all_words: bool) -> Iterator[tuple[int, int, fl
         at = end
 
 
-def _below_million(run: list[Part], at: int) -> tuple[int, int]:
+def _number_at(run: list[Part], at: int, levels: tuple[Level, ...] = LEVELS) -> tuple[int, int]:
     """Where a number that begins at a word ends, and its value; the same place for none."""
-    end, value = _below_thousand(run, at)
-    if end < len(run) and run[end][0] in THOUSANDS:
-        end, rest = _after(run, end + 1, _below_thousand(run, _past_and(run, end + 1)))
-        return end, (value or 1) * 1000 + rest
-    return end, value
-
-
-def _below_thousand(run: list[Part], at: int) -> tuple[int, int]:
-    end, value = _below_hundred(run, at)
-    if end < len(run) and run[end][0] in HUNDREDS:
-        end, rest = _after(run, end + 1, _below_hundred(run, _past_and(run, end + 1)))
-        return end, (value or 1) * 100 + rest
-    return end, value
-
-
-def _past_and(run: list[Part], at: int) -> int:
-    return at + 1 if at < len(run) and run[at][0] in AND else at
-
-
-def _after(run: list[Part], at: int, found: tuple[int, int]) -> tuple[int, int]:
-    """A rest that was found behind ``at``, or no rest."""
-    return found if found[1] else (at, 0)
+    if not levels:
+        return _below_hundred(run, at)
+    (words, size), smaller = levels[0], levels[1:]
+    end, value = _number_at(run, at, smaller)
+    if end == len(run) or run[end][0] not in words:
+        return end, value
+    whole, behind = (value or 1) * size, end + 1
+    has_and = behind < len(run) and run[behind][0] in AND
+    end, rest = _number_at(run, behind + has_and, smaller)
+    return (end if rest else behind), whole + rest
 
 
 def _below_hundred(run: list[Part], at: int) -> tuple[int, int]:

@@ -105,6 +105,16 @@ def test_copied_strings_are_words_of_the_text():
         assert not follows(schema, text, {"name": part}), part
 
 
+def test_copied_strings_are_found_in_every_part_of_a_schema():
+    inner = {"$id": "inner.json", **record({"city": COPIED})}
+    schema = record({"name": {**COPIED, "type": ["string", "null"]}, "all": {"type": "array", "items": COPIED}})
+    for more in ({}, {"inner": inner}):
+        whole, rest = record({**schema["properties"], **more}), {"inner": {"city": "Oslo"}} if more else {}
+        assert follows(whole, "Ann in Oslo", {"name": None, "all": ["Ann", "Oslo"], **rest})
+        assert not follows(whole, "Ann in Oslo", {"name": "Bob", "all": [], **rest})
+        assert not follows(whole, "Ann in Oslo", {"name": None, "all": ["Bob"], **rest})
+
+
 def test_what_is_derived_stays_free():
     fields = {"total": {"type": "number", "x-from-text": False}, "kind": {"enum": [7, 8]}, "mail": {"type": "string"}}
     schema = record({**fields, "open": {"type": "boolean"}})
