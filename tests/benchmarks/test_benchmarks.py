@@ -55,10 +55,11 @@ RUNS = {
     "speech": "--frames 8 --threads 1",
     "speech_detector": "",
     "startup": "--rounds 1",
+    "task_recipes": f"{BUILTIN} --limit 2",
     "threads": BUILTIN,
     "tool_search": "request.json --tokens 20",
 }
-NOT_MEASURING = {"harness", "make_model"}
+NOT_MEASURING = {"harness", "make_model", "task_cases"}
 RATIO = r"\| ratio \||ratio +\(?|  of curl|target"
 OTHER_FIGURES = {
     "conversion": r"memory of converting over the largest tensor: \d",
@@ -75,6 +76,7 @@ OTHER_FIGURES = {
     "search_command": r"search by \w+, in process: ",
     "speech": r"\d",
     "speech_detector": r"sentences; found as one utterance",
+    "task_recipes": r"plain prompt: \d of 2 right",
     "tool_search": r"the right one at once in \d+ of \d+",
 }
 """Benchmarks that print no ratio: their claim is another one."""
