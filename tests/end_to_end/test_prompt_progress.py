@@ -36,7 +36,7 @@ ENDLESS = 200.0
 
 @pytest.fixture
 def long_prompt(tmp_path: Path) -> Path:
-    (tmp_path / "long.txt").write_text("the river ran past a small old town " * 130)
+    (tmp_path / "long.txt").write_text("the river ran past a small old town " * 20)
     return tmp_path
 
 

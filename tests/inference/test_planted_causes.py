@@ -19,6 +19,7 @@ from leap_core.errors import LeapGenerationPromptExceedContextLengthError
 from leap_core.inference.engine import request_timeline
 from leap_core.models.resolving import resolve_local
 from leap_core.opening import load_as_made
+from tests.support.lengths import usually
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 pytestmark = pytest.mark.slow
@@ -121,6 +122,7 @@ def test_a_change_at_the_end_costs_nothing_where_memory_can_be_cut_anywhere(runn
     assert (facts.cached == 0) == bool(names(facts)) == (kind in BY_STATES)
 
 
+@pytest.mark.parametrize("kind", usually(["hybrid"], MEMORY_KINDS), indirect=True)
 def test_a_context_that_is_too_small_is_named_with_advice_that_works(runner: ModelRunner, path: Path) -> None:
     with pytest.raises(LeapGenerationPromptExceedContextLengthError) as refused:
         ask(runner, "Be short.", STORY * 12)

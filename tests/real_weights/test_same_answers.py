@@ -52,19 +52,17 @@ def first(smol: Path) -> list[Numbers]:
 
 
 def test_in_turn_after_cancelled_answers_and_beside_others(runner: InProcessRunner, first: list[Numbers]) -> None:
-    for _ in range(2):
-        assert [asked(runner, prompt) for prompt in PROMPTS] == first
+    assert [asked(runner, prompt) for prompt in PROMPTS] == first
     for n in range(4):
         stream = runner.start([ChatMessage("user", f"Tell me story {n}. " * (n + 1))], options=options(n, 200))
         next(stream)
         stream.close()
     assert [asked(runner, prompt) for prompt in PROMPTS] == first
-    many = [runner.start([ChatMessage("user", PROMPTS[0])], options=options(seed)) for seed in range(8)]
+    many = [runner.start([ChatMessage("user", PROMPTS[0])], options=options(seed)) for seed in range(4)]
     answers = [numbers(stream) for stream in many]
     assert answers[3] == first[0] and len({text for text, _ in answers}) > 1
-    mixed = [runner.start([ChatMessage("user", prompt)], options=options()) for prompt in PROMPTS * 3]
-    assert [numbers(stream) for stream in mixed] == first * 3
-    assert [asked(runner, prompt) for prompt in PROMPTS] == first
+    mixed = [runner.start([ChatMessage("user", prompt)], options=options()) for prompt in PROMPTS * 2]
+    assert [numbers(stream) for stream in mixed] == first * 2
 
 
 def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> None:

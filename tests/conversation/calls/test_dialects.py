@@ -23,6 +23,7 @@ from leap_core.conversation.options import PARSERS
 from leap_core.inference.constraints.call_grammars import json_grammar
 from leap_core.schemas.grammar_matcher import byte_tokenizer
 from tests.support.growth import check_growth
+from tests.support.lengths import lengths
 
 from ...support.raw_replies import read_reply
 from .dialect_cases import WRITERS
@@ -213,20 +214,21 @@ IN_A_STRING = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lfm", "hermes", *DIALECTS])
-def test_a_reply_of_nothing_but_markers_costs_linear_time(name):
+@lengths(10_000, 40_000, "size")
+def test_a_reply_of_nothing_but_markers_costs_linear_time(name, size):
     parser, begun = parser_named(name), IN_A_STRING.get(name, "")
     units = (parser.start_marker, f"{parser.start_marker}x", parser.start_marker + begun, parser.end_marker or "x")
     for unit in (*units, f"x{parser.start_marker}", "<parameter=a>", "<arg_key>a</arg_key><arg_value>"):
         for before in {"", begun}:
 
-            def read(size: int, head=parser.start_marker + before, unit=unit) -> None:
-                text = head + unit * (size // len(unit))
+            def read(length: int, head=parser.start_marker + before, unit=unit) -> None:
+                text = head + unit * (length // len(unit))
                 stream = CallStream(parser_named(name), ["f"])
                 for place in range(0, len(text), 64):
                     stream.feed(text[place : place + 64])
                 stream.finish()
 
-            check_growth(read, 40_000)
+            check_growth(read, size)
 
 
 @pytest.mark.parametrize("line", ["", "\n"], ids=["in line", "in lines"])

@@ -65,12 +65,12 @@ def asked(prompt: list[int], length: int, priority: int, **given: object) -> Req
 
 
 def mixes() -> list[object]:
-    """Kinds of memory, slots and places of states: each two together once, and the other mixes as long tests."""
+    """Kinds of memory, slots and places of states: each kind has one and four slots, the other mixes are long tests."""
     chosen = []
     for kind, slots, place in itertools.product(MEMORY_KINDS, (1, 2, 4), ("memory", "disk")):
         here = ("memory", "disk")[(slots > 1) * (list(MEMORY_KINDS).index(kind) + slots // 2) % 2]
-        marks = [] if (slots, place) == (1, "memory") else [pytest.mark.slow]
-        chosen.append(pytest.param(kind, slots, place, marks=marks if place == here else pytest.mark.long))
+        usual = place == here and slots != 2
+        chosen.append(pytest.param(kind, slots, place, marks=() if usual else pytest.mark.long))
     return chosen
 
 
@@ -232,7 +232,7 @@ def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> Non
 
 
 @pytest.mark.slow
-@lengths(8, 20)
+@lengths(4, 20)
 def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:

@@ -17,7 +17,7 @@ from leap_core.inference.engine.scheduler import Scheduler
 from leap_core.inference.llama.cells import Cells
 from leap_core.inference.llama.context import AttentionSettings, LlamaContext
 from leap_core.inference.llama.model import LlamaModel
-from tests.support.lengths import lengths
+from tests.support.lengths import lengths, usually
 from tests.support.random_models import MEMORY_KINDS, write_random_model
 
 from .conftest import finish, request
@@ -59,7 +59,7 @@ def told(sequence: Request) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-@lengths(12, 60)
+@lengths(5, 60)
 def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make, rounds: int) -> None:
     """Prompts longer and shorter than the 64 positions from which llama.cpp computes in tiles, and together more than
     the 512 cells from which it divides one position among threads."""
@@ -85,8 +85,8 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make, round
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slots", [1, 4, 8])
-@lengths(6, 24)
+@pytest.mark.parametrize("slots", usually([4], [1, 4, 8]))
+@lengths(4, 24)
 def test_after_being_cut_evicted_saved_and_loaded(
     make_scheduler: Make, tmp_path: Path, slots: int, rounds: int
 ) -> None:

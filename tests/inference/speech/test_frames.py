@@ -12,7 +12,7 @@ from leap_core.inference.speech.frames import CodeSampler
 from leap_core.inference.speech.speaker import Speaker
 from leap_core.inference.speech.vocoder import Vocoder
 from leap_core.testing.miniature_speech import VOCODER_FILE
-from tests.support.lengths import lengths
+from tests.support.lengths import lengths, usually
 from tests.support.numpy_layers import NumpySpeaker
 from tests.support.random_vocoder import TINY, write_random_vocoder
 
@@ -27,6 +27,9 @@ def one_by_one(speaker: Speaker, hidden: NDArray[np.float32]) -> list[tuple[int,
     return [speaker.frames(row[None], [CodeSampler()])[0] for row in hidden]
 
 
+LEAST_EQUAL = [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)]
+
+
 @pytest.mark.slow
 def test_llama_cpp_chooses_every_code_as_numpy_does(speaker: Speaker, oracle: Speaker) -> None:
     hidden = hidden_states(60, TINY.hidden)
@@ -34,7 +37,9 @@ def test_llama_cpp_chooses_every_code_as_numpy_does(speaker: Speaker, oracle: Sp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("quantization", "least"), [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)])
+@pytest.mark.parametrize(
+    ("quantization", "least"), usually([("q8_0", 0.6)], [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)])
+)
 @lengths(20, 50, "frames")
 def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: float, frames: int) -> None:
     vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, quantization), WIDE)
