@@ -211,9 +211,9 @@ def _note(output: Output, made: Quantized) -> None:
 def convert(env: Environment, /, directory: Path, to: str, base: str | None, destination: Destination) -> ExitCode:
     """Convert a Hugging Face DIRECTORY (config.json, *.safetensors, tokenizer.json) to GGUF, without torch.
 
-    LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT) and plain Llama architectures are supported.
-    The result is NAME:TYPE in the store, or with -o FILE.gguf a file, with a projector next to it. Ctrl-C leaves no
-    partial files.
+    LFM2 and LFM2.5 (dense, MoE, VL with its projector, embedding, ColBERT), plain Llama and BERT embedding models are
+    supported. The result is NAME:TYPE in the store, or with -o FILE.gguf a file, with a projector next to it. Ctrl-C
+    leaves no partial files.
 
     A PEFT directory (adapter_config.json) becomes a LoRA adapter for the model of --base: a file next to it, or the one
     of -o.
