@@ -35,6 +35,8 @@ MAILBOX = re.compile(rb"(?:\A|\n\r?\n)From \S[^\n]*\d\d:\d\d[^\n]*\n")
 ENCODINGS = (b"", b"7bit", b"8bit", b"binary", b"base64", b"quoted-printable")
 DIGITS = re.compile(rb"[A-Za-z0-9+/\s]*\Z")
 FILLER = re.compile(rb"[^A-Za-z0-9+/]")
+STYLES = ("text/css", "text/javascript", "application/javascript")
+"""Parts of a saved web page (mht) that nobody reads."""
 ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 
 
@@ -76,6 +78,8 @@ class _PartWriter:
         kind, parameters = _parameters(headers.get("content-type", b"text/plain"))
         disposition, more = _parameters(headers.get("content-disposition", b""))
         name = _words((more.get("filename") or parameters.get("name") or "").encode("utf-8", "replace"))
+        if kind in STYLES and not name:
+            return
         if (encoding := headers.get("content-transfer-encoding", b"").strip().lower()) not in ENCODINGS:
             self._out.note(f"the transfer encoding {encoding[:40].decode('ascii', 'replace')} is not read")
         if kind in ENCRYPTED and parameters.get("smime-type") != "signed-data":
@@ -90,7 +94,8 @@ class _PartWriter:
                 own = "" if encoding in (b"base64", b"quoted-printable") else self._charset
                 self._text(kind, _decoded(body, headers), own or parameters.get("charset", ""))
         else:
-            self._attached(name or kind, _decoded(body, headers), is_text=kind.startswith("text/"))
+            location = _words(headers.get("content-location", b"")).partition("?")[0].rpartition("/")[2]
+            self._attached(name or location or kind, _decoded(body, headers), is_text=kind.startswith("text/"))
 
     def _parts_of(self, kind: str, body: bytes, boundary: str, depth: int, texts: bool) -> None:
         """The parts; of alternatives the first that has text, plain text before HTML, and an invitation beside it."""

@@ -6,12 +6,14 @@ import base64
 import ctypes
 import io
 import re
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, BinaryIO
+from math import inf
+from typing import Any, BinaryIO, NamedTuple
 
-from .blocks import NOTE, Block, UnreadableDocumentError
+from .blocks import NOTE, PARAGRAPH, TABLE, Block, UnreadableDocumentError
 from .output import DocumentOutput
 
 STAMP = 200
@@ -23,6 +25,8 @@ UNMAPPED = 0.01
 LARGEST_SCALE = 8
 HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
+COMPOUNDS = ("well", "self", "half", "quasi")
+"""What stands before a hyphen in many words, and begins few that are written without."""
 LIGATURES = str.maketrans(
     {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 )
@@ -42,6 +46,13 @@ SIDE_BY_SIDE = 3
 """Lines of a page with space between their pieces, from which on it may be a table or have columns."""
 GAP = 1.5
 """Of a line's height, the space between two pieces of it that is no space between words."""
+MOST_SPACE = 4.5
+"""Of a line's height, the space between two lines of one table."""
+CELL_GAP = 0.6
+"""The same between two cells of a table."""
+CONTINUED = 0.8
+"""Of the largest step between lines of a table, the step to a line of the same row."""
+NUMBER = re.compile(r"[\d.,% $€£()+-]+")
 
 
 class _Doubts:
@@ -117,8 +128,10 @@ def _write_page(page: Any, out: DocumentOutput, doubts: _Doubts) -> None:
     words = page.get_textpage()
     columns = _columns(words, *page.get_size())
     text = (columns or words.get_text_bounded()).replace("\r\n", "\n").replace("\r", "\n")
+    tables: list[_Table] = []
     if not columns and _is_side_by_side(words, page.get_width()):
         doubts.pages.append(out.sections)
+        tables = _tables(words, page.get_width())
     text = text.replace("\ufffe", "\x02")
     is_scan = False
     if CONTROL.search(text.replace("\x02", "")) or "\x02" in text or PRIVATE.search(text):
@@ -135,7 +148,8 @@ def _write_page(page: Any, out: DocumentOutput, doubts: _Doubts) -> None:
         is_scan = _is_picture(page, bool(text.strip()))
     if is_scan:
         out.scan()
-    out.text(text.strip("\n"))
+    for block in _with_tables(words, tables, text):
+        out.add(block)
     for label, value in _annotations(page):
         out.add(Block(NOTE, value, label=label))
     words.close()
@@ -182,6 +196,143 @@ def _is_side_by_side(words: Any, width: float) -> bool:
     return count >= SIDE_BY_SIDE
 
 
+class _Table(NamedTuple):
+    """A table of a page, from ``top`` down to ``bottom``; None is the edge of the page."""
+
+    top: float | None
+    bottom: float | None
+    rows: list[list[str]]
+
+
+class _Cell(NamedTuple):
+    left: float
+    bottom: float
+    right: float
+    top: float
+    text: str
+    first: int
+
+
+def _tables(words: Any, width: float) -> list[_Table]:
+    """The tables of a page from top to bottom: lines below each other whose pieces are in columns."""
+    runs: list[tuple[list[list[_Cell]], list[tuple[float, float]]]] = []
+    for line in _lines(words):
+        lines, columns = runs[-1] if runs else ([], [])
+        is_near = lines and _bottom(lines[-1]) - _top(line) <= MOST_SPACE * (_top(line) - _bottom(line))
+        widened = _with_line(columns, line) if is_near else None
+        if widened is None:
+            runs.append(([line], _with_line([], line) or []))
+        else:
+            lines.append(line)
+            runs[-1] = (lines, widened)
+    return [table for run in runs if (table := _table(*run, width)) is not None]
+
+
+def _top(line: Sequence[_Cell]) -> float:
+    return max(cell.top for cell in line)
+
+
+def _bottom(line: Sequence[_Cell]) -> float:
+    return min(cell.bottom for cell in line)
+
+
+def _lines(words: Any) -> list[list[_Cell]]:
+    """The lines of a page from top to bottom, each in cells: pieces with more between them than words have."""
+    count = words.count_rects()
+    if count > MOST_PIECES:
+        return []
+    boxes = sorted(((words.get_rect(n), n) for n in range(count)), key=lambda each: -each[0][1] - each[0][3])
+    lines: list[list[_Cell]] = []
+    for (left, bottom, right, top), n in boxes:
+        cell = _Cell(left, bottom, right, top, words.get_text_bounded(left, bottom, right, top).strip(), n)
+        if lines and (bottom + top) / 2 > _bottom(lines[-1]):
+            lines[-1].append(cell)
+        elif cell.text:
+            lines.append([cell])
+    for line in lines:
+        line.sort()
+        space = CELL_GAP * (_top(line) - _bottom(line))
+        for n in range(len(line) - 1, 0, -1):
+            one, other = line[n - 1], line[n]
+            if other.left - one.right < space:
+                box = (min(one.bottom, other.bottom), other.right, max(one.top, other.top))
+                line[n - 1 : n + 1] = [_Cell(one.left, *box, f"{one.text} {other.text}", one.first)]
+    return lines
+
+
+def _with_line(columns: Sequence[tuple[float, float]], line: Sequence[_Cell]) -> list[tuple[float, float]] | None:
+    """The columns from left to right, as wide as the cells of this line need; None where a cell is over two of them,
+    or two cells are in one."""
+    widened, taken = list(columns), set[tuple[float, float]]()
+    for cell in line:
+        over = [n for n, (left, right) in enumerate(widened) if left < cell.right and cell.left < right]
+        if len(over) > 1 or any(widened[n] in taken for n in over):
+            return None
+        left, right = widened.pop(over[0]) if over else (cell.left, cell.right)
+        place = (min(cell.left, left), max(cell.right, right))
+        taken.add(place)
+        insort(widened, place)
+    return widened
+
+
+def _column(cell: _Cell, columns: Sequence[tuple[float, float]]) -> int:
+    return bisect_right(columns, (cell.left, inf)) - 1
+
+
+def _table(run: list[list[_Cell]], columns: list[tuple[float, float]], width: float) -> _Table | None:
+    """The table that these lines are, if enough of them have several cells that no columns of prose have."""
+    is_row = [
+        len(line) > 1
+        and (
+            sum(cell.right - cell.left for cell in line) < COLUMN_WIDTH * width * len(line)
+            or any(other.first - one.first == 1 for one, other in pairwise(line))
+        )
+        for line in run
+    ]
+    if sum(is_row) < SIDE_BY_SIDE:
+        return None
+    first, end = is_row.index(True), len(run) - is_row[::-1].index(True)
+    run = run[first:end]
+    columns = [
+        each
+        for each in columns
+        if any(_column(cell, [each]) == 0 and cell.right <= each[1] for line in run for cell in line)
+    ]
+    groups: list[list[list[str]]] = []
+    steps = [_top(above) - _top(below) for above, below in pairwise(run)]
+    for line, step in zip(run, [max(steps), *steps], strict=True):
+        cells = [""] * len(columns)
+        for cell in line:
+            cells[_column(cell, columns)] = cell.text
+        if step > CONTINUED * max(steps):
+            groups.append([])
+        groups[-1].append(cells)
+    rows = [row for group in groups for row in _rows_of(group)]
+    return _Table(_top(run[0]), _bottom(run[-1]), rows)
+
+
+def _rows_of(lines: list[list[str]]) -> list[list[str]]:
+    """The rows that lines close to each other are: one whose cells have several lines, if its first cell has one."""
+    others = [cell for cells in lines if not cells[0] for cell in cells]
+    if sum(bool(cells[0]) for cells in lines) != 1 or any(map(NUMBER.fullmatch, others)):
+        return lines
+    return [[" ".join(filter(None, cells)) for cells in zip(*lines, strict=True)]]
+
+
+def _with_tables(words: Any, tables: Sequence[_Table], text: str) -> list[Block]:
+    """The tables with the text that is above, between and below them; the ``text`` alone where a part of it would be
+    missing."""
+    blocks, top = list[Block](), None
+    for table in [*tables, _Table(None, None, [])] if tables else []:
+        between = words.get_text_bounded(None, table.top, None, top).replace("\r\n", "\n").replace("\r", "\n")
+        blocks.append(Block(PARAGRAPH, _joined(between.replace("\ufffe", "\x02")).strip()))
+        blocks.append(Block(TABLE, rows=tuple(tuple(map(_joined, row)) for row in table.rows)))
+        top = table.bottom
+    written = "".join(block.text + "".join(cell for row in block.rows for cell in row) for block in blocks)
+    is_whole = Counter("".join(written.split())) == Counter("".join(text.split()))
+    return [block for block in blocks if block.text or block.rows] if is_whole else [Block(PARAGRAPH, text.strip("\n"))]
+
+
 def _joined(text: str, doubtful: list[str] | None = None) -> str:
     """The text with the words whole that a hyphen divides at the end of a line; one that is written with a hyphen
     elsewhere on the page keeps it. ``doubtful`` gets the words that are on the page in no other place."""
@@ -189,7 +340,8 @@ def _joined(text: str, doubtful: list[str] | None = None) -> str:
     def whole(match: re.Match[str]) -> str:
         with_hyphen = f"{match[1]}-{match[2]}"
         is_name = match[1][-1:].islower() and match[2][:1].isupper()
-        if is_name or with_hyphen in text:
+        is_compound = len(match[1]) == 1 or match[1].lower() in COMPOUNDS  # no word is divided behind its first letter
+        if is_name or with_hyphen in text or (match[2] and is_compound):
             return with_hyphen
         word = match[1] + match[2]
         if doubtful is not None and "\x02" in match[0] and word not in text and len(doubtful) <= MOST_NAMED:

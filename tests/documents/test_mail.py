@@ -32,6 +32,14 @@ def several(kind: str, *parts: str) -> bytes:
 PLAIN, HTML = "Content-Type: text/plain\n\n", "Content-Type: text/html; charset=utf-8\n\n"
 
 
+def test_a_saved_page_names_its_pictures_and_leaves_styles_out():
+    page = f'{HTML}<p>Tea <img alt="a leaf" src="leaf.png"></p>'
+    style = "Content-Type: text/css\nContent-Location: https://example.org/a.css\n\np {}"
+    picture = "Content-Type: image/png\nContent-Location: https://example.org/leaf.png?size=2\n\n..."
+    text = text_of(several("related", page, style, picture))
+    assert text == f"{SHOWN}Tea [picture: a leaf]\n\n[attached: leaf.png]"
+
+
 def test_all_texts_beside_a_picture_are_read():
     picture = 'Content-Type: image/png; name="a.png"\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo='
     text = text_of(several("mixed", f"{PLAIN}First.", picture, f"{PLAIN}Second.", f"{HTML}<p>Third.</p>"))
