@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapUnavailableError
-from leap_core.system.sqlite import SqliteErrorKind, cause_of
+from leap_core.system.sqlite import BUSY_SECONDS, SqliteErrorKind, cause_of
 
 from .table.job import KINDS
 
@@ -90,7 +90,6 @@ def _open_bell(path: Path) -> int | None:
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # also for writing: without a writer it would be readable always
 
 
-BUSY_SECONDS = 5
 MOST_RUN = 32
 """Messages that are run one by one; beyond that the rest is dropped, for all of them say the same."""
 

@@ -245,11 +245,11 @@ def words_of(command: str) -> list[str]:
     return words
 
 
-def tools_of(server: Mapping[str, Any], seconds: float = LIST_SECONDS) -> list[JsonObject]:
+def tools_of(server: Mapping[str, Any], seconds: float | None = None) -> list[JsonObject]:
     """What a server offers: ``name``, ``description``, ``parameters``. Raises LeapToolError saying why it cannot."""
     connection = McpConnection(server)
     try:
-        tools = connection.ask({"tool": None}, seconds).get("tools")
+        tools = connection.ask({"tool": None}, LIST_SECONDS if seconds is None else seconds).get("tools")
     finally:
         connection.close("the tools are known")
     if not isinstance(tools, list) or not tools:

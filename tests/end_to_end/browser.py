@@ -16,7 +16,7 @@ import httpx
 
 DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("chromium-browser")
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-SOON = 60.0
+SOON = 150.0
 
 
 class Browser:
@@ -39,6 +39,7 @@ class Browser:
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL"},
             "pageLoadStrategy": "none",
+            "timeouts": {"script": int(1000 * SOON)},
         }
         made = self._post("/session", {"capabilities": {"alwaysMatch": capabilities}})
         self._session = f"/session/{made['sessionId']}"

@@ -30,6 +30,8 @@ def stop_between_writes(pid: int, table: Path) -> None:
     """SIGSTOP for a process that holds no lock on the SQLite file ``table`` just then."""
     while True:
         os.kill(pid, signal.SIGSTOP)
+        while "\nState:\tT" not in Path(f"/proc/{pid}/status").read_text():  # it leaves the kernel first
+            time.sleep(0.001)
         try:
             with closing(sqlite3.connect(table, timeout=0.5, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
