@@ -49,11 +49,11 @@ def test_ctrl_c_at_the_question_and_in_the_download_leaves_what_can_be_resumed(t
     asked.expect(r"\[Y/n\] ")
     asked.type("\x03")
     assert asked.ended() == 130 and hub.bytes_served() == 0
-    stall = hub.fault("stall", FILE, times=99, after=2 * HEADER)
+    stall = hub.fault("stall", FILE, times=99, after=size // 2)
     begun = terminal(*LINE)
     begun.expect(r"\[Y/n\] ")
     begun.type("y\n")
-    wait_for(lambda: hub.bytes_served() >= 2 * HEADER)
+    wait_for(lambda: hub.bytes_served() >= size // 2)
     begun.type("\x03")
     begun.expect("the same command resumes")
     assert begun.ended() == 130
