@@ -10,7 +10,6 @@ from leap_core.testing.hub import FakeHub
 from .conftest import QUESTION
 from .test_chat import terminal as terminal
 from .test_download import hub as hub
-from .test_download import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +52,7 @@ def test_ctrl_c_at_the_question_and_in_the_download_leaves_what_can_be_resumed(t
     begun = terminal(*LINE)
     begun.expect(r"\[Y/n\] ")
     begun.type("y\n")
-    wait_for(lambda: hub.bytes_served() >= size // 2)
+    begun.expect("(?:4.|50) % ")  # what the hub has sent may not have arrived
     begun.type("\x03")
     begun.expect("the same command resumes")
     assert begun.ended() == 130
