@@ -47,9 +47,10 @@ class DownloadReport:
 
     def printer(self, model: str) -> DownloadPrinter:
         """Shows the events of one download."""
-        return DownloadPrinter(self._output, model if self._several else None)
+        self._printer = DownloadPrinter(self._output, model if self._several else None)
+        return self._printer
 
-    def take(self, model: str, outcome: LocalModel | LeapError, *, usable: bool) -> None:
+    def take(self, model: str, outcome: LocalModel | LeapError) -> None:
         """A download has ended."""
         if isinstance(outcome, LeapError):
             self._fail(model, outcome)
@@ -60,7 +61,7 @@ class DownloadReport:
             self._documents.append({**named, **installed})
         elif self._output.format is not Format.JSONL:
             self._output.text(f"{outcome.path}\n")
-        if usable and self._next is None:
+        if self._printer.usable and self._next is None:
             self._next = outcome.model_id
 
     def take_plan(self, model: str, plan: DownloadPlan | None | LeapError) -> None:

@@ -17,6 +17,7 @@ from leap_core.models.other_programs import DOCKER, LLAMA_CPP, OLLAMA, OtherProg
 from leap_core.models.resolving import LocalModel, Registry
 from leap_core.opening import load_local
 from leap_core.system.directories import Directories
+from leap_core.testing import FakeHub
 from tests.support.tables import check_each
 
 from .stores_of_others import OtherStores
@@ -290,4 +291,30 @@ def test_the_command_line_lists_describes_and_never_removes_them(stores: OtherSt
     refused = leap("models", "remove", "llama3.2:1b", "--yes")
     assert refused.code == 2 and "belongs to ollama" in refused.stderr
     assert leap("models", "remove", "--all", "--yes").code == 0
+    assert stores.digest() == before
+
+
+@pytest.mark.slow
+def test_a_download_uses_what_another_program_has(stores: OtherStores, leap, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = stores.ollama("registry.ollama.ai/library/qwen3", "0.6b")
+    before = stores.digest()
+    problems: list[str | None] = [None, None, None, None, "a tensor is missing", None]
+    monkeypatch.setattr(
+        "leap_core.models.download.downloading.problem_after_fetching", lambda *_args, **_more: problems.pop(0)
+    )
+    with FakeHub() as hub:
+        hub.add_file("unsloth/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q4_K_M.gguf", stores.gguf)
+        leap.variables |= stores.variables | hub.environment
+        for name in ("qwen3:0.6b", "ollama/qwen3:0.6b"):
+            done = leap("download", name)
+            assert (done.code, done.stdout) == (0, f"{found}\n"), done.stderr
+            assert "ollama has it on this machine, and leap uses it in place; --replace downloads it" in done.stderr
+        planned = leap("download", "qwen3:0.6b", "--dry-run")
+        assert planned.code == 0 and "nothing would be fetched" in planned.stderr
+        later = leap("download", "qwen3:0.6b", "--background", "--format", "json")
+        assert later.code == 0 and json.loads(later.stdout)["path"] == str(found)
+        assert not hub.bytes_served()
+        own = leap("download", "qwen3:0.6b")
+        assert own.code == 0 and "and it cannot be used: a tensor is missing" in own.stderr, own.stderr
+        assert own.stdout.strip().endswith("Qwen3-0.6B-Q4_K_M.gguf") and hub.bytes_served() and not problems
     assert stores.digest() == before

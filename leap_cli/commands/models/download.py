@@ -80,7 +80,8 @@ def command(
     format: str,
     background: Background,
 ) -> ExitCode:
-    """Download each MODEL if it is not installed, and print the path of its file.
+    """Download each MODEL if it is not installed, and print the path of its file. A model that another program has on
+    this machine is used in place; --replace downloads it all the same.
 
     MODEL is a name of `leap models catalogue`, such as LFM2.5-1.2B-Instruct or LFM2.5-1.2B-Instruct:Q8_0, a repository
     (owner/repo[:QUANT]), a file in one (hf:owner/repo/file.gguf), or the URL of a GGUF file or manifest. An interrupted
@@ -93,10 +94,23 @@ def command(
     from leap_core.models.http import DownloadStopped
 
     output = Output(env, format)
-    report = DownloadReport(output, models)
+    report, stop = DownloadReport(output, models), threading.Event()
+
+    def begin(model: str) -> Download | None:
+        """The download; None for a model of another program, which has been reported."""
+        show = report.printer(model)
+        download = Download(options, on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
+        found = download.in_place(model, quant) if revision is None else None
+        if found is None:
+            return download
+        report.take_plan(model, None) if dry_run else report.take(model, found)
+        return None
+
     if background and not dry_run:
         with open_jobs(env) as jobs:
             for model in models:
+                if begin(model) is None:
+                    continue
                 submit = partial(
                     jobs.download,
                     model,
@@ -108,11 +122,10 @@ def command(
                 )
                 report.take_job(model, outcome_of(submit))
         return report.end()
-    stop = threading.Event()
     with stopping_on_interrupt(stop.set):
         for model in models:
-            show = report.printer(model)
-            download = Download(options, on_event=show, stop=stop, variables=env.variables, cwd=env.cwd)
+            if (download := begin(model)) is None:
+                continue
             if dry_run:
                 report.take_plan(model, outcome_of(partial(download.plan, model, quant, revision)))
                 continue
@@ -121,5 +134,5 @@ def command(
                 report.end()
                 output.note("stopped; the same command resumes from here")
                 return ExitCode.INTERRUPTED
-            report.take(model, outcome, usable=show.usable)
+            report.take(model, outcome)
     return report.end()

@@ -232,6 +232,21 @@ class Download:
             settings = settings.with_stall(self.options.stall_seconds)
         self.settings = settings
 
+    def in_place(self, reference: str, quantization: str | None) -> LocalModel | None:
+        """A model of another program that this name finds and that llama.cpp runs; a notice says whose it is."""
+        with suppress(LeapModelLoadingError):
+            model = self._registry.resolve(reference, quantization)
+            if model.owner is None or self.options.force:
+                return None
+            problem = problem_after_fetching(model.path, variables=self.variables, stop=self.stop)
+            if problem is not None:
+                self._tell(Notice(f"{model.owner} has {model.model_id}, and it cannot be used: {problem}"))
+                return None
+            self._tell(Notice(f"{model.owner} has it on this machine, and leap uses it in place; --replace downloads it"))
+            self._tell(Finished(model.model_id, model.path))
+            return model
+        return None
+
     def plan(self, reference: str, quantization: str | None, revision: str | None) -> DownloadPlan | None:
         """Ask for what there is. None when the reference is a file on this machine."""
         named = self._parse(reference, quantization)
