@@ -26,7 +26,7 @@ LARGEST_SCALE = 8
 HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
 COMPOUNDS = ("well", "self", "half", "quasi")
-"""What stands before a hyphen in many words, and begins few that are written without."""
+"""First parts of words that are written with a hyphen, and of few others."""
 LIGATURES = str.maketrans(
     {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 )

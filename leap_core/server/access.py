@@ -216,8 +216,8 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete and self._owes != "body"
 
     def _probe(self, pause: float) -> None:
-        """Find out whether the client closed both sides: TCP tells them apart by what becomes of bytes that are sent,
-        and HTTP/1.1 allows any number of these before an answer. HTTP/1.0 does not; its client counts as gone."""
+        """Find out whether the client closed both sides: bytes that are sent then break the connection. HTTP/1.1
+        allows any number of these before an answer. HTTP/1.0 does not; its client counts as gone."""
         if self.transport.is_closing() or not self._is_answering():
             return
         if not self.cycle.response_started:
