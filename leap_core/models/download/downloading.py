@@ -242,7 +242,8 @@ class Download:
             if problem is not None:
                 self._tell(Notice(f"{model.owner} has {model.model_id}, and it cannot be used: {problem}"))
                 return None
-            self._tell(Notice(f"{model.owner} has it on this machine, and leap uses it in place; --replace downloads it"))
+            used = f"{model.owner} has it on this machine, and leap uses it in place; --replace downloads it"
+            self._tell(Notice(used))
             self._tell(Finished(model.model_id, model.path))
             return model
         return None
