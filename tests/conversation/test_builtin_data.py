@@ -13,6 +13,7 @@ import pytest
 
 from leap_core.conversation.calls import LeapFunction, LFMFunctionCallParser
 from leap_core.inference.template.chat_template import ChatTemplate
+from tests.support.lengths import usually
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "builtin"
 sys.path.insert(0, str(SCRIPTS))
@@ -71,7 +72,7 @@ def test_an_example_is_the_same_for_the_same_seed(skill):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("split", usually(["eval"], ["eval", "train"]))
 @pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
 def test_every_answer_by_a_schema_is_one_that_the_schema_allows(skill, split):
     checked = 0
@@ -94,7 +95,7 @@ def texts_in(value: object) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("split", usually(["eval"], ["eval", "train"]))
 @pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
 def test_whatever_is_extracted_was_said(skill, split):
     checked = 0
@@ -108,7 +109,7 @@ def test_whatever_is_extracted_was_said(skill, split):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("split", ["eval", "train"])
+@pytest.mark.parametrize("split", usually(["eval"], ["eval", "train"]))
 @pytest.mark.parametrize("skill", ["calls", "calls among five or six", "tool answers"])
 def test_every_call_is_one_that_its_declaration_allows(skill, split):
     checked = 0

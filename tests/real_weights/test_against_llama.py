@@ -23,9 +23,6 @@ QUESTIONS = (
     "Say hello in Spanish, Größe: ÄÖÜ, 日本語.",
     '{"task": "echo", "text": "<|im_end|> is a text here"}',
     "Translate into French: good morning",
-    "What is 12 plus 30?",
-    "List two uses of salt.",
-    "Who wrote Hamlet?",
     "Why is the sky blue?",
 )
 LENGTH = 16

@@ -54,7 +54,7 @@ def test_words_alone_find_the_right_page(tmp_path: Path) -> None:
     assert len(missed) <= 4, missed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_words_and_the_built_in_vectors_together_find_the_right_page(tmp_path: Path) -> None:
     from leap_core import Leap
 
