@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..errors import LeapOptionsError
+from ..errors import LeapGenerationError, LeapOptionsError
 from ..system.dataclass import dataclass
 from .messages import ChatMessage
 from .options import GenerationOptions
@@ -20,6 +20,8 @@ from .streams import last_of
 
 ALONE = ("queue", "preempted", "loading", "other-work", "slot-lost")
 """Causes that are gone when the request runs alone on a model that is loaded."""
+MORE = 8
+"""Times the tokens that were allowed to an answer that was cut."""
 SYSTEM = ("clock", "id", "counter", "billing-header", "system-changed")
 
 OpenRunner = Callable[[int | None], ModelRunner]
@@ -50,6 +52,9 @@ def replay(entry: Entry, cause: Cause, open_runner: OpenRunner) -> tuple[Run, Ru
     if cause.name == "repetition" and more_penalty(entry.options):
         with open_runner(None) as runner:
             return was, _timed(runner, messages, replace(options, repetition_penalty=PENALTY))
+    if cause.name == "answer-cut" and options.max_tokens is not None:
+        with open_runner(None) as runner:
+            return was, _timed(runner, messages, replace(options, max_tokens=MORE * options.max_tokens))
     if cause.name in ALONE:
         with open_runner(None) as runner:
             return was, _timed(runner, messages, options)
@@ -71,6 +76,9 @@ def _prime(runner: ModelRunner, messages: list[ChatMessage], options: Generation
 
 def _timed(runner: ModelRunner, messages: list[ChatMessage], options: GenerationOptions) -> Run:
     began = time.monotonic()
-    complete = last_of(runner.start(messages, (), options))
+    try:
+        complete = last_of(runner.start(messages, (), options))
+    except LeapGenerationError as error:
+        return Run(time.monotonic() - began, error.message)
     reason = complete.finish_reason
     return Run(time.monotonic() - began, "" if reason is GenerationFinishReason.STOP else reason.value)

@@ -73,16 +73,21 @@ def _matters(lost: float, seconds: float) -> bool:
 
 
 PENALTY = 1.1
+ROOM = 256
+"""Tokens for an answer that has no limit."""
 
 
 def _of_end(facts: RequestFacts, end: RequestEnd) -> Iterator[Cause]:
     ended = end.finish or facts.failure
     if facts.failure == PROMPT_TOO_LONG or ended == GenerationFinishReason.EXCEED_CONTEXT.value:
-        yield _context_too_small(facts)
+        yield _context_too_small(facts, end.options.get("max_tokens") or ROOM)
     elif ended == GenerationFinishReason.REPETITION.value:
         text = f"the answer repeated itself and was stopped after {facts.answer_tokens} tokens"
         penalty = f"--repetition-penalty {PENALTY}, or " if more_penalty(end.options) else ""
         yield Cause("repetition", text, f"ask with {penalty}a higher temperature")
+    elif facts.failure == GenerationFinishReason.MAX_TOKENS.value:
+        text = f"the answer was cut after {facts.answer_tokens} tokens, before it fitted its constraint"
+        yield Cause("answer-cut", text, "ask with a higher --max-tokens, or with --complete-json")
     elif ended == UNFIT:
         change = "describe the wanted shape in the prompt, or use a larger model"
         yield Cause("constraint", end.error or "the answer does not fit its constraint", change)
@@ -93,8 +98,8 @@ def more_penalty(options: Mapping[str, Any]) -> bool:
     return bool((options.get("repetition_penalty") or 1.0) < PENALTY)
 
 
-def _context_too_small(facts: RequestFacts) -> Cause:
-    """A larger context helps only where the model allows one that holds the prompt."""
+def _context_too_small(facts: RequestFacts, answer: int) -> Cause:
+    """A larger context helps only where the model allows one that holds the prompt. ``answer``: its tokens."""
     at_least = "more than " if facts.at_least else ""
     too_long = facts.failure == PROMPT_TOO_LONG
     what = f"the prompt has {at_least}{facts.prompt_tokens} tokens" if too_long else "prompt and answer filled it"
@@ -104,8 +109,10 @@ def _context_too_small(facts: RequestFacts) -> Cause:
     if 0 < trained < least:
         shorter = "shorten the prompt" if too_long else "shorten the prompt, or ask for a shorter answer"
         return Cause("context-too-small", text, f"{shorter}: the model allows no context above {trained}")
+    least = max(least, facts.prompt_tokens + answer) * (2 if facts.at_least else 1)
+    least = min(least, trained or least)
     change = f"load the model with --context-size {least} or more, or shorten the prompt"
-    return Cause("context-too-small", text, change, context_size=min(2 * least, trained or 2 * least))
+    return Cause("context-too-small", text, change, context_size=least)
 
 
 def _of_time(facts: RequestFacts, unread: float, *, served: bool) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.conversation.prompt_log import Entry, PromptLog
 from leap_core.conversation.request_facts import Departure, RequestFacts, failed
-from leap_core.errors import LeapGenerationPromptExceedContextLengthError
+from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from leap_core.protocols.host import served_models
 from leap_core.system.configuration import log_file
 from leap_core.system.directories import Directories
@@ -106,6 +106,15 @@ def test_a_replay_runs_the_request_with_the_change_and_shows_both_times(leap, lo
     before, _, after = runner.requests
     assert RULES in before.messages[0].text and before.messages[1].text == "Hello?"
     assert [message.text for message in after.messages] == [RULES, "Hello?\n\nIt is Fri Nov 27 01:41."]
+
+
+def test_a_replay_allows_more_tokens_and_says_how_a_run_failed(leap, log):
+    log(RequestFacts(prompt_tokens=9, failure="max_tokens"), options={"max_tokens": 3}, finish=None, error="it was cut")
+    runner = leap.script([LeapGenerationError("the power is out")])
+    assert "ask with a higher --max-tokens, or with --complete-json" in leap("why").stdout
+    value = json.loads(leap("why", "--replay", "--format", "json").stdout)
+    assert (value["as_it_was"]["ended"], value["with_the_change"]["ended"]) == ("it was cut", "the power is out")
+    assert runner.requests[0].options.max_tokens == 24
 
 
 def test_a_replay_without_a_change_of_leaps_own_is_refused(leap, log):

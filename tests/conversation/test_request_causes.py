@@ -125,6 +125,11 @@ PLANTED += [
     ("context-too-small", replace(QUICK, failure="exceed_context"), RequestEnd(4.0, None, "some words")),
     ("repetition", replace(QUICK, failure="repetition"), RequestEnd(4.0, None, "some words")),
     (
+        "answer-cut",
+        failed(LeapConstraintError("some words", text="", facts=QUICK, cut_by="max_tokens")),
+        RequestEnd(4.0, None, "some words"),
+    ),
+    (
         "constraint",
         failed(LeapConstraintError("some words", text="", facts=QUICK)),
         RequestEnd(4.0, None, "some words"),
@@ -152,12 +157,15 @@ def test_a_context_is_asked_for_that_holds_the_prompt_and_that_the_model_allows(
         assert ("--context-size" in cause.change) == ("load the model" in (error.hint or ""))
         return cause.change, cause.context_size
 
-    assert advice(9000, 0) == ("load the model with --context-size 9001 or more, or shorten the prompt", 18002)
-    assert advice(9000, 16_384)[1] == 16_384
+    assert advice(9000, 0) == ("load the model with --context-size 9256 or more, or shorten the prompt", 9256)
+    assert advice(9000, 16_384)[1] == 9256 and advice(9000, 9100)[1] == 9100
+    assert advice(9000, 0, at_least=True)[1] == 18_512, "how long it is was not counted"
     for prompt, trained in ((9000, 4096), (9000, 8192)):
         assert advice(prompt, trained) == (f"shorten the prompt: the model allows no context above {trained}", 0)
     filled = replace(QUICK, context_size=4096, trained_context=4096)
     assert "--context-size" not in causes_of(filled, RequestEnd(4.0, "exceed_context"))[0].change
+    wished = RequestEnd(4.0, "exceed_context", options={"max_tokens": 9000})
+    assert causes_of(QUICK, wished)[0].context_size == 11_000, "prompt and answer"
 
 
 def test_nothing_is_advised_that_was_done():
