@@ -19,7 +19,6 @@ from ..exit_codes import ExitCode
 from ..framework.environment import Environment
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Output
-from ..input.file_sets import TakenFiles
 from ..options.background import open_jobs, print_id
 from ..options.loading import default_model, load_model, model_to_pin, naming_the_default, note_builtin
 from ..options.tasks import TaskInput, TaskSettings, own_recipes
@@ -99,7 +98,7 @@ def do_task(
                     errors.write(_failure(each, error))
                     errors.flush()
     if settings.new_files is not None:
-        TakenFiles(env, settings.new_files).add(sources - {""})
+        settings.new_files.add(sources - {""})
     if failed and count > 1:
         output.note(f"{failed} of {count} failed")
     return ExitCode.JOB if failed else ExitCode.DONE

@@ -46,18 +46,21 @@ class TakenFiles:
         digest = blake2b(f"{env.cwd}\0{command}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
         self._cwd, self._file = env.cwd, env.directories.data / "taken-files" / f"{digest}.json"
         self._looks: dict[str, list[int]] = {}
+        self._seen: dict[str, list[int] | None] = {}
         with suppress(OSError, ValueError):
             self._looks = json.loads(self._file.read_text("utf-8"))
 
     def has(self, name: str) -> bool:
-        """Whether a file was taken, and is still the same."""
-        return self._look(name) == self._looks.get(self._path(name), [])
+        """Whether a file was taken, and is still the same. What changes from now on is new again."""
+        path = self._path(name)
+        self._seen[path] = self._look(path)
+        return self._seen[path] == self._looks.get(path, [])
 
     def add(self, names: Iterable[str]) -> None:
         """Remember that these were taken; files that are gone are forgotten."""
         from leap_core.system.files import replace_text
 
-        looks = {self._path(name): self._look(name) for name in names}
+        looks = {path: self._seen.get(path) for path in map(self._path, names)}
         kept = {path: look for path, look in self._looks.items() if os.path.lexists(path)}
         self._looks = {**kept, **{path: look for path, look in looks.items() if look is not None}}
         replace_text(self._file, json.dumps(self._looks))
@@ -65,8 +68,8 @@ class TakenFiles:
     def _path(self, name: str) -> str:
         return os.path.realpath(self._cwd / name)
 
-    def _look(self, name: str) -> list[int] | None:
+    def _look(self, path: str) -> list[int] | None:
         with suppress(OSError, ValueError):
-            status = Path(self._path(name)).stat()
+            status = Path(path).stat()
             return [status.st_size, status.st_mtime_ns]
         return None

@@ -55,7 +55,7 @@ class TaskSettings:
     model: ModelChoice
     overrides: GenerationOptions
     background: Background
-    new_files: str | None = None
+    new_files: TakenFiles | None = None
     """The command whose files are taken once; None where each run takes all."""
 
     def reads_later(self, env: Environment) -> bool:
@@ -92,7 +92,7 @@ def _build(arguments: Arguments) -> TaskSettings:
         model=MODEL.build(arguments),
         overrides=GenerationOptions(**sampling),
         background=BACKGROUND.build(arguments),
-        new_files=" ".join(_same_files(arguments)) if arguments["new_files"] else None,
+        new_files=TakenFiles(arguments.env, " ".join(_same_files(arguments))) if arguments["new_files"] else None,
     )
 
 
@@ -183,7 +183,7 @@ def _sources(
         return [(TEXT, text)]
     found: list[tuple[str, str | None]] = []
     later = settings is not None and settings.reads_later(env)
-    taken = None if settings is None or settings.new_files is None else TakenFiles(env, settings.new_files)
+    taken = None if settings is None else settings.new_files
     for name in files or (STDIN,):
         if name == STDIN:
             found.append((name, read_standard_input(env, Output(env))))

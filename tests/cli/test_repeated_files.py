@@ -71,6 +71,19 @@ def test_only_new_files_are_taken(leap, folder):
     assert asked(leap, "in") == ["First.", "Second.", "Third.", "Fourth."]
 
 
+def test_a_file_that_changes_while_it_is_worked_on_is_taken_again(leap, folder):
+    runner = leap.script(*["A summary."] * 9)
+    start = runner.start
+
+    def changing(*given, **options):
+        (folder / "a.md").write_text("Fourth.")
+        return start(*given, **options)
+
+    runner.start = changing
+    assert leap("summarize", "-m", "builtin", "in", "--new-files").code == 0
+    assert asked(leap, "in", "--new-files") == ["Fourth."]
+
+
 def test_a_file_that_failed_is_taken_again(leap, folder):
     (folder / "c.txt").write_text("")
     leap.script(*["A summary."] * 9)
