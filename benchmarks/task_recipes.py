@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="print what the recipe of this revision has wrong")
     given = parser.parse_args()
     for path in given.models:
-        with runner(path, threads=2, slots=AT_ONCE, context=2048 * AT_ONCE) as model:
+        with runner(path, threads=2, slots=AT_ONCE, context=2048) as model:
             for task in given.task or TASKS:
                 print(f"{path.stem}, {task}", flush=True)
                 measure(task, model, given)

@@ -13,7 +13,7 @@ from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
 from .decisions.answer_probabilities import LABELS
 from .decisions.answers import Answer, answer_object, how_sure, names_of
-from .decisions.deciding import NO_TEXT, Settings, decide, prompts_of
+from .decisions.deciding import Settings, decide, prompts_of
 from .decisions.questions import Decision, Question
 from .task import Prompt, Task, TaskAnswer, TaskModel, pictures_of, table_row, text_of
 
@@ -93,7 +93,7 @@ class Choose(Deciding):
 
         asked, free = partial(put, text_of(message)), None
         if model.wording.calibrated and not pictures:
-            free = partial(put, NO_TEXT)
+            free = partial(put, "")
         turned = self.readout == LABELS and self.orders == 1
         return Settings(self.readout, self.orders, asked, GenerationOptions(temperature=0.0), turned, free)
 

@@ -94,11 +94,10 @@ def test_a_calibrated_wording_takes_away_what_the_model_prefers_without_a_text(b
         task, _ = read_task({"task": "classify", "labels": labels}, {"classify": recipe})
         return list(task.complete(builtin, text).details["probabilities"].values())
 
-    plain, free = (found(text, wording) for text in ("The parcel is late.", "N/A"))
+    plain, free = found("The parcel is late.", wording), found("?", wording.replace("{text}", ""))
     ratios = [a / b for a, b in zip(plain, free, strict=True)]
     calibrated = wording + "calibrated = true\n"
     assert found("The parcel is late.", calibrated) == pytest.approx([r / sum(ratios) for r in ratios], abs=2e-3)
-    assert found("N/A", calibrated) == pytest.approx([1 / 3] * 3, abs=2e-3)
     again, _ = read_task({"task": "classify", "labels": labels}, {"classify": calibrated})
     asked: list[str] = []
 
@@ -107,7 +106,7 @@ def test_a_calibrated_wording_takes_away_what_the_model_prefers_without_a_text(b
         return ask_of(builtin)(messages, options, on_text)
 
     again.complete(builtin, "The train is late.", ask)
-    assert len(asked) == len(labels) and not any("N/A" in text for text in asked), "it is asked once for all texts"
+    assert len(asked) == len(labels) and all("train" in text for text in asked), "it is asked once for all texts"
 
 
 def test_orders_differ_and_only_choices_have_several():
