@@ -16,9 +16,10 @@ let key = sessionStorage.getItem("leap-key") || "";
 
 // Tabs of one browser share the key, which is never stored on the disk: a new tab asks those that are open.
 const tabs = new BroadcastChannel("leap-key"), OTHERS_MS = 300;
+const refused = new Set(); // keys of a server before this one, which other tabs may still have
 tabs.onmessage = ({ data }) => {
   if (data.asks && key) tabs.postMessage({ key });
-  else if (data.key && !key) use(data.key);
+  else if (data.key && !key && !refused.has(data.key)) use(data.key);
 };
 
 function use(given) {
@@ -31,6 +32,7 @@ function use(given) {
 export async function ask(path, body, options = {}) {
   const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  const used = key;
   let answer;
   try {
     answer = await fetch(path, { ...sent, headers, ...options });
@@ -38,7 +40,7 @@ export async function ask(path, body, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new Error("the server does not answer");
   }
-  if (answer.status === 401) { askForKey(); throw new Error("an API key is needed"); }
+  if (answer.status === 401) { askForKey(used); throw new Error("an API key is needed"); }
   if (!answer.ok) {
     const { error } = await answer.json().catch(() => ({}));
     const message = error?.message || (typeof error === "string" && error) || `${answer.status} ${answer.statusText}`;
@@ -75,18 +77,22 @@ export async function* events(response) {
 
 let asking = null;
 
-function askForKey() {
-  const dialog = byId("key-dialog"), refused = key;
-  if (dialog.open || asking) return;
+function askForKey(used) {
+  const dialog = byId("key-dialog");
+  if (used) refused.add(used);
+  if (key !== used) return; // another one came while the request was on its way
   key = ""; // another tab may know the right one
+  if (dialog.open || asking) return;
   tabs.postMessage({ asks: true });
   asking = setTimeout(() => {
     asking = null;
     if (key || dialog.open) return;
-    byId("key-refused").hidden = !refused;
+    byId("key-refused").hidden = !refused.size;
     dialog.showModal();
   }, OTHERS_MS);
   dialog.onclose = () => {
-    if (!key && byId("key").value) use(byId("key").value);
+    if (key || !byId("key").value) return;
+    use(byId("key").value);
+    tabs.postMessage({ key });
   };
 }
