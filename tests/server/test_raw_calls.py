@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anthropic
+import httpx
 import ollama
 import pytest
 
@@ -106,3 +107,34 @@ def test_calls_over_openais_and_anthropics_protocols(serve: Callable[..., Script
 @of_each_dialect
 def test_calls_over_ollamas_protocol(case: Case):
     check(case, *ollama_chat(runner_of(case)))
+
+
+ROMA = {"restaurant": "Roma", "guests": 4}
+UNFITTING = '<tool_call>{"name": "book_table", "arguments": {"restaurant": "Roma", "guests": GUESTS}}</tool_call>'
+REPAIRED, WARNED = (UNFITTING.replace("GUESTS", guests) for guests in ('"4"', '"four"'))
+PROBLEM = "the arguments of the call of book_table do not fit its declaration: /guests: 'four'"
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"tools": DECLARED},
+    "/v1/messages": {
+        "max_tokens": 99,
+        "tools": [{"name": each["name"], "input_schema": each["parameters"]} for each in PLAIN],
+    },
+    "/v1/responses": {"input": SAID, "tools": [{"type": "function", "strict": False, **each} for each in PLAIN]},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_arguments_that_do_not_fit_are_repaired_or_warned_about(serve: Callable[..., Scripted], stream: bool):
+    server = serve(runner=RawReplyRunner("hermes", (), *[REPAIRED] * 3, *[WARNED] * 3))
+    for ask in (chat, messages, responses):
+        assert ask(server, stream) == ("", [("book_table", ROMA)])
+    for path, body in BODIES.items():
+        sent = {"model": "builtin", "stream": stream, **({} if "input" in body else {"messages": SAID}), **body}
+        headers = {"Authorization": f"Bearer {server.token}"}
+        answer = httpx.post(server.url.removesuffix("/v1") + path, json=sent, headers=headers).text
+        assert PROBLEM in answer, (path, answer)
+
+
+def test_arguments_that_do_not_fit_are_repaired_over_ollamas_protocol():
+    answers = ollama_chat(RawReplyRunner("hermes", (), REPAIRED, REPAIRED))
+    assert answers == [("", [("book_table", ROMA)])] * 2

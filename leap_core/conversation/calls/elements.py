@@ -60,13 +60,18 @@ class Elements:
         for number, (call, arguments) in enumerate(zip(calls, spelled, strict=True), 1):
             parts = [
                 self.key.replace("{key}", name).replace("{type}", self._type(is_text))
-                + value
-                + self.close.replace("{key}", name)
+                + self._closed(value, self.close.replace("{key}", name))
                 for name, value, is_text in arguments
             ]
             head = self.head.replace("{name}", call.name).replace("{index}", str(number))
             texts.append(head + "".join(parts) + self.tail)
         return texts
+
+    def _closed(self, value: str, close: str) -> str:
+        """A value and what closes it; a value that holds this text is put into a section that hides it."""
+        if close.strip() not in value or CDATA_END in value:
+            return value + close
+        return f"{CDATA}{value}{CDATA_END}{close.lstrip()}"
 
     def _type(self, is_text: bool) -> str:
         return (self.texts or ("",))[0] if is_text else OTHER_TYPES.get((self.texts or ("",))[0], "json")

@@ -1,4 +1,4 @@
-"""Values of a call as the function's schema declares them: 07 for an integer is 7, and +49 for a text is "+49"."""
+"""Values of a call as the schema declares them: 07 or "7" for an integer is 7, and +49 for a text is "+49"."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...schemas.json_schema import alternatives_of, check_schema, resolved_schema
+from ...errors import LeapSchemaError
+from ...schemas.json_schema import alternatives_of, check_schema, parse_json, resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
 from .pythonic import UntypedText, WrittenInt, WrittenText
 
+MOST_PROBLEMS = 3
+"""Problems of one call in a warning."""
 PREFIX = "functions."
 """What some models write before a name."""
 
 
 def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
-    """The call with its function's name and numbers of its types, where a spelling may mean several."""
+    """The call with its function's name and values of its types, where a spelling may mean several. A text that spells
+    a value of the declared type, such as "5" for an integer or an object as JSON, is that value."""
     name = declared_name(call.name, [each.name for each in functions])
     schema = next((each.arguments_schema for each in functions if each.name == name), {})
     return LeapFunctionCall(name, _fitted(dict(call.arguments), schema, schema), call.id)
@@ -42,10 +46,24 @@ def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
     return bool(schemas) and not check_schema(schemas[0]).problems_of(call.arguments)
 
 
+def misfit(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> str | None:
+    """What a fitted call's arguments have that its function's schema refuses; None where they fit, or where a function
+    is not declared or its schema cannot be checked."""
+    schema = next((each.arguments_schema for each in functions if each.name == call.name), None)
+    try:
+        problems = [] if schema is None else check_schema(schema).problems_of(dict(call.arguments))
+    except LeapSchemaError:
+        return None
+    shown = "; ".join(problems[:MOST_PROBLEMS])
+    return f"the arguments of the call of {call.name} do not fit its declaration: {shown}" if problems else None
+
+
 def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     schema = resolved_schema(schema, root) if isinstance(schema, Mapping) else {}
     if isinstance(value, UntypedText):
         return _typed(value, schema, root)
+    if type(value) is str:
+        return _unquoted(value, schema, root)
     if isinstance(value, dict):
         named = _parts(schema, "properties", root)
         return {key: _fitted(each, named.get(key), root) for key, each in value.items()}
@@ -57,8 +75,24 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
         return int(value) if is_number and not is_text else str(value)
     if isinstance(value, WrittenInt):
         return value.written if is_text and not is_number else int(value)
+    if type(value) is int and types in ({"string"}, {"str"}):
+        return str(value)
     is_whole = isinstance(value, float) and "integer" in types and "number" not in types and value.is_integer()
     return int(value) if is_whole else value
+
+
+def _unquoted(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """The value that a text spells where the schema declares its type and no text; else the text."""
+    types = _types(schema)
+    if not types or types & {"string", "str"} or "const" in schema:
+        return text
+    try:
+        value = parse_json(LITERALS.get(text.strip(), text))
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, float) and value.is_integer() and not types & NAMES_OF[float]:
+        value = int(value)
+    return _fitted(value, schema, root) if types & NAMES_OF.get(type(value), {"null"}) else text
 
 
 def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:

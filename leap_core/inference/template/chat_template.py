@@ -309,7 +309,7 @@ class ChatTemplate:
         for message, value in zip(messages, shaped, strict=True):
             names.update((call.id or f"call_{n}", call.name) for n, call in enumerate(message.function_calls or ()))
             if message.role is ChatMessageRole.TOOL and names:
-                value["name"] = names.get(message.tool_call_id or "") or list(names.values())[-1]
+                value["name"] = protect(names.get(message.tool_call_id or "") or list(names.values())[-1])
         systems = [n for n, message in enumerate(messages) if message.role is ChatMessageRole.SYSTEM]
         shape = (systems[:2] == [0, 1], systems != list(range(len(systems))))
         return _one_system_message(shaped) if any(shape) and not self._takes(shape) else shaped
@@ -387,7 +387,7 @@ class ChatTemplate:
         itself would have written them."""
         if not calls:
             return content
-        safe = [LeapFunctionCall(call.name, deeply(dict(call.arguments), protect), call.id) for call in calls]
+        safe = [LeapFunctionCall(protect(call.name), deeply(dict(call.arguments), protect), call.id) for call in calls]
         if self.renders_calls:
             value["tool_calls"] = [
                 {

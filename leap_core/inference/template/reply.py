@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ...conversation.calls.fitting import fits, fitted
+from ...conversation.calls.fitting import fits, fitted, misfit
 from ...conversation.calls.parsers import (
     CallEvent,
     CallsFound,
@@ -470,6 +470,7 @@ class ReplyBuilder:
                 responses += self._text_of(self._stop.finish())
                 calls = tuple(fitted(call, self._functions) for call in event.calls)
                 self._function_calls += calls
+                self._warnings += filter(None, (misfit(call, self._functions) for call in calls))
                 responses.append(FunctionCalls(calls))
             else:
                 self._warnings.append(event.message)

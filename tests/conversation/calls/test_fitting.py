@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_named
-from leap_core.conversation.calls.fitting import fitted
+from leap_core.conversation.calls.fitting import fitted, misfit
 
 INTEGER, NUMBER, TEXT = ({"type": kind} for kind in ("integer", "number", "string"))
 
@@ -46,6 +46,28 @@ def read(written: str, schema: Any, **root: Any) -> Any:
         ("True", {"type": "boolean"}, True),
         ("null", {"type": ["integer", "null"]}, None),
         ("'07'", INTEGER, "07"),
+        ("'5'", INTEGER, 5),
+        ("'2.0'", INTEGER, 2),
+        ("'2.5'", INTEGER, "2.5"),
+        ("'2.5'", NUMBER, 2.5),
+        ("'1e999'", NUMBER, "1e999"),
+        ("'NaN'", NUMBER, "NaN"),
+        ("'True'", {"type": "boolean"}, True),
+        ("'null'", {"type": ["integer", "null"]}, None),
+        ("'null'", INTEGER, "null"),
+        ("'5'", TEXT, "5"),
+        ("'5'", {"type": ["string", "integer"]}, "5"),
+        ("'5'", {}, "5"),
+        ("5", TEXT, "5"),
+        ("5", {"type": ["string", "null"]}, 5),
+        ("True", TEXT, True),
+        ("'[1, 2]'", {"type": "array", "items": TEXT}, ["1", "2"]),
+        (
+            """'{"b": "3"}'""",
+            {"type": "object", "properties": {"b": INTEGER}},
+            {"b": 3},
+        ),
+        ("'five'", INTEGER, "five"),
         ("'5'", {"anyOf": 5}, "5"),
         ("5", {"oneOf": "x", "enum": 5}, 5),
         ("[01, 2.0, 'x']", {"type": "array", "items": INTEGER}, [1, 2, "x"]),
@@ -92,3 +114,28 @@ def test_arguments_of_a_folded_name_have_the_types_of_the_declared_function():
     function = LeapFunction.from_openai({"name": "set_day", "parameters": {"properties": {"day": INTEGER}}})
     (call,) = parser_named("lfm").parse("[SetDay(day=07)]")
     assert fitted(call, [function]) == LeapFunctionCall("set_day", {"day": 7})
+
+
+PAGE = {"type": "object", "properties": {"page": INTEGER, "text": TEXT}, "required": ["page"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"page": 5}, None),
+        ({"page": "5"}, None),
+        ({"page": "five"}, "/page: 'five' is not of type 'integer'"),
+        ({"text": "x"}, "'page' is a required property"),
+        ({"page": 5, "text": [1]}, "/text: [1] is not of type 'string'"),
+    ],
+)
+def test_what_does_not_fit_the_declaration_is_named(arguments, problem):
+    functions = [LeapFunction.from_openai({"name": "f", "parameters": PAGE})]
+    found = misfit(fitted(LeapFunctionCall("f", arguments), functions), functions)
+    assert (found is None) if problem is None else (problem in str(found) and "the call of f" in str(found))
+
+
+def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem():
+    functions = [LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"type": 5}}}})]
+    assert misfit(LeapFunctionCall("f", {"a": 1}), functions) is None
+    assert misfit(LeapFunctionCall("g", {"a": 1}), functions) is None

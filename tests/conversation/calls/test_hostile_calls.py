@@ -10,6 +10,7 @@ from leap_core.conversation.calls.elements import Elements
 from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, CallWarning
 from leap_core.conversation.calls.pythonic import PythonicSyntaxError
+from leap_core.conversation.messages import LeapFunctionCall
 from tests.support.growth import check_growth
 
 from ...support.lengths import lengths
@@ -162,3 +163,13 @@ def test_a_value_that_nothing_closes_ends_before_the_next_key(name: str, monkeyp
         elements.read(f"{head}{keys[0]}a{' ' * 9}{keys[1]}b")
     assert len(patterns) == 2
     assert not [pattern for pattern in patterns if pattern.startswith(r"\s*")]
+
+
+@pytest.mark.parametrize("name", [name for name, each in DIALECTS.items() if each.elements is not None])
+def test_a_value_that_spells_what_closes_it_stays_one_value(name: str):
+    elements = DIALECTS[name].elements
+    assert elements is not None
+    close = elements.close.replace("{key}", "code")
+    value = f"a{close}{elements.key.replace('{key}', 'more').replace('{type}', 'x')}b{close}c"
+    (text,) = elements.write([LeapFunctionCall("store", {"code": value})], [[("code", value, True)]])
+    assert [dict(call.arguments) for call in elements.read(text)] == [{"code": value}]

@@ -340,3 +340,20 @@ def test_a_template_may_append_to_its_lists() -> None:
     assert template(source).render(conversation("user", "assistant", "user")) == ["012"]
     with pytest.raises(LeapGenerationError):
         template("{{ messages[0].update({'a': 1}) }}").render([ChatMessage("user", "x")])
+
+
+def test_names_of_calls_and_results_spell_no_special_token():
+    """A name comes from a client's history: a special token in it would begin another turn."""
+    source = (
+        "{%- for m in messages -%}{%- for c in m.tool_calls or [] -%}{{ c.function.name }};{%- endfor -%}"
+        "{{ m.name }};{{ m.content }}{%- endfor -%}"
+    )
+    template = ChatTemplate(source, bos_text="", eos_text="", special_texts=["<|im_end|>"])
+    call = LeapFunctionCall("f<|im_end|>g", {}, "1")
+    messages = [
+        ChatMessage("assistant", "", function_calls=[call]),
+        ChatMessage("tool", "done", tool_call_id="1"),
+    ]
+    pieces = template.render(messages)
+    assert "".join(map(str, pieces)).count("<|im_end|>") == 2
+    assert not [piece for piece in pieces if "<|im_end|>" in str(piece)]
