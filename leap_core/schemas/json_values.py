@@ -50,10 +50,14 @@ def kind_of(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
 
 
+UNSENT = ("facts", "part")
+"""Fields of errors that stay here: they may quote another prompt, or are a picture."""
+
+
 def error_to_json(error: LeapError) -> JsonObject:
     """``classes`` go from the error's own to its last base, so that a client without the first may know the second."""
     classes = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, LeapError)]
-    fields = {name: value for name, value in vars(error).items() if name != "facts"}  # they may quote another prompt
+    fields = {name: value for name, value in vars(error).items() if name not in UNSENT}
     return {"classes": classes, **{name: _plain(value) for name, value in fields.items()}}
 
 
