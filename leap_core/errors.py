@@ -133,10 +133,7 @@ LeapGenerationPromptExceedContextLength = LeapGenerationPromptExceedContextLengt
 
 
 class LeapUnsupportedMediaError(LeapGenerationError):
-    """An image or audio for a model that does not accept it, or whose projector is not loaded. ``part``: that part of
-    the messages, where it is known."""
-
-    part: Any = None
+    """An image or audio for a model that does not accept it, or whose projector is not loaded."""
 
 
 class LeapConstraintError(LeapGenerationError):

@@ -51,6 +51,10 @@ def _run(first: int, last: int) -> list[str]:
     return [f"{first} to {last}"] if last > first + 1 else [str(each) for each in range(first, last + 1)]
 
 
+class RefusedPart(Exception):
+    """The cause of a refusal: the part of the messages that a model does not take."""
+
+
 @contextmanager
 def naming_media(messages: Sequence[ChatMessage]) -> Iterator[None]:
     """Put what was refused before the error of a model that does not take it: documents that have pages only, or the
@@ -58,10 +62,11 @@ def naming_media(messages: Sequence[ChatMessage]) -> Iterator[None]:
     try:
         yield
     except LeapUnsupportedMediaError as error:
-        same = [part for message in messages for part in message.content if isinstance(part, type(error.part))]
+        refused = error.__cause__.args[0] if isinstance(error.__cause__, RefusedPart) else None
+        same = [part for message in messages for part in message.content if isinstance(part, type(refused))]
         files = dict.fromkeys(part.file for part in same if isinstance(part, PagePicture))
-        at = next((n for n, part in enumerate(same, 1) if part is error.part), 0)
-        name = getattr(error.part, "name", "")
+        at = next((n for n, part in enumerate(same, 1) if part is refused), 0)
+        name = getattr(refused, "name", "")
         if files:
             error.message = f"pages of {', '.join(files)} are pictures: {error.message}"
         elif name or len(same) > 1:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..conversation.generator import DecisionModel, check_wanted
 from ..conversation.messages import Audio, ChatMessage, ChatMessageContent, ChatMessageRole, Image, Speech, Text
 from ..conversation.options import AUTO, FunctionCallParser, GenerationOptions
-from ..conversation.page_pictures import naming_media, without_pages
+from ..conversation.page_pictures import RefusedPart, naming_media, without_pages
 from ..errors import (
     LeapGenerationError,
     LeapGenerationPromptExceedContextLengthError,
@@ -183,7 +183,7 @@ class PromptMaker:
                 try:
                     medium = self._media.read(piece, options)
                 except LeapUnsupportedMediaError as error:
-                    error.part = piece
+                    error.__cause__ = RefusedPart(piece)
                     raise
                 media[medium.key] = medium
                 texts.append(medium.key)

@@ -207,10 +207,12 @@ class BoundedProtocol(H11Protocol):
         self._look_what_is_owed()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's says None, which asyncio takes for False
-        """A client that closed only its own side still gets the answer to a whole request."""
+        """A client that closed only its own side, before the answer began, still gets the answer to a whole request."""
+        if not self._is_answering() or self.cycle.response_started:
+            return False
         self._half_closed = True
         self._probe(FIRST_PROBE_SECONDS)
-        return self._is_answering()
+        return True
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete and self._owes != "body"

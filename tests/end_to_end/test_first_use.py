@@ -1,4 +1,4 @@
-"""One command from an empty home to an answer: at a pseudo-terminal, with Ctrl-C, and by two processes at once."""
+"""One command from an empty home to an answer: at a pseudo-terminal, and by two processes at once."""
 
 from __future__ import annotations
 
@@ -41,28 +41,6 @@ def test_a_terminal_is_asked_downloads_and_gets_the_answer(terminal, hub, size, 
     again = terminal(*LINE)
     assert "download it?" not in again.expect("Paris")
     assert again.ended() == 0 and hub.bytes_served() == served
-
-
-def test_ctrl_c_at_the_question_and_in_the_download_leaves_what_can_be_resumed(terminal, hub, size):  # noqa: F811
-    asked = terminal(*LINE)
-    asked.expect(r"\[Y/n\] ")
-    asked.type("\x03")
-    assert asked.ended() == 130 and hub.bytes_served() == 0
-    stall = hub.fault("stall", FILE, times=99, after=size // 2)
-    begun = terminal(*LINE)
-    begun.expect(r"\[Y/n\] ")
-    begun.type("y\n")
-    begun.expect("(?:4.|50) % ")  # what the hub has sent may not have arrived
-    begun.type("\x03")
-    begun.expect("the same command resumes")
-    assert begun.ended() == 130
-    hub.faults.remove(stall)
-    served = hub.bytes_served()
-    resumed = terminal(*LINE)
-    resumed.expect(r"\[Y/n\] ")
-    resumed.type("\n")
-    resumed.expect("Paris")
-    assert resumed.ended() == 0 and hub.bytes_served() - served < size
 
 
 def test_two_processes_at_first_use_download_once_and_both_answer(start, variables, hub, size):  # noqa: F811
