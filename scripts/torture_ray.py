@@ -27,9 +27,11 @@ LONGEST_SECONDS = 1200.0
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """A port of this machine that nobody listens at. Linux gives none of this range to connections that ask for any,
+    and Ray none to its own processes, so it stays free until the cluster takes it."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(24_100, 32_000))) as free:
+            return int(free.getsockname()[1])
 
 
 class Nodes:
@@ -38,6 +40,7 @@ class Nodes:
 
     def __init__(self, count: int, client_port: int | None = None) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"] = "300"  # a client's server on a busy machine
         from ray.cluster_utils import Cluster
 
         head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}

@@ -30,6 +30,8 @@ from .line_answerer import GivenLine, Lack, LineAnswerer, ModelOfCluster
 NodeAnswer = TypeVar("NodeAnswer")
 NODE_SECONDS = 20.0
 """The longest look at a cluster that nobody is about to use."""
+CLIENT_TRIES = 3
+"""How often a client asks for its server process, which a busy head may not start in Ray's 30 s."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,17 @@ def connect(ray: Any, address: str | None) -> None:
     with suppress(AttributeError):  # no setting keeps what it says about dead nodes from standard output
         ray._private.worker.print_to_stdstream = lambda *_args, **_given: None
     options: dict[str, Any] = {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say comes with the error too
-            ray.init(address=address, include_dashboard=None if address else False, **options)
-    except (ConnectionError, ValueError, RuntimeError, OSError, ImportError) as error:
-        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
-        raise LeapUnavailableError(f"no Ray cluster at {where}: {first_line(error)}") from None
+    for tries_left in reversed(range(CLIENT_TRIES)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what they say comes with the error too
+                ray.init(address=address, include_dashboard=None if address else False, **options)
+            return
+        except (ConnectionError, ValueError, RuntimeError, OSError, ImportError) as error:
+            if tries_left and isinstance(error, ConnectionAbortedError):
+                continue
+            where = address or os.environ.get("RAY_ADDRESS") or "this machine"
+            raise LeapUnavailableError(f"no Ray cluster at {where}: {ray_reason(error)}") from None
 
 
 def living_nodes(ray: Any) -> list[Any]:
@@ -127,6 +133,13 @@ def _joined(ray: Any, address: str | None) -> Iterator[None]:
 def _versions() -> tuple[str, str]:
     """This node, and its leap."""
     return socket.gethostname(), __version__
+
+
+def ray_reason(error: BaseException) -> str:
+    """Why Ray did not connect: the first line, and the last line of a traceback that the head of the cluster sent."""
+    first = first_line(error)
+    last = str(error).strip().splitlines()[-1:]
+    return first if last in ([], [first]) or not first.endswith(":") else f"{first} {last[0].strip()}"
 
 
 def first_line(error: BaseException) -> str:
