@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.machinery import PathFinder
-from pathlib import Path
-
 import click
+
+from leap_core.system.features import is_there
 
 from .framework.click_classes import CONTEXT_SETTINGS, CommandTable, HelpGuide, TableEntry
 from .framework.environment import Environment
@@ -68,17 +67,9 @@ COMMANDS = {
     "help": TableEntry("leap_cli.commands.setup.help", "Print or search the documentation.", SETUP),
     "completion": TableEntry("leap_cli.commands.setup.completion", "Install TAB completion.", SETUP),
 }
-FEATURES = ("talk", "eval", "improve", "train", "launch", "mcp")
+FEATURES = ("talk", "eval", "improve", "train", "launch", "mcp", "decide", "index", "search", "ask")
 """Commands of features whose files may be taken out of leap (``tests/test_features.py`` lists them)."""
-
-
-def _is_there(entry: TableEntry) -> bool:
-    """Whether the command's module is part of this installation; it is looked for and not imported."""
-    folder = Path(__file__).parent.joinpath(*entry.module.split(".")[1:-1])
-    return PathFinder.find_spec(entry.module, [str(folder)]) is not None
-
-
-COMMANDS = {name: entry for name, entry in COMMANDS.items() if name not in FEATURES or _is_there(entry)}
+COMMANDS = {name: entry for name, entry in COMMANDS.items() if name not in FEATURES or is_there(entry.module)}
 
 _ASK = 'leap -m MODEL "PROMPT" asks a model, leap chat -m MODEL talks with one'
 _GET, _UNLOAD = "leap download NAME downloads a model", "leap unload MODEL frees its memory"

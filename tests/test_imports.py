@@ -264,7 +264,8 @@ def test_the_commands_import_only_light_rooms_of_the_core_at_the_top():
     """Completion imports a command's module to know its options."""
     light = {f"leap_core.conversation.{name}" for name in ("messages", "options", "loading_options", "responses")}
     light |= {"leap_core.errors", "leap_core.schemas.json_values", "leap_core.inference.speech.voices"}
-    light |= {"leap_core.system.dataclass", "leap_core.system.memory", "leap_core.protocols.host.agents"}
+    light |= {"leap_core.system.dataclass", "leap_core.system.features", "leap_core.system.memory"}
+    light |= {"leap_core.protocols.host.agents"}
     wrong = [
         str(i)
         for i in imports()

@@ -22,9 +22,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import LeapError, LeapGenerationError, LeapUnavailableError, of_system_limit
+from ..system.features import own_parts
 from .access import BoundedProtocol
 from .endpoints.audio import SpeechEndpoint, transcriptions
-from .endpoints.decisions import DecisionEndpoints
 from .endpoints.embeddings import EmbeddingEndpoints
 from .endpoints.generation import GenerationEndpoints
 from .endpoints.models import ModelEndpoints
@@ -32,6 +32,8 @@ from .http import Refused, answer, body_of, stopping
 from .models.loaded_models import LoadedModels
 
 log = logging.getLogger("leap.host")
+FEATURES = {"decisions": "leap_core.server.endpoints.decisions:routes"}
+"""Functions of the models and the endpoints of generation that return routes."""
 
 
 def build_app(
@@ -57,7 +59,7 @@ def build_app(
         Route("/v1/messages", generation.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", generation.count_tokens, methods=["POST"]),
         Route("/v1/audio/transcriptions", transcriptions(models), methods=["POST"]),
-        *DecisionEndpoints(models, urls=generation.urls).routes(),
+        *(route for make in own_parts(FEATURES).values() for route in make(models, generation)),
         *EmbeddingEndpoints(models).routes(),
         *(more_routes or ()),
     ]

@@ -23,8 +23,6 @@ from ..protocols.ollama import error_text
 from ..protocols.openai.replies import error_object, status_of
 from ..protocols.openai.requests import reading_until
 from ..schemas.json_values import JsonObject
-from ..tasks.decisions.protocols import PATH as SYSTEM_ONE
-from ..tasks.decisions.protocols import systemone_error
 
 AT_ONCE = 10_000
 """Numbers of a list that are written without a pause for other threads: it takes a millisecond."""
@@ -51,6 +49,9 @@ def _list_in_pieces(value: Any) -> bytes:
     return b"[" + b",".join(_json(piece)[1:-1] for piece in pieces) + b"]"
 
 
+ErrorBody = Callable[[int, LeapError, JsonObject], tuple[int, JsonObject]]
+ERROR_BODIES: dict[str, ErrorBody] = {}
+"""By path, how a feature's protocol writes an error, from the status, the error and OpenAI's body."""
 ANTHROPIC = "/v1/messages"
 OLLAMA = "/api/"
 
@@ -121,8 +122,8 @@ def answer(failure: LeapError | Refused, path: str = "") -> AsciiJSON:
         body = error_text(failure.error if isinstance(failure, Refused) else failure)
     elif path.startswith(ANTHROPIC):
         body = error_body(status, failure.error if isinstance(failure, Refused) else failure)
-    elif path == SYSTEM_ONE:
-        status, body = systemone_error(status, failure.error if isinstance(failure, Refused) else failure, body)
+    elif path in ERROR_BODIES:
+        status, body = ERROR_BODIES[path](status, failure.error if isinstance(failure, Refused) else failure, body)
     if status != 422 and status < 500:  # the text of an answer that did not fit is kept whole
         body = _shortened(body)
     retry = failure.retry_after if isinstance(failure, Refused) else None

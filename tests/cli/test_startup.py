@@ -26,7 +26,7 @@ HEAVY = {
     "urllib.request",
 }
 DECORATOR = {"leap_core.errors", "leap_core.system"} | {
-    f"leap_core.system.{name}" for name in ("dataclass", "directories", "files", "locks", "plugins")
+    f"leap_core.system.{name}" for name in ("dataclass", "directories", "features", "files", "locks", "plugins")
 }
 """All that help imports of the core: it lists the commands of plugins."""
 

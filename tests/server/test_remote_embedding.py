@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leap_core.conversation.embedding import rank
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.errors import LeapGenerationError, LeapModelLoadingError, LeapOptionsError, LeapUnavailableError
 from leap_core.inference.embedding_runner import InProcessEmbeddingRunner
@@ -17,7 +18,6 @@ from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.opening import open_embedding_runner, open_runner
 from leap_core.protocols.host.host_runner import RemoteEmbeddingRunner
 from leap_core.protocols.host.lookup import keep_warm, warm_runner
-from leap_core.tasks.search.searching import rank
 from tests.support.random_models import TINY_LFM2, EncoderShape, write_random_model
 
 pytestmark = pytest.mark.slow

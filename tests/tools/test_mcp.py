@@ -233,13 +233,13 @@ def test_the_server_is_started_for_a_model_that_it_can_download(leap, monkeypatc
 
 
 def test_a_refusal_does_not_repeat_all_of_a_long_name():
-    from leap_cli.commands.models.mcp import _in_thread
+    from leap_cli.commands.models.mcp import in_thread
 
     def refuse() -> None:
         raise click.UsageError("a" * 100_000)
 
     with pytest.raises(Exception, match="aaa") as refused:
-        asyncio.run(_in_thread(refuse))
+        asyncio.run(in_thread(refuse))
     assert len(str(refused.value)) < 11_000
 
 

@@ -21,17 +21,9 @@ from ...framework.options import option
 from ...framework.output import Format, Output
 from ...framework.wrapping import WordWrap
 from ...options.answer import EVENT_FORMAT_OPTION
-from ...options.embedding import (
-    BUILTIN_EMBED,
-    EMBEDDER,
-    EMBEDDER_OF_INDEX,
-    PASSAGES,
-    PassageOptions,
-    find_passages,
-    full_reference,
-    open_embedder,
-)
+from ...options.embedding import BUILTIN_EMBED, EMBEDDER, EMBEDDER_OF_INDEX, full_reference, open_embedder
 from ...options.loading import MODEL, ModelChoice, load_model, note_builtin
+from ...options.passages import PASSAGES, PassageOptions, find_passages
 from ...options.sampling import PLAIN_SAMPLING, Sampling
 
 if TYPE_CHECKING:

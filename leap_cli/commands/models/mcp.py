@@ -7,7 +7,6 @@ import json
 import secrets
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.errors import LeapError, LeapJobNotFoundError, LeapUnavailableError, cut
+from leap_core.system.features import is_there, own_parts
 
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of
 from ...framework.output import Output
 from ...input.files import read_bytes
-from ...options.embedding import PassageOptions, find_passages
 from ...options.loading import MODEL_OPTION, ModelChoice, load_model, model_reference
-from ...options.stored_commands import read_command
 
 if TYPE_CHECKING:
     from mcp.server.extension import Extension
@@ -39,7 +37,10 @@ ABILITIES = (
     *("batch", "index", "download"),
     *("list_jobs", "job_status", "job_result", "cancel_job"),
 )
-MOST_PASSAGES = 50
+FEATURES = {"search": "leap_cli.commands.models.mcp_search:abilities"}
+"""Functions of ``Abilities`` that return abilities of a feature."""
+NEEDED = {"decide": "leap_cli.commands.tasks.decide"}
+"""What an ability is left out without."""
 SLOTS = 4
 """Calls of a client that are answered at once."""
 
@@ -67,13 +68,13 @@ def command(env: Environment, /, model: str | None) -> None:
         from leap_core.models.resolving import Registry
 
         Registry(env.variables, env.cwd).can_answer(model_reference(env, model))  # a client may download it
-    with _Abilities(env, ModelChoice(model, command="mcp")) as abilities:
+    with Abilities(env, ModelChoice(model, command="mcp")) as abilities:
         server = MCPServer(
             "leap",
             instructions="Local language models, and background work on them.",
             version=__version__,
             log_level="ERROR",
-            tools=[_tool(getattr(abilities, name)) for name in ABILITIES],
+            tools=[_tool(each) for each in abilities.offered()],
             extensions=[_tasks(abilities)],
         )
         asyncio.run(_serve(server._lowlevel_server))
@@ -130,7 +131,7 @@ def _note_client(context: Any) -> None:
     CLIENT.set(hashlib.sha256(name.encode()).hexdigest())
 
 
-def _tasks(abilities: _Abilities) -> Extension:
+def _tasks(abilities: Abilities) -> Extension:
     """Long work as tasks (MCP 2026-07-28, SEP-1686 as an extension): a task is a job, and its id the job's, so it is
     durable before the client gets it, and there when this server and the client have gone and come again."""
     import asyncio
@@ -233,12 +234,18 @@ def _tool(ability: Callable[..., Any]) -> Tool:
     return tool
 
 
-class _Abilities:
+class Abilities:
     """What a client may call. It gets the docstrings and annotations."""
 
     def __init__(self, env: Environment, model: ModelChoice) -> None:
-        self._env, self._model = env, model
+        self.env, self._model = env, model
         self._runner: ModelRunner | None = None
+
+    def offered(self) -> list[Callable[..., Any]]:
+        """The abilities of this installation, in the order of ABILITIES."""
+        of_features = {each.__name__: each for make in own_parts(FEATURES).values() for each in make(self)}
+        found = [of_features.get(name) or getattr(self, name, None) for name in ABILITIES]
+        return [each for each in found if each is not None and is_there(NEEDED.get(each.__name__, __name__))]
 
     async def generate(
         self, prompt: str, system: str = "", max_tokens: int = 1024, temperature: float | None = None
@@ -266,29 +273,29 @@ class _Abilities:
             answers = decide(self._open(), decision).answers
             return dict(zip(names_of(decision.questions), map(answer_object, answers), strict=True))
 
-        return dict(await _in_thread(work))
+        return dict(await in_thread(work))
 
     async def count_tokens(self, text: str) -> int:
         """Count the tokens of the prompt that a text makes."""
         from leap_core.conversation.messages import ChatMessage
 
-        return int(await _in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
+        return int(await in_thread(lambda: self._open().get_prompt_tokens_size([ChatMessage("user", text)])))
 
     async def transcribe(self, file: str) -> str:
         """Transcribe an audio file of this machine (WAV, FLAC, OGG, MP3); the model needs audio input."""
         if SUBMITTED.get() is not None:
-            return str((await self._submit(lambda jobs: self._transcription(jobs, file)))["job"])
+            return str((await self.submit(lambda jobs: self._transcription(jobs, file)))["job"])
 
         def work() -> str:
             from leap_core.conversation.media.audio import naming_source
             from leap_core.tasks.transcription import read_recording, transcribe
 
-            data = read_bytes(str(self._env.cwd / file), self._env)  # never -, which is where the protocol comes from
+            data = read_bytes(str(self.env.cwd / file), self.env)  # never -, which is where the protocol comes from
             with naming_source(file):
                 recording = read_recording(data)
             return "\n".join(piece.text for piece in transcribe(self._open(), recording) if piece.text)
 
-        return str(await _in_thread(work))
+        return str(await in_thread(work))
 
     async def read_document(self, file: str) -> str:
         """Read the text of a document of this machine, or at a public https address: PDF, office, e-book, mail, page of
@@ -297,38 +304,13 @@ class _Abilities:
         def work() -> str:
             from ...input.files import read_file_text
 
-            found = read_file_text(file, self._env, is_typed=False)
+            found = read_file_text(file, self.env, is_typed=False)
             if found.problem is not None:
                 raise found.problem
             notes = () if found.document is None else found.document.notes
             return found.text + "".join(f"\n[not read: {note}]" for note in notes)
 
-        return str(await _in_thread(work))
-
-    async def list_indexes(self) -> list[str]:
-        """List the indexes of files that can be searched."""
-
-        def work() -> list[str]:
-            from leap_core.tasks.search.updating import Indexes
-
-            return Indexes.of(self._env.directories).names()
-
-        return list(await _in_thread(work))
-
-    async def search(self, index: str, question: str, limit: int = 5) -> list[dict[str, Any]]:
-        """Find the passages of an index that fit a question best: file, line, text."""
-
-        def work() -> list[dict[str, Any]]:
-
-            wish = PassageOptions(index, question, max(1, min(limit, MOST_PASSAGES)))
-            with ExitStack() as stack:
-                hits = find_passages(self._env, stack, wish, ModelChoice())
-            return [
-                {"file": hit.passage.path, "line": hit.passage.first, "text": hit.passage.text, "score": hit.score}
-                for hit in hits
-            ]
-
-        return list(await _in_thread(work))
+        return str(await in_thread(work))
 
     async def batch(self, prompts: str, output: str) -> dict[str, Any]:
         """Answer many prompts in the background: one a line of a file of this machine (JSON lines, CSV or text). The
@@ -337,40 +319,31 @@ class _Abilities:
         def submit(jobs: JobsClient) -> str:
             from leap_core.batch.settings import BatchSettings
 
-            source, target = (str(self._env.cwd / path) for path in (prompts, output))
-            settings = BatchSettings.of(source, target, model=model_reference(self._env, self._model.name))
-            return jobs.batch(settings, cwd=self._env.cwd, policy=_policy())
+            source, target = (str(self.env.cwd / path) for path in (prompts, output))
+            settings = BatchSettings.of(source, target, model=model_reference(self.env, self._model.name))
+            return jobs.batch(settings, cwd=self.env.cwd, policy=policy_of_client())
 
-        return await self._submit(submit)
-
-    async def index(self, name: str, paths: list[str]) -> dict[str, Any]:
-        """Make files or directories of this machine searchable under a name, in the background. Gives the job's id."""
-
-        def submit(jobs: JobsClient) -> str:
-            words = read_command(["index", "make", "--", name, *paths], self._env).words
-            return jobs.command(words, label=f"index {name}", cwd=self._env.cwd, policy=_policy())
-
-        return await self._submit(submit)
+        return await self.submit(submit)
 
     async def download(self, model: str) -> dict[str, Any]:
         """Fetch a model in the background, by its name in the catalogue or on the hub. Gives the job's id."""
-        return await self._submit(lambda jobs: jobs.download(model, cwd=self._env.cwd, policy=_policy()))
+        return await self.submit(lambda jobs: jobs.download(model, cwd=self.env.cwd, policy=policy_of_client()))
 
     def _transcription(self, jobs: JobsClient, file: str) -> str:
         return jobs.transcribe(
-            read_bytes(str(self._env.cwd / file), self._env),
+            read_bytes(str(self.env.cwd / file), self.env),
             name=Path(file).name,
             prompt="Perform ASR.",
             longest=30.0,
             max_tokens=512,
             format="text",
-            model=model_reference(self._env, self._model.name),
+            model=model_reference(self.env, self._model.name),
             loading=dict(self._model.fields),
-            cwd=self._env.cwd,
-            policy=_policy(),
+            cwd=self.env.cwd,
+            policy=policy_of_client(),
         )
 
-    async def _submit(self, submit: Callable[[JobsClient], str]) -> dict[str, Any]:
+    async def submit(self, submit: Callable[[JobsClient], str]) -> dict[str, Any]:
         id = str(await self._with_jobs(submit))
         if (submitted := SUBMITTED.get()) is not None:
             submitted.append(id)
@@ -380,7 +353,7 @@ class _Abilities:
         """A job of this client's, by its whole id. Raises LeapJobNotFoundError."""
         from jobs.client import JobsClient
 
-        with JobsClient(self._env.variables) as jobs:
+        with JobsClient(self.env.variables) as jobs:
             job = jobs.table.get(id)
             if job is None or job.parameters.get("client") != CLIENT.get():
                 raise LeapJobNotFoundError(f"there is no job {id!r} of this client's", hint="list_jobs shows its jobs")
@@ -388,7 +361,7 @@ class _Abilities:
 
     async def job_status(self, id: str) -> dict[str, Any]:
         """How far a background job is: its state, percent, and what went wrong."""
-        job = await _in_thread(lambda: self.job(id))
+        job = await in_thread(lambda: self.job(id))
         return {**_described(job), "error": job.error}
 
     async def list_jobs(self) -> list[dict[str, Any]]:
@@ -400,7 +373,7 @@ class _Abilities:
 
     async def job_result(self, id: str) -> dict[str, Any]:
         """The state of a background job, and its result when it has ended."""
-        job = await _in_thread(lambda: self.job(id))
+        job = await in_thread(lambda: self.job(id))
         return {**_described(job), "result": job.result, "error": job.error}
 
     async def cancel_job(self, id: str) -> str:
@@ -409,7 +382,7 @@ class _Abilities:
         return f"{id} is being cancelled"
 
     async def _answer(self, prompt: str, system: str, options: dict[str, Any]) -> str:
-        return str(await _in_thread(lambda: self._generate(prompt, system, options)))
+        return str(await in_thread(lambda: self._generate(prompt, system, options)))
 
     def _generate(self, prompt: str, system: str, options: dict[str, Any]) -> str:
         from leap_core.conversation.options import GenerationOptions
@@ -421,19 +394,19 @@ class _Abilities:
 
     def _open(self) -> ModelRunner:
         if self._runner is None:
-            self._runner = load_model(self._env, self._model, slots=SLOTS)
+            self._runner = load_model(self.env, self._model, slots=SLOTS)
         return self._runner
 
     async def _with_jobs(self, act: Any) -> Any:
         from jobs.client import JobsClient
 
         def work() -> Any:
-            with JobsClient(self._env.variables) as jobs:
+            with JobsClient(self.env.variables) as jobs:
                 return act(jobs)
 
-        return await _in_thread(work)
+        return await in_thread(work)
 
-    def __enter__(self) -> _Abilities:
+    def __enter__(self) -> Abilities:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -441,7 +414,7 @@ class _Abilities:
             self._runner.unload()
 
 
-async def _in_thread(work: Callable[[], Any]) -> Any:
+async def in_thread(work: Callable[[], Any]) -> Any:
     """What ``work`` gives. The package sends a client the text of this kind of error alone."""
     import asyncio
 
@@ -456,7 +429,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     return outcome
 
 
-def _policy() -> Policy:
+def policy_of_client() -> Policy:
     from jobs.client import Policy
 
     return Policy(client=CLIENT.get())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.system.dataclass import dataclass
+from leap_core.system.features import is_there, own_parts
 
 from ...completion.value_types import ModelName
 from ...framework.arguments import reading
@@ -115,6 +116,7 @@ SERVED_MODELS = OptionGroup(
 )
 
 
+INDEXES = "leap_core.tasks.search.updating:Indexes"
 NEEDING_PAGE = ("opens", "sessions", "page_tools", "page_indexes")
 
 
@@ -166,11 +168,10 @@ def _page(arguments: Arguments) -> ServedPage:
         from leap_core.tools.sources import choose
 
         functions = choose(names, known_tools(env))
-    if indexes:
-        from leap_core.tasks.search.updating import Indexes
-
-        for name in indexes:
-            Indexes.of(env.directories).open(name).close()
+    for name in indexes:
+        if not is_there(INDEXES):
+            raise click.UsageError("--index needs search, which this leap does not have")
+        own_parts({"indexes": INDEXES})["indexes"].of(env.directories).open(name).close()
     return ServedPage(arguments["page"], arguments["opens"], arguments["sessions"], functions, indexes)
 
 

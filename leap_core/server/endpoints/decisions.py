@@ -26,15 +26,34 @@ from ...tasks.decisions.protocols import (
     decisions_reply,
     read_decisions,
     read_systemone,
+    systemone_error,
     systemone_reply,
 )
 from ..answers import reserved
-from ..http import LARGEST_BODY, MOST_VALUES, READING, AsciiJSON, Refused, finish, parse_body, read_body, unacceptable
+from ..http import (
+    ERROR_BODIES,
+    LARGEST_BODY,
+    MOST_VALUES,
+    READING,
+    AsciiJSON,
+    Refused,
+    finish,
+    parse_body,
+    read_body,
+    unacceptable,
+)
 from ..models.loaded_models import LoadedModels
+from .generation import GenerationEndpoints
 
 REQUEST_ID = "x-typesafe-request-id"
 MOST_PARTS = 16
 Write = Callable[[Decided, str], Any]
+ERROR_BODIES[PATH] = systemone_error
+
+
+def routes(models: LoadedModels, generation: GenerationEndpoints) -> list[Route]:
+    """Those of the feature, for ``application.FEATURES``."""
+    return DecisionEndpoints(models, urls=generation.urls).routes()
 
 
 class DecisionEndpoints:

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.embedding import EmbeddingRunner
+from ...conversation.embedding import EmbeddingRunner, rank
 from ...errors import LeapError, LeapOptionsError, LeapSerializationError
 from ...protocols.openai.embeddings import (
     embedding_reply,
@@ -31,7 +31,6 @@ from ...protocols.openai.embeddings import (
     rerank_reply,
 )
 from ...schemas.json_values import JsonObject, error_to_json, list_at, object_at, text_at
-from ...tasks.search.searching import rank
 from ..answers import reserved
 from ..http import AsciiJSON, check_countable, finish, read_body, read_json
 from ..models.loaded_models import LoadedModels

@@ -1,11 +1,10 @@
-"""The page for people: its files, guides, Markdown, tools and passages."""
+"""The page for people: its files, guides, Markdown and tools."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,25 +14,23 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from ...conversation.embedding import EmbeddingRunner
-from ...conversation.messages import ChatMessage, LeapFunctionCall
+from ...conversation.messages import LeapFunctionCall
 from ...conversation.responses import FunctionResult
-from ...conversation.runner import ModelRunner
-from ...errors import LeapModelNotFoundError, LeapNotFoundError
+from ...errors import LeapNotFoundError
 from ...schemas.json_values import list_at, object_at, text_at
-from ...tasks.search.searching import Searcher, Source, prompt_of
-from ...tasks.search.updating import Indexes, IndexNotFoundError
+from ...system.features import own_parts
 from ...tools.execution import run_call
 from ...tools.policy import ALLOW, ASK, DENY
 from ...tools.run import refusal
-from ..answers import reserved
-from ..http import AsciiJSON, check_countable, finish, read_body
+from ..http import AsciiJSON, finish, read_body
 from ..models.loaded_models import LoadedModels
 from .page_sessions import PageServices, PageSessions
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
+FEATURES = {"search": "leap_core.server.page.passages:routes"}
+"""Functions of the services and the models that return routes of the page."""
 MARKDOWN_PATH = "/leap/markdown"
 LONGEST_RENDERED = 100_000
 """Characters of all texts of a request together: longer ones take seconds in which nothing else runs."""
@@ -183,87 +180,6 @@ def _call(body: Any) -> tuple[LeapFunctionCall, bool]:
     return LeapFunctionCall(text_at(fields.get("name"), "name"), arguments), fields.get("allowed") is True
 
 
-PASSAGES_PATH = "/leap/passages"
-MOST_PASSAGES = 5
-SHARE = 2
-"""Passages take at most this part of a model's context: the rest is for the conversation and the answer."""
-
-
-class PagePassages:
-    """Searches the indexes of ``services``; vectors are made by ``models``."""
-
-    def __init__(self, services: PageServices, models: LoadedModels) -> None:
-        assert services.index_directory is not None
-        self._names, self._indexes = services.indexes, Indexes(services.index_directory)
-        self._models = models
-
-    def routes(self, services: PageServices) -> list[Route]:
-        return [services.route(PASSAGES_PATH, self.passages, "POST")]
-
-    async def passages(self, request: Request) -> Response:
-        """``{"index", "question", "model"}`` -> ``system``, a prompt with the passages that the model has space for,
-        and those as ``sources``; ``note`` says where words alone were searched."""
-        index, question, name = await read_body(request, _question)
-        check_countable(question)
-        if index not in self._names:
-            raise IndexNotFoundError(f"the index {index!r} is not offered", hint=f"there is {', '.join(self._names)}")
-        with ExitStack() as using:
-            embedder, note = await self._embedder(request, index, using)
-            model = await reserved(self._models, name, request, using)
-            runner = using.enter_context(model.in_use(answers=False))
-
-            def work(_left: threading.Event) -> tuple[Sequence[ChatMessage], list[Source]]:
-                with self._indexes.open(index) as opened:
-                    hits = Searcher(opened, embedder).search(question, most=MOST_PASSAGES)
-                names = (model.name, *runner.header_names)
-                return prompt_of(question, hits, lambda messages: _fits(runner, messages), model_names=names)
-
-            messages, sources = await finish(request, work)
-        system = messages[0].text if sources else None
-        return AsciiJSON({"system": system, "sources": [_described(source) for source in sources], "note": note})
-
-    async def _embedder(
-        self, request: Request, index: str, using: ExitStack
-    ) -> tuple[EmbeddingRunner | None, str | None]:
-        """The model that made the index's vectors, None and why where words alone are searched."""
-        reference = await asyncio.to_thread(self._model_of, index)
-        if reference is None:
-            return None, None
-        try:
-            model = await reserved(self._models, reference, request, using, embeds=True)
-        except LeapModelNotFoundError as error:
-            return None, f"only words are searched: {error.message}"
-        return using.enter_context(model.embedder_in_use()), None
-
-    def _model_of(self, index: str) -> str | None:
-        with self._indexes.open(index) as opened:
-            return None if opened.settings is None else opened.settings.model
-
-
-def _fits(runner: ModelRunner, messages: Sequence[ChatMessage]) -> bool:
-    return runner.get_prompt_tokens_size(list(messages)) <= runner.context_size // SHARE
-
-
-def _described(source: Source) -> dict[str, Any]:
-    passage = source.hit.passage
-    return {
-        "number": source.number,
-        "path": passage.path,
-        "first": passage.first,
-        "last": passage.last,
-        "kind": passage.kind,
-        "heading": passage.heading,
-        "text": passage.text,
-    }
-
-
-def _question(body: Any) -> tuple[str, str, str | None]:
-    """The index, what it is asked, and the model that answers, where one is named."""
-    fields = object_at(body, "body")
-    index, question = (text_at(fields.get(name), name) for name in ("index", "question"))
-    return index, question, None if fields.get("model") is None else text_at(fields["model"], "model")
-
-
 FILES = Path(__file__).parent / "files"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 SCRIPTS = tuple(sorted(path.name for path in FILES.glob("*.js")))
@@ -291,8 +207,8 @@ def page_routes(services: PageServices | None = None, models: LoadedModels | Non
         routes += PageSessions(services.sessions).routes(services)
     if services.functions:
         routes += tools.routes(services)
-    if services.indexes and models is not None:
-        routes += PagePassages(services, models).routes(services)
+    if models is not None:
+        routes += [route for make in own_parts(FEATURES).values() for route in make(services, models)]
     return routes
 
 

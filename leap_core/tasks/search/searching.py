@@ -2,77 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+from ...conversation.embedding import rank
 from ...conversation.messages import ChatMessage
 from ...errors import LeapModelNotFoundError, LeapOptionsError
 from ...system.dataclass import dataclass
+from ...system.text_index import fts_query
 from .index_file import IndexFile, Passage
 from .vector_table import VectorTable, open_table
 
 if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
-
     from ...conversation.embedding import EmbeddingRunner
-
-MOST_WORDS = 64
-EMPTY_WORDS = frozenset(
-    """
-    a about an and any are as at be been but by can could did do does for from had has have he her him his how i if in
-    into is it its me my no not of on or our she should so some than that the their them then there these they this to
-    us was we were what when where which while who whom whose why will with would you your
-    aber als am an auf aus bei bin bis das dass dem den der des die doch durch ein eine einem einen einer eines er es
-    für hat ich ihr im in ist kann man mich mir mit nach nicht noch nur oder sich sie sind so über um und uns von war
-    was
-    wenn wer wie wird wo zu zum zur
-    au aux avec ce ces cette comment dans de des du elle en est et il je la le les leur mais ou où par pas pour que qui
-    quoi sa se ses son sont sur un une vous
-    como con cual de del donde el ella en es esta este la las lo los más para pero por que se si sin su sus un una y
-    """.split()  # noqa: SIM905
-)
-"""Words of English, German, French and Spanish are in so many chunks that they select nothing and cost time."""
-
-
-def fts_query(question: str) -> str | None:
-    """The FTS5 query for a question in plain words; None when it has no word at all."""
-    words = list(dict.fromkeys(re.findall(r"\w+", question.lower())))[:MOST_WORDS]
-    telling = [word for word in words if word not in EMPTY_WORDS] or words
-    return " OR ".join(f'"{word}"' for word in telling) or None
-
-
-def max_sim(query: NDArray[float32], document: NDArray[float32]) -> float:
-    """The sum over the query's tokens of the largest product with one of the document's; rows have unit length."""
-    if not len(query) or not len(document):
-        return 0.0
-    return float((query @ document.T).max(axis=1).sum())
-
-
-def rank(
-    runner: EmbeddingRunner, query: str, documents: Sequence[str], *, cancelled: threading.Event | None = None
-) -> list[tuple[int, float]]:
-    """Numbers of the documents with their scores, best first: by MaxSim where the model gives a vector for each token,
-    else by the cosine of the texts' vectors. Setting ``cancelled`` ends it with LeapGenerationError. Raises
-    LeapOptionsError for a model that was not made for embeddings."""
-    if not documents:
-        return []
-    if runner.pools:
-        vector = runner.embed([query], "query", too_long="cut", cancelled=cancelled)[0]
-        scores = (runner.embed(documents, "document", too_long="cut", cancelled=cancelled) @ vector).tolist()
-    elif not runner.is_late:
-        raise LeapOptionsError("model", f"{runner.model_id} was not made for embeddings, and orders nothing")
-    else:
-        (tokens,) = runner.embed_tokens([query], "query", too_long="cut", cancelled=cancelled)
-        rows = runner.embed_tokens(documents, "document", too_long="cut", cancelled=cancelled)
-        scores = [max_sim(tokens, each) for each in rows]
-    return sorted(enumerate(scores), key=lambda pair: -pair[1])
-
 
 RANK_CONSTANT = 10
 """The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009). They take 60, with which a poor model's

@@ -68,11 +68,11 @@ def test_jobs_of_several_machines_know_no_second_model(leap_home, tmp_path):
 @pytest.mark.slow
 def test_mcp_answers_over_an_endpoint(far, leap):
     pytest.importorskip("mcp")
-    from leap_cli.commands.models.mcp import _Abilities
+    from leap_cli.commands.models.mcp import Abilities
     from leap_cli.options.loading import ModelChoice
 
     far.always = says("Paris.")
     env = leap.environment("", terminal=False, stdin_terminal=False)
-    with _Abilities(env, ModelChoice("far", command="mcp")) as abilities:
+    with Abilities(env, ModelChoice("far", command="mcp")) as abilities:
         assert asyncio.run(abilities.generate("Where?")) == "Paris."
     assert far.requests[0][1]["authorization"] == f"Bearer {KEY}"

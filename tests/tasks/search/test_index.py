@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leap_core.conversation.embedding import rank
 from leap_core.documents.reading import read_document
 from leap_core.errors import LeapError, LeapOptionsError, LeapSerializationError
 from leap_core.system.locks import locked
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
-from leap_core.tasks.search.searching import Searcher, rank
+from leap_core.tasks.search.searching import Searcher
 from leap_core.tasks.search.updating import IndexBusyError, Indexes, IndexNotFoundError, update_index
 from leap_core.tasks.search.vector_table import VectorTable, open_table, table_path
 from tests.support.hashed_words import HashedWordsRunner
