@@ -15,14 +15,23 @@ from typing import Any
 
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
-from ..conversation.options import GENERATION
+from ..conversation.options import GENERATION, GenerationOptions
 from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at, whole_number
 from ..system.dataclass import dataclass
-from .openai.fields import EFFORTS, FIELDS, NOTE, BodyFields, notes_on, read_keep_alive
+from .openai.fields import (
+    EFFORTS,
+    FIELDS,
+    BodyFields,
+    functions_of,
+    notes_on,
+    read_keep_alive,
+    read_options,
+    read_ping_interval,
+)
 from .openai.replies import EventReply, finish_reason
-from .openai.requests import GenerationRequest, read_chat, read_completion
+from .openai.requests import GenerationRequest, options_over, read_messages_of, read_text
 
 OPTIONS = {row.ollama: row.chat[0] for row in GENERATION.values() if row.ollama}
 """Ollama's options by the fields of a chat request; others are for loading, or unknown here."""
@@ -57,36 +66,36 @@ class OllamaEmbedding:
 def read_ollama_chat(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
     """A request to /api/chat. Raises LeapSerializationError or LeapOptionsError."""
     fields = BodyFields(body)
-    model, chat = _common(fields)
-    messages = fields.take("messages")
-    tools = fields.take("tools")
-    if tools:
-        chat["tools"] = tools
-    if not messages:
-        return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), None)
-    chat["messages"] = _messages(list_at(messages, "messages"))
-    asked = _noting(fields, body, read_chat(chat, unknown=NOTE, urls=urls))
-    return OllamaRequest(model, True, read_keep_alive(chat["keep_alive"]), asked)
+    given = _read_common(fields)
+    messages, tools = fields.take("messages"), fields.take("tools") or None
+    asked = _chat(given, _messages(list_at(messages, "messages")), tools, urls) if messages else None
+    return OllamaRequest(given.model, True, given.keep_alive, asked and _noting(fields, body, asked))
 
 
 def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
     """A request to /api/generate. Raises LeapSerializationError or LeapOptionsError."""
     fields = BodyFields(body)
-    model, chat = _common(fields)
-    keep_alive = read_keep_alive(chat["keep_alive"])
+    given = _read_common(fields)
     prompt, system, suffix = fields.text("prompt"), fields.text("system"), fields.text("suffix")
     images = fields.take("images")
     if not prompt and not images:
-        return OllamaRequest(model, False, keep_alive, None)
-    if fields.boolean("raw", False) or suffix:
-        for name in ("enable_thinking", "reasoning_effort", "response_format", "logprobs", "top_logprobs"):
-            chat.pop(name, None)
-        completion = read_completion({**chat, "prompt": prompt, **({"suffix": suffix} if suffix else {})})
-        return OllamaRequest(model, False, keep_alive, _noting(fields, body, completion))
-    opening = [{"role": "system", "content": system}] if system else []
-    asked = _with_pictures({"role": "user", "content": prompt or ""}, images, "images")
-    chat["messages"] = [*opening, asked]
-    return OllamaRequest(model, False, keep_alive, _noting(fields, body, read_chat(chat, urls=urls)))
+        asked = None
+    elif fields.boolean("raw", False) or suffix:
+        values = {name: value for name, value in given.values.items() if name not in OF_CHATS}
+        asked = given.completed(read_text(prompt, values, suffix or None))
+    else:
+        opening = [{"role": "system", "content": system}] if system else []
+        last = _with_pictures({"role": "user", "content": prompt or ""}, images, "images")
+        asked = _chat(given, [*opening, last], None, urls)
+    return OllamaRequest(given.model, False, given.keep_alive, asked and _noting(fields, body, asked))
+
+
+def _chat(given: _Common, messages: list[JsonObject], tools: object, urls: UrlAccess) -> GenerationRequest:
+    read, said, notes = read_messages_of(messages, urls)
+    options, functions = options_over(read_options(given.values), GenerationOptions(), functions_of(tools))
+    return given.completed(
+        GenerationRequest(None, options, messages=read, functions=functions, notes=notes, document_notes=said)
+    )
 
 
 def _noting(fields: BodyFields, body: Any, request: GenerationRequest) -> GenerationRequest:
@@ -123,30 +132,48 @@ def model_of(value: object) -> str:
     return name[: -len(LATEST)] if name.lower().endswith(LATEST) else name
 
 
-def _common(fields: BodyFields) -> tuple[str | None, JsonObject]:
+OF_CHATS = ("enable_thinking", "reasoning_effort", "response_format", "logprobs", "top_logprobs")
+"""What a text that is continued does not take."""
+
+
+@dataclass(frozen=True)
+class _Common:
+    """What both kinds of request have; ``values`` are options, see ``read_options``."""
+
+    model: str | None
+    stream: bool
+    keep_alive: float | None
+    ping_interval: object
+    values: JsonObject
+
+    def completed(self, request: GenerationRequest) -> GenerationRequest:
+        """The request with these."""
+        return replace(
+            request,
+            model=self.model,
+            stream=self.stream,
+            keep_alive=self.keep_alive,
+            ping_interval=read_ping_interval(self.ping_interval),
+        )
+
+
+def _read_common(fields: BodyFields) -> _Common:
     model = None if "model" not in fields else model_of(fields.take("model"))
-    chat: JsonObject = {"model": model, "stream": fields.boolean("stream", True)}
-    chat["keep_alive"] = fields.take("keep_alive")
+    stream, keep_alive = fields.boolean("stream", True), read_keep_alive(fields.take("keep_alive"))
     options = object_at(fields.take("options") or {}, "options")
-    chat |= {name: options[own] for own, name in OPTIONS.items() if options.get(own) is not None}
+    values = {name: options[own] for own, name in OPTIONS.items() if options.get(own) is not None}
     most = whole_number(options.get("num_predict"))
     if isinstance(most, int) and most > 0:  # -1 and -2 are as many as there is room for
-        chat["max_tokens"] = most
+        values["max_tokens"] = most
     shape = fields.take("format")
-    if shape == "json":
-        chat["response_format"] = {"type": "json_object"}
-    elif shape:
-        schema = object_at(shape, "format")
-        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "format", "schema": schema}}
+    if shape:
+        schema = {} if shape == "json" else {"schema": object_at(shape, "format")}
+        values["response_format"] = {"type": "json_object", **schema}
     think = fields.take("think")
     if think is not None:
-        chat["enable_thinking"] = bool(think)
-        if think in EFFORTS:
-            chat["reasoning_effort"] = think
-    for name in ("logprobs", "top_logprobs", "sse_ping_interval"):
-        if (value := fields.take(name)) is not None:
-            chat[name] = value
-    return model, chat
+        values |= {"enable_thinking": bool(think), **({"reasoning_effort": think} if think in EFFORTS else {})}
+    values |= {name: value for name in ("logprobs", "top_logprobs") if (value := fields.take(name)) is not None}
+    return _Common(model, stream, keep_alive, fields.take("sse_ping_interval"), values)
 
 
 def _messages(messages: list[Any]) -> list[JsonObject]:

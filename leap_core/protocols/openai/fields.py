@@ -199,18 +199,47 @@ ANY_OBJECT = '{"type": "object"}'
 def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
     """The options that a body gives, as ``GenerationOptions.from_json`` reads them. Takes their fields out of ``body``
     and ``options`` out of ``extension``; the latter win. Raises LeapSerializationError."""
+    values = {name: value for name in (*FIELDS, *READERS) if (value := body.take(name)) is not None}
+    values["service_tier"] = body.text("service_tier")
+    choice, given = body.take("tool_choice"), body.take("chat_template_kwargs")
+    thinking = BodyFields({} if given is None else given, body.at("chat_template_kwargs")).boolean(
+        "enable_thinking", False
+    )
+    if body.boolean("enable_thinking", thinking):
+        values["enable_thinking"] = True
+    options = read_options(values, choice, given or {})
+    for name, harmless in ONLY_VALUE.items():
+        value = body.take(name)
+        if value is not None and value not in harmless:
+            raise LeapSerializationError(f"{json.dumps(value)[:60]} is not supported", path=name)
+    return {**options, **options_in(extension)}
+
+
+def options_in(extension: BodyFields) -> JsonObject:
+    """The options that a body's ``leap`` has. Raises LeapSerializationError."""
+    extra = extension.take("options")
+    if extra is not None and not isinstance(extra, dict):
+        raise LeapSerializationError("expected an object", path="leap.options")
+    return extra or {}
+
+
+def read_options(
+    values: Mapping[str, Any], choice: object = None, template: Mapping[str, Any] | None = None
+) -> JsonObject:
+    """Options as ``GenerationOptions.from_json`` reads them, of ``values`` by the names in ``FIELDS`` and ``READERS``.
+    ``choice``: the tool choice; ``template``: variables of the chat template. Raises LeapSerializationError."""
     options: JsonObject = {}
     for name, row in FIELDS.items():
-        value = body.take(name) if name not in READERS else None
+        value = values.get(name) if name not in READERS else None
         if value is not None:
             options[row.name] = row.kind.from_json(name, value)
     if options.get("top_k") == -1:  # all, in the speech of other servers
         options["top_k"] = 0
     for name, read in READERS.items():
-        value = body.take(name)
+        value = values.get(name)
         if value is not None:
             options.update(read(value))
-    tier = body.text("service_tier")
+    tier = values.get("service_tier")
     if tier not in TIERS:
         known = ", ".join(map(str, TIERS[1:]))
         raise LeapSerializationError(f"{shortened(str(tier))!r} is not one of {known}", path="service_tier")
@@ -222,26 +251,14 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         kwargs["reasoning_effort"] = effort
     if options.get("max_tokens", 0) == -1:  # no limit, in the speech of other servers
         options["max_tokens"] = None
-    choice = body.take("tool_choice")
     if choice is not None:
         options["tool_choice"] = _tool_choice(choice)
-    given = body.take("chat_template_kwargs")
-    thinking = BodyFields({} if given is None else given, body.at("chat_template_kwargs")).boolean(
-        "enable_thinking", False
-    )
-    if body.boolean("enable_thinking", thinking):
+    if values.get("enable_thinking"):
         options["enable_thinking"] = True
-    kwargs |= {name: value for name, value in (given or {}).items() if name != "enable_thinking"}
+    kwargs |= {name: value for name, value in (template or {}).items() if name != "enable_thinking"}
     if kwargs:
         options["chat_template_kwargs"] = kwargs
-    for name, harmless in ONLY_VALUE.items():
-        value = body.take(name)
-        if value is not None and value not in harmless:
-            raise LeapSerializationError(f"{json.dumps(value)[:60]} is not supported", path=name)
-    extra = extension.take("options")
-    if extra is not None and not isinstance(extra, dict):
-        raise LeapSerializationError("expected an object", path="leap.options")
-    return {**options, **(extra or {})}
+    return options
 
 
 def functions_of(tools: object) -> list[LeapFunction]:
@@ -296,9 +313,8 @@ def schema_text(schema: object, path: str) -> str:
     return json.dumps(schema, ensure_ascii=False)
 
 
-def allowed_tools(body: object) -> set[str] | None:
-    """The names of the tools that ``tool_choice`` leaves of the declared ones; None where it leaves all."""
-    choice = body.get("tool_choice") if isinstance(body, dict) else None
+def allowed_tools(choice: object) -> set[str] | None:
+    """The names of the tools that a ``tool_choice`` leaves of the declared ones; None where it leaves all."""
     given = _allowed(choice)
     if given is None:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
@@ -37,6 +37,7 @@ from .fields import (
     functions_of,
     notes_on,
     read_keep_alive,
+    read_options,
     read_parameters,
     read_ping_interval,
 )
@@ -97,6 +98,10 @@ class GenerationRequest:
     """The protocol's own tool that finds tools, where the client has put some off and wants to see the searches."""
 
 
+OF_TEXTS: JsonObject = {"function_call_parser": None, "inline_thinking_tags": True}
+"""Options of a text that is continued without a chat template."""
+
+
 def read_chat(
     body: object,
     *,
@@ -110,36 +115,24 @@ def read_chat(
 
     Raises LeapSerializationError (``path`` is the field) or LeapOptionsError (``option`` is the field).
     """
-    body_fields = BodyFields(body)
-    extension = body_fields.object("leap")
-    events = extension.take("events") is True
-    if body_fields.text("suffix"):
+    fields = BodyFields(body)
+    extension = fields.object("leap")
+    if fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    read, said = with_documents(_with_known_roles(body_fields.take("messages")), urls)
-    given, notes = with_arguments(read)
-    messages = messages_from_json(given, urls=urls)
-    if not messages and not events:
-        raise LeapSerializationError("there must be at least one message", path="messages")
-    tools = body_fields.take("tools")
+    given, tools = fields.take("messages"), fields.take("tools")
+    events = extension.take("events") is True
+    messages, said, notes = read_messages_of(given, urls, may_be_none=events)
     declared = list(functions) if tools is None else functions_of(tools)
-    audio = read_audio(body_fields, unknown)
-    if audio is not None:
-        messages = asked_to_speak(messages)
-    single_call = not body_fields.boolean("parallel_tool_calls", True)
-    defaults = defaults or GenerationOptions()
-    allowed = allowed_tools(body)
-    parameters = read_parameters(body_fields, extension)
-    if allowed is not None:
-        declared = [function for function in declared if function.name in allowed]
-    if parameters.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
-        parameters.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
+    audio = read_audio(fields, unknown)
+    single_call = not fields.boolean("parallel_tool_calls", True)
+    allowed = allowed_tools(body.get("tool_choice") if isinstance(body, dict) else None)
+    parameters = read_parameters(fields, extension)
     if tools == []:
         parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
-    options = _options(parameters, defaults)
-    check_tool_choice(options.tool_choice, [function.name for function in declared])
-    common = _common(body_fields, unknown)
+    options, declared = options_over(parameters, defaults or GenerationOptions(), declared, allowed)
+    common = _common(fields, unknown)
     return GenerationRequest(
-        messages=messages,
+        messages=messages if audio is None else asked_to_speak(messages),
         functions=declared,
         options=options,
         events=events,
@@ -148,6 +141,43 @@ def read_chat(
         document_notes=said,
         **{**common, "notes": (*common["notes"], *notes)},
     )
+
+
+def read_messages_of(
+    value: object, urls: UrlAccess, *, may_be_none: bool = False
+) -> tuple[list[ChatMessage], tuple[str, ...], tuple[str, ...]]:
+    """The messages of a request, what of their documents could not be read, and notes on what was read in another way.
+    Raises LeapSerializationError."""
+    read, said = with_documents(value, urls)
+    given, notes = with_arguments(read)
+    messages = messages_from_json(given, urls=urls)
+    if not messages and not may_be_none:
+        raise LeapSerializationError("there must be at least one message", path="messages")
+    return messages, said, notes
+
+
+def options_over(
+    parameters: JsonObject,
+    defaults: GenerationOptions,
+    declared: Sequence[LeapFunction] = (),
+    allowed: Container[str] | None = None,
+) -> tuple[GenerationOptions, list[LeapFunction]]:
+    """The options of a chat, ``parameters`` over ``defaults``, and those of the functions that are ``allowed``. Raises
+    LeapOptionsError."""
+    functions = [function for function in declared if allowed is None or function.name in allowed]
+    if parameters.get("json_schema_constraint") == ANY_OBJECT and defaults.inject_schema_into_prompt:
+        parameters.setdefault("inject_schema_into_prompt", False)  # the schema says nothing that the request does not
+    options = _options(parameters, defaults)
+    check_tool_choice(options.tool_choice, [function.name for function in functions])
+    return options, functions
+
+
+def read_text(prompt: object, values: Mapping[str, Any], suffix: str | None) -> GenerationRequest:
+    """A text to continue, with options of ``values`` (see ``read_options``). Raises LeapSerializationError or
+    LeapOptionsError."""
+    (text,) = _prompts(prompt)
+    options = _options({**OF_TEXTS, **read_options(values)}, GenerationOptions())
+    return GenerationRequest(None, options, prompt=str(text), suffix=suffix)
 
 
 def read_completion(body: object) -> GenerationRequest:
@@ -176,7 +206,7 @@ def read_completions(body: object) -> list[GenerationRequest]:
         raise LeapSerializationError("cannot be combined with suffix", path="echo")
     if suffix is not None and not all(isinstance(prompt, str) for prompt in prompts):
         raise LeapSerializationError("cannot be combined with a prompt of token ids", path="suffix")
-    parameters = {"function_call_parser": None, "inline_thinking_tags": True, **read_parameters(body_fields, extension)}
+    parameters = {**OF_TEXTS, **read_parameters(body_fields, extension)}
     if echo and parameters.get("logprobs"):
         parameters["prompt_logprobs"] = True
     silent = echo and parameters.get("max_tokens") == 0
@@ -356,16 +386,3 @@ def with_arguments(messages: object) -> tuple[object, tuple[str, ...]]:
             calls = [read(call, f"messages[{n}].tool_calls[{m}]") for m, call in enumerate(message["tool_calls"])]
             given[n] = {**message, "tool_calls": calls}
     return given or messages, notes_on(notes)
-
-
-def _with_known_roles(messages: object) -> object:
-    """OpenAI's newer name of the system's role."""
-    if not isinstance(messages, list):
-        return messages
-    return [_with_known_role(message) for message in messages]
-
-
-def _with_known_role(message: object) -> object:
-    if isinstance(message, Mapping) and message.get("role") == "developer":
-        return {**message, "role": "system"}
-    return message
