@@ -37,7 +37,7 @@ OF_THE_DEFAULT_ENGINE = (
 )
 """Tests of what other builds of llama.cpp need not have; others of tests/inference and tests/contract are for each."""
 MOST_WORKERS = 8
-SECONDS_TO_END = 10.0
+SECONDS_TO_END = 60.0
 """What processes have after the last test to end by themselves."""
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 

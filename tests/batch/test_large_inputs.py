@@ -185,9 +185,9 @@ def test_a_batch_can_wait_for_its_output(tmp_path):
         target=lambda: opened.append(Journal(tmp_path / "j", tmp_path / "out", while_waiting=waited.set))
     )
     thread.start()
-    assert waited.wait(10) and not opened
+    assert waited.wait(100) and not opened
     first.close()
-    thread.join(10)
+    thread.join(100)
     opened[0].close()
     output = OutputFile(tmp_path / "out")
     output.open(lambda: iter(["a"]))
@@ -207,7 +207,7 @@ def test_results_wait_for_their_turn_in_the_journal(batch, results):
 
     def answer(text):
         if text == "0":
-            assert done_others.wait(20)
+            assert done_others.wait(100)
         else:
             answered.append(text)
             if len(answered) == 99:

@@ -196,7 +196,7 @@ def test_an_answer_that_cannot_be_written_goes_to_stdout(leap, generate, tmp_pat
     stall = Stall()
 
     def remove_place() -> None:
-        assert stall.reached.wait(20)
+        assert stall.reached.wait(100)
         place.rmdir()
         place.write_text("no directory any more")
         stall.release()

@@ -70,7 +70,7 @@ def test_they_are_made_at_the_same_time(leap, generate):
     met = []
 
     def release() -> None:
-        met.append(all(stall.reached.wait(20) for stall in stalls))
+        met.append(all(stall.reached.wait(100) for stall in stalls))
         for stall in stalls:
             stall.release()
 

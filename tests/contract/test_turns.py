@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from leap_core import Chunk, GenerationFinishReason
 
-PROMPTLY = 20.0
+PROMPTLY = 100.0
 
 
 def test_two_generations_on_one_conversation_take_turns(subject, runner):

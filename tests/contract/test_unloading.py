@@ -18,7 +18,7 @@ def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
 
     def slowly(*args, **more):
         entered.set()
-        go_on.wait(20)
+        go_on.wait(100)
         return tokenize(*args, **more)
 
     runner.model.tokenize = slowly
@@ -31,13 +31,13 @@ def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
 
     asking, unloading = threading.Thread(target=ask), threading.Thread(target=runner.unload)
     asking.start()
-    assert entered.wait(20)
+    assert entered.wait(100)
     unloading.start()
     time.sleep(0.1)
     assert unloading.is_alive() and runner.model.pointer is not None
     go_on.set()
-    asking.join(20)
-    unloading.join(20)
+    asking.join(100)
+    unloading.join(100)
     assert ended == ["the model is unloaded"] and runner.model.pointer is None
 
 
@@ -52,7 +52,7 @@ def test_a_runner_that_nobody_holds_is_unloaded():
     generation.close()
     del generation
     gc.collect()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while model.pointer is not None:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -112,7 +112,7 @@ class Terminal:
                     self.read()
                 except OSError:
                     break
-        return self.process.wait(10)
+        return self.process.wait(100)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -24,7 +24,7 @@ SHELLS = {
     "zsh": ["zsh", "-f", "-i"],
     "fish": ["fish", "--no-config", "-i"],
 }
-PATIENCE = 30.0
+PATIENCE = 100.0
 BEGIN_OF_LINE, END_OF_LINE = "\x01", "\x05"
 ESCAPES = re.compile(r"\x1b(\[[0-9;?>=]*[a-zA-Z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9]|[=>])")
 

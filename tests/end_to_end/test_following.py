@@ -157,7 +157,7 @@ def test_the_worker_killed_before_and_while_a_command_runs(program, tmp_path):
 @pytest.mark.slow
 def test_a_command_is_ended_with_its_job(program, tmp_path):
     program("generate", "-m", "builtin", "--then", "echo $$ > pid.txt; sleep 60", QUESTION)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not (tmp_path / "pid.txt").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     (follower,) = [job for job in listed(program) if job["kind"] == "command"]
@@ -168,7 +168,7 @@ def test_a_command_is_ended_with_its_job(program, tmp_path):
 @pytest.mark.slow
 def test_what_a_command_leaves_in_the_background_is_ended_with_its_job_alone(program, tmp_path):
     program("generate", "-m", "builtin", "--then", "sleep 60 & echo $! > pid.txt", QUESTION)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not (tmp_path / "pid.txt").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)

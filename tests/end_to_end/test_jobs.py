@@ -32,7 +32,7 @@ REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
 def nothing_left_behind(program, leap_home) -> Iterator[None]:
     yield
     program("jobs", "worker", "--shutdown")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 100
     while (left := processes.of_home(leap_home)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left == {}
@@ -230,7 +230,7 @@ def test_the_worker_in_the_foreground_and_its_unit_file(program, start, leap_hom
     second = program("jobs", "worker", "--foreground")
     assert second.returncode == 10 and "a worker runs already" in second.stderr
     worker.send_signal(signal.SIGINT)
-    _, said = worker.communicate(timeout=20)
+    _, said = worker.communicate(timeout=100)
     assert worker.returncode == 0 and b"Traceback" not in said, said
     unit = program("jobs", "worker", "--print-unit").stdout
     assert f'Environment="LEAP_HOME={leap_home}"' in unit and "ExecStart=" in unit

@@ -197,7 +197,7 @@ def test_the_key_is_not_among_the_arguments_of_the_browser(start, variables, tmp
     variables["BROWSER"] = f"{program} %s"
     process = start("jobs", "page", "--open")
     address = process.stdout.readline().decode().strip()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not seen.exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

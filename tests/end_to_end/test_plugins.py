@@ -120,7 +120,7 @@ def test_a_plugin_opens_a_model_that_is_served(start):
     )
     assert until(lambda: answer_of(request)) == PARIS
     server.terminate()
-    server.wait(30)
+    server.wait(100)
 
 
 @pytest.mark.usefixtures("broken")

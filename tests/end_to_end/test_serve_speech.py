@@ -138,4 +138,4 @@ def test_who_leaves_in_mid_sentence_ends_the_sound(client) -> None:
     ) as response:
         head = next(response.iter_bytes(20 * 3840))
         assert frequency(pcm(head)) == pytest.approx(300, abs=5)
-    assert ask(client, "Hello.", timeout=20).choices[0].message.content == "".join(PLAIN_TEXT)
+    assert ask(client, "Hello.", timeout=100).choices[0].message.content == "".join(PLAIN_TEXT)

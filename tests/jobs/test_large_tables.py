@@ -228,12 +228,12 @@ def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
         assert listeners[-1].wait(1) == []
     for _ in range(3):  # before any of them has begun anything
         table.add([NewJob("generate", {})])
-    assert [listener.wait(5) for listener in listeners] == [["queued"]] * 3
+    assert [listener.wait(100) for listener in listeners] == [["queued"]] * 3
     job = table.claim_next("generate", WorkerIdentity("w0", "w0", "here"))
     for _ in range(2):
         assert table.claim_next("generate", WorkerIdentity("w1", "w1", "here"))
     table.requeue(Claim(job.id, job.attempt, "w0"), interrupted=True)
-    assert listeners[2].wait(5) == ["queued"]
+    assert listeners[2].wait(100) == ["queued"]
     assert [listener.wait(0.2) for listener in listeners[:2]] == [[], []], "one is full, one is about to end"
     for listener in listeners:
         listener.close()

@@ -58,7 +58,7 @@ def pooled_url(jobs_url) -> Iterator[str]:
         yield jobs_url.partition("?")[0] + f"?host={directory}&port=6432&listen_host={host}&listen_port=5432"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(100)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -100,7 +100,7 @@ def test_what_is_announced_comes_from_the_server_itself(pooled_url):
         changes = table.database.listen("abcdefgh")
         assert changes.wait(1) == []
         other.database.announce("changed", "abcdefgh")
-        assert changes.wait(10) == ["changed"]
+        assert changes.wait(100) == ["changed"]
         changes.close()
 
 

@@ -45,7 +45,7 @@ def test_when_its_time_is_over_it_ends_with_what_it_has(machine):
         process = worker(machine, "--for", "3s")
         first = jobs.generate("Hi", options=SHORT)
         assert jobs.wait(first, 30).state is State.SUCCEEDED
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0
         late = jobs.generate("Hi", options=SHORT)
         assert jobs.get(late).state is State.QUEUED
     process.stderr.close()
@@ -68,6 +68,6 @@ def test_a_task_that_is_ended_hands_its_leases_back_at_once(machine, to_all):
         other = worker(machine, "--for", "1s")
         until(lambda: jobs.get(id).attempt == 2)
         assert jobs.cancel(id).state is State.CANCELLED
-        other.wait(30)
+        other.wait(100)
     for each in (process, other):
         each.stderr.close()

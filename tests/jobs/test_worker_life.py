@@ -134,7 +134,7 @@ def test_a_terminal_that_is_closed_queues_the_jobs_of_its_worker_again(leap_home
             id = jobs.generate("Hi", options=GenerationOptions(max_tokens=4000, regex_constraint="[a-z ]{9000}"))
             until(lambda: jobs.get(id).progress)
             worker.send_signal(signal.SIGHUP)
-            assert worker.wait(30) == 0
+            assert worker.wait(100) == 0
         assert jobs.get(id).state is State.QUEUED
         jobs.cancel(id)
     until(lambda: not processes.of_home(leap_home))

@@ -61,7 +61,7 @@ def test_a_cancelled_task_stops_the_download(served):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(asyncio.wait_for(give_up(), 30))
+    asyncio.run(asyncio.wait_for(give_up(), 100))
 
 
 @pytest.mark.slow

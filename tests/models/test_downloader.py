@@ -33,7 +33,7 @@ def model(hub, variables, content) -> HuggingFaceDownloadableModel:
 
 
 def wait_for(condition) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)

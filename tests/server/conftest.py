@@ -37,7 +37,7 @@ from ..end_to_end.browser import open_browser
 if TYPE_CHECKING:
     import openai
 
-PROMPTLY = 20.0
+PROMPTLY = 100.0
 INSTANCE = "this-server"
 
 

@@ -15,7 +15,7 @@ from leap_core.server.access import AccessCheck
 
 def get(server, path="/v1/models", **headers):
     """A request with these headers, as a program or a browser would send it."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     try:
         given = {"Authorization": f"Bearer {server.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
         connection.request("GET", path, headers={k: v for k, v in given.items() if v is not None})
@@ -84,7 +84,7 @@ def test_the_servers_own_page_may_ask_from_another_computer(any_name, token, ori
 
 
 def test_scripts_of_such_pages_are_told_that_they_may(serve):
-    connection = http.client.HTTPConnection("127.0.0.1", serve("Hi.", pages=True).port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", serve("Hi.", pages=True).port, timeout=100)
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, content-type"}
     for origin, allowed in [("http://localhost:3000", "http://localhost:3000"), ("http://evil.example", None)]:
         connection.request("OPTIONS", "/v1/chat/completions", headers={"Origin": origin, **asked})
@@ -97,7 +97,7 @@ def test_scripts_of_such_pages_are_told_that_they_may(serve):
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a": 1} x', b"[" * 100_000])
 def test_what_is_not_a_json_object_is_refused(serve, body):
     server = serve("Hi.")
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer secret"})
     answer = connection.getresponse()
     error = json.loads(answer.read())["error"]
@@ -110,7 +110,7 @@ def test_too_large_a_body_is_refused(serve, monkeypatch):
 
     monkeypatch.setattr(answering, "LARGEST_BODY", 1000)
     server = serve("Hi.")
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     connection.request("POST", "/v1/chat/completions", b"x" * 1001, {"Authorization": "Bearer secret"})
     answer = connection.getresponse()
     assert answer.status == 413 and json.loads(answer.read())["error"]["code"] == "request_too_large"
@@ -135,7 +135,7 @@ def test_what_is_nested_too_deep_is_refused(serve, depth):
     tool = '{"type": "function", "function": {"name": "f", "parameters": ' + schema + "}}"
     body = '{"model": "builtin", "messages": [{"role": "user", "content": "Hi"}], "tools": [' + tool + "]}"
     answer = httpx.post(
-        f"{serve('Hi.').url}/chat/completions", content=body, headers={"Authorization": "Bearer secret"}, timeout=20
+        f"{serve('Hi.').url}/chat/completions", content=body, headers={"Authorization": "Bearer secret"}, timeout=100
     )
     assert answer.status_code == 400 and "nested more than 100 deep" in answer.json()["error"]["message"]
 

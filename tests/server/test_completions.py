@@ -161,7 +161,7 @@ def test_one_of_several_answers_that_fails_ends_them_all(serve):
 def test_the_stream_of_several_answers_is_openai_s(serve):
     asked = {"model": "builtin", "prompt": "x", "n": 2, "stream": True, "echo": True}
     headers = {"Authorization": "Bearer secret"}
-    answer = httpx.post(f"{serve('A', 'B').url}/completions", json=asked, headers=headers, timeout=20)
+    answer = httpx.post(f"{serve('A', 'B').url}/completions", json=asked, headers=headers, timeout=100)
     *frames, done, rest = answer.text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     chunks = [json.loads(frame.removeprefix("data: ")) for frame in frames]

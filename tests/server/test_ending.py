@@ -50,6 +50,6 @@ def test_a_busy_server_ends(busy, tmp_path):
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
             if busy == "document":
-                assert b"the server is being stopped" in asking.result(30).value.read()
+                assert b"the server is being stopped" in asking.result(100).value.read()
         finally:
             process.kill()

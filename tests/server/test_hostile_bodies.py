@@ -114,7 +114,7 @@ def test_damaged_bodies_are_no_bug(serve, path, caplog):
     chance = random.Random(path)
     server = serve(*(Script(["Yes."]) for _ in range(300)))
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
-    with httpx.Client(base_url=server.url.removesuffix("/v1"), headers=headers, timeout=20) as client:
+    with httpx.Client(base_url=server.url.removesuffix("/v1"), headers=headers, timeout=100) as client:
         for _ in range(60):
             body = damaged({"model": "builtin", **BODIES[path]}, chance)
             answer = client.post(path, content=json.dumps(body))
@@ -128,7 +128,7 @@ def test_half_a_character_is_answered(serve):
     """It was a bug of leap's where the answer repeats it."""
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     body = json.dumps({"model": "builtin", "prompt": "\ud800", "echo": True})
-    answer = httpx.post(f"{serve('Yes.').url}/completions", content=body, headers=headers, timeout=20)
+    answer = httpx.post(f"{serve('Yes.').url}/completions", content=body, headers=headers, timeout=100)
     assert answer.json()["choices"][0]["text"] == "\ud800Yes."
 
 
@@ -169,7 +169,7 @@ TOOL_USE = {"type": LONG, "name": "f"}
 )
 def test_warnings_do_not_repeat_all_of_a_long_name(serve, path, body):
     url = serve("Yes.").url.removesuffix("v1") + path
-    answer = httpx.post(url, json={"model": "builtin", **body}, headers={"Authorization": "Bearer secret"}, timeout=20)
+    answer = httpx.post(url, json={"model": "builtin", **body}, headers={"Authorization": "Bearer secret"}, timeout=100)
     warnings = answer.json()["leap"]["warnings"]
     assert answer.status_code == 200 and 1 <= len(warnings) <= 30
     assert all(len(warning) < 11_000 for warning in warnings)
@@ -180,7 +180,7 @@ def test_the_warnings_of_speech_fit_a_header(serve, name):
     sound = Script([AudioSample((0.1, -0.1) * 100, 24000)])
     url = serve(sound, speaks=True).url
     body = json.dumps({"model": "builtin", "input": "a", "voice": "alloy", "response_format": "wav", name: 1})
-    answer = httpx.post(f"{url}/audio/speech", content=body, headers={"Authorization": "Bearer secret"}, timeout=20)
+    answer = httpx.post(f"{url}/audio/speech", content=body, headers={"Authorization": "Bearer secret"}, timeout=100)
     assert answer.status_code == 200 and "the field" in answer.headers["x-leap-warning"]
     assert len(answer.headers["x-leap-warning"]) <= 1000
 
@@ -192,7 +192,7 @@ def test_the_warnings_of_speech_fit_a_header(serve, name):
 def test_half_a_character_in_a_constraint_is_no_bug(serve, fields, caplog):
     body = json.dumps({"model": "builtin", "messages": MESSAGES, **fields})
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
-    answer = httpx.post(f"{serve('Yes.').url}/chat/completions", content=body, headers=headers, timeout=20)
+    answer = httpx.post(f"{serve('Yes.').url}/chat/completions", content=body, headers=headers, timeout=100)
     assert "a bug in leap" not in answer.text
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 

@@ -57,7 +57,7 @@ class Slow:
 
     def body(self, path: str, **given: Any) -> bytes:
         """A whole stream."""
-        return httpx.post(f"http://127.0.0.1:{self.port}/{path}", json=self.asked(path, **given), timeout=20).content
+        return httpx.post(f"http://127.0.0.1:{self.port}/{path}", json=self.asked(path, **given), timeout=100).content
 
     def asked(self, path: str, **given: Any) -> dict[str, Any]:
         return {"model": "slow", "stream": True, **PROTOCOLS[path][0], **given}
@@ -168,7 +168,7 @@ def test_no_keep_alive_follows_the_end_of_an_answer(slow, path, end, loads, monk
     monkeypatch.setattr(ScriptedGeneration, "close", slow_close)
     with slow("Paris.", load=lambda: time.sleep(loads)) as server:
         asked = {"model": "slow", "stream": True, **PROTOCOLS.get(path, PROTOCOLS["v1/messages"])[0]}
-        found = httpx.post(f"http://127.0.0.1:{server.port}/{path}", json=asked, timeout=20).content
+        found = httpx.post(f"http://127.0.0.1:{server.port}/{path}", json=asked, timeout=100).content
     assert end in found.strip().splitlines()[-1]
 
 
@@ -178,7 +178,7 @@ def test_a_stream_begins_while_its_model_loads(slow, path):
     ping = PROTOCOLS[path][1]
     with slow("Paris.", load=lambda: loading.wait(PROMPTLY)) as server:
         url = f"http://127.0.0.1:{server.port}/{path}"
-        got = server.open.enter_context(httpx.stream("POST", url, json=server.asked(path), timeout=20))
+        got = server.open.enter_context(httpx.stream("POST", url, json=server.asked(path), timeout=100))
         pieces = got.iter_bytes()
         early = next(pieces) + next(pieces)
         assert got.status_code == 200 and got.headers["content-type"].startswith("text/event-stream")
@@ -203,7 +203,7 @@ def test_what_is_refused_promptly_keeps_its_status(slow):
     with slow("Hi.", load=lambda: None) as server:
         url = f"http://127.0.0.1:{server.port}/v1/chat/completions"
         asked = server.asked("v1/chat/completions", model="nobody", sse_ping_interval=60)
-        assert httpx.post(url, json=asked, timeout=20).status_code == 404
+        assert httpx.post(url, json=asked, timeout=100).status_code == 404
 
 
 @pytest.mark.parametrize("path", PROTOCOLS)
@@ -211,7 +211,7 @@ def test_an_interval_out_of_range_is_refused(slow, path):
     with slow("Hi.") as server:
         for wrong in (True, "1", 0.01, -2, 1e9, [1], {}, 10**400):
             asked = server.asked(path, sse_ping_interval=wrong)
-            answer = httpx.post(f"http://127.0.0.1:{server.port}/{path}", json=asked, timeout=20)
+            answer = httpx.post(f"http://127.0.0.1:{server.port}/{path}", json=asked, timeout=100)
             assert answer.status_code == 400 and "sse_ping_interval" in answer.text and len(answer.text) < 600
         assert not server.runner.requests
 
@@ -220,12 +220,12 @@ def test_a_client_that_leaves_ends_the_keep_alives_and_the_answer(slow):
     stall, load = Stall(), threading.Event()
     with slow([stall], "Again.", load=lambda: load.wait(PROMPTLY)) as server:
         url, asked = f"http://127.0.0.1:{server.port}/v1/chat/completions", server.asked("v1/chat/completions")
-        with httpx.stream("POST", url, json=asked, timeout=20) as got:  # it leaves while the model loads
+        with httpx.stream("POST", url, json=asked, timeout=100) as got:  # it leaves while the model loads
             pieces = got.iter_bytes()
             assert next(pieces) == COMMENT and server.pinging()
         load.set()
         assert settled(lambda: all(not model.in_demand for model in server.models))
-        with httpx.stream("POST", url, json=asked, timeout=20) as got:  # and while its prompt is read
+        with httpx.stream("POST", url, json=asked, timeout=100) as got:  # and while its prompt is read
             pieces = got.iter_bytes()
             assert next(pieces) and stall.reached.wait(PROMPTLY)
         assert settled(lambda: all(not model.in_demand for model in server.models))

@@ -34,7 +34,7 @@ class Loader:
         self.failure: Exception | None = None
 
     def __call__(self, model, options):
-        self.gate.wait(20)
+        self.gate.wait(100)
         if self.failure:
             raise self.failure
         self.made.append(ScriptedModelRunner("Hi.", model_id=model.model_id))
@@ -235,7 +235,7 @@ def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
         models = LoadedModels(loader)
         first = await models.load(LoadRequest("builtin"))
         let_go = threading.Event()
-        loader.made[0].unload = lambda: let_go.wait(20)
+        loader.made[0].unload = lambda: let_go.wait(100)
         unloading = [asyncio.create_task(models.unload(first)) for _ in range(2)]
         await asyncio.sleep(0.05)
         with pytest.raises(Refused) as caught, first.in_use():

@@ -183,13 +183,13 @@ def test_health_is_told_while_a_large_request_is_read(serve):
 
     def send() -> None:
         with connect(server) as connection:
-            connection.settimeout(10 * PROMPTLY)
+            connection.settimeout(PROMPTLY)
             connection.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
             answer.append(rest_of(connection))
 
     sending = threading.Thread(target=send)
     own = {"Authorization": "Bearer secret", "Connection": "close"}  # a kept connection may end between two requests
-    with httpx.Client(timeout=10 * PROMPTLY, headers=own) as client:
+    with httpx.Client(timeout=PROMPTLY, headers=own) as client:
         client.get(f"http://127.0.0.1:{server.port}/health")
         sending.start()
         told = 0

@@ -253,7 +253,7 @@ def test_a_response_that_is_deleted_while_one_looks_does_not_come_again(tmp_path
 
     def answered(job: str, attempt: int, number: int) -> AnswerState | None:
         looks.set()
-        assert goes_on.wait(10)
+        assert goes_on.wait(100)
         return None
 
     async def use(client: openai.AsyncOpenAI) -> None:

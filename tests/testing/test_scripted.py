@@ -69,9 +69,9 @@ def test_a_stall_waits_until_it_is_released():
     received = []
     thread = threading.Thread(target=lambda: received.extend(play(runner)))
     thread.start()
-    assert stall.reached.wait(20) and thread.is_alive()
+    assert stall.reached.wait(100) and thread.is_alive()
     stall.release()
-    thread.join(20)
+    thread.join(100)
     assert received[-1].full_message.text == "beforeafter"
 
 

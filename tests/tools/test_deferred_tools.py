@@ -153,7 +153,7 @@ def test_a_stop_waits_for_no_grammar_to_be_compiled():
         def start(self, messages, functions=(), options=None):
             if options is not None and options.grammar_constraint is not None:
                 compiling.set()
-                assert compiled.wait(20)
+                assert compiled.wait(100)
             return super().start(messages, functions, options)
 
     generation = FoldingRunner(Slow([call("patch", input="x")], "ab")).start(
@@ -162,10 +162,10 @@ def test_a_stop_waits_for_no_grammar_to_be_compiled():
     completes = []
     reading = threading.Thread(target=lambda: completes.append(last_of(generation)))
     reading.start()
-    assert compiling.wait(20)
+    assert compiling.wait(100)
     generation.stop()  # would wait for the reader, were it under its lock
     compiled.set()
-    reading.join(20)
+    reading.join(100)
     assert completes[0].full_message.function_calls[0].arguments == {"input": "x"}
 
 

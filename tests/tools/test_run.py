@@ -81,7 +81,7 @@ def test_a_result_that_names_no_call_answers_the_first(id: str | None):
 
 
 def test_calls_of_one_round_run_together_and_are_recorded_in_order():
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=100)
 
     def meet(name: str) -> str:
         both.wait()
@@ -187,13 +187,13 @@ def test_stopping_while_a_function_runs_ends_the_run_as_interrupted():
 
     def wait() -> str:
         begun.set()
-        released.wait(20)
+        released.wait(100)
         return "late"
 
     waiting = [LeapFunction.from_callable(wait)]
     _, conversation = conversation_of(calls(LeapFunctionCall("wait")), "never said", functions=waiting)
     run = run_functions(conversation, ALLOWED, "go")
-    threading.Thread(target=lambda: (begun.wait(20), run.stop())).start()
+    threading.Thread(target=lambda: (begun.wait(100), run.stop())).start()
     *_, result, end = run
     released.set()
     assert isinstance(result, FunctionResult) and result.error == "it was interrupted"

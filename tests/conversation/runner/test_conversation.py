@@ -114,9 +114,9 @@ def test_is_generating_is_seen_by_all_threads():
     conversation = ScriptedModelRunner(["a", stall]).create_conversation()
     thread = threading.Thread(target=lambda: list(conversation.generate_response("hi")))
     thread.start()
-    assert stall.reached.wait(20) and conversation.is_generating
+    assert stall.reached.wait(100) and conversation.is_generating
     stall.release()
-    thread.join(20)
+    thread.join(100)
     assert not conversation.is_generating
 
 
@@ -127,9 +127,9 @@ def test_closing_from_another_thread_ends_the_reader_and_keeps_nothing():
     seen = []
     thread = threading.Thread(target=lambda: seen.extend(stream))
     thread.start()
-    assert stall.reached.wait(20)
+    assert stall.reached.wait(100)
     stream.close()
-    thread.join(20)
+    thread.join(100)
     assert not thread.is_alive() and not conversation.is_generating
     assert conversation.history == [] and seen == [Chunk("a")], "neither more text nor an end"
 
@@ -161,7 +161,7 @@ def test_a_loop_that_goes_away_gives_the_answer_up():
     assert loop.run_until_complete(responses.__anext__()) == Chunk("a")
     (worker,) = (thread for thread in threading.enumerate() if thread.name == "leap-async")
     loop.close()
-    worker.join(20)
+    worker.join(100)
     assert not worker.is_alive() and not conversation.is_generating and conversation.history == []
 
 
@@ -180,7 +180,7 @@ def test_two_loops_can_read_at_once():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(100)
     assert texts == ["ok"] * 8
 
 
@@ -206,7 +206,7 @@ def test_the_loop_is_free_while_a_cancelled_reply_is_ended(monkeypatch):
     is_free, stop, waited = threading.Event(), ResponseStream.stop, []
 
     def slowly(stream: ResponseStream) -> None:
-        waited.append(is_free.wait(10))
+        waited.append(is_free.wait(100))
         stop(stream)
 
     async def cancel() -> None:

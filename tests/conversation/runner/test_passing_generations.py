@@ -71,7 +71,7 @@ class Runner(ScriptedModelRunner):
         if self._left >= 0:
             return super().start(messages, functions, options)  # type: ignore[arg-type]
         self.beginning.set()
-        assert self.may_begin.wait(10)
+        assert self.may_begin.wait(100)
         return self.last
 
 
@@ -133,7 +133,7 @@ def read(generation: Generation) -> tuple[threading.Thread, list[object]]:
 
 
 def ended(thread: threading.Thread) -> bool:
-    thread.join(10)
+    thread.join(100)
     return not thread.is_alive()
 
 
@@ -150,7 +150,7 @@ def test_what_runs_is_stopped_and_its_end_comes(kind: str, tmp_path: Path) -> No
     generation = near(kind, runner, tmp_path)
     assert (generation.prompt_tokens, generation.progress) == (3, runner.last.progress)
     thread, seen = read(generation)
-    assert runner.last.begun.wait(10)
+    assert runner.last.begun.wait(100)
     generation.stop()
     assert ended(thread)
     assert seen[-1].finish_reason is GenerationFinishReason.INTERRUPTED
@@ -190,10 +190,10 @@ def test_a_generation_that_is_being_started_is_reached_and_not_waited_for(kind: 
     runner = Runner(*scripts)
     generation = wrap(runner)
     thread, seen = read(generation)
-    assert runner.beginning.wait(10)
+    assert runner.beginning.wait(100)
     in_time(generation.close if close else generation.stop)
     runner.may_begin.set()
-    assert (runner.last.closed if close else runner.last.stopped).wait(10)
+    assert (runner.last.closed if close else runner.last.stopped).wait(100)
     assert ended(thread)
     if not close:
         assert seen[-1].finish_reason is GenerationFinishReason.INTERRUPTED

@@ -43,7 +43,7 @@ def test_nested_tasks_are_refused_too(conversation):
                 list(conversation.generate_response("two"))
             break
 
-    asyncio.run(asyncio.wait_for(nested(), 20))
+    asyncio.run(asyncio.wait_for(nested(), 100))
     assert conversation.history == []
 
 
@@ -59,7 +59,7 @@ def test_a_task_that_is_awaited_while_the_first_is_read_is_refused(conversation)
                     await wait
             break
 
-    asyncio.run(asyncio.wait_for(outer(), 20))
+    asyncio.run(asyncio.wait_for(outer(), 100))
     assert conversation.history == []
 
 
@@ -72,7 +72,7 @@ def test_an_answer_begun_outside_of_the_loop_is_seen_within(conversation):
             async for _ in conversation.generate_response("two"):
                 pass
 
-    asyncio.run(asyncio.wait_for(inside(), 20))
+    asyncio.run(asyncio.wait_for(inside(), 100))
 
 
 def test_other_threads_and_tasks_wait_for_their_turn(conversation):
@@ -83,7 +83,7 @@ def test_other_threads_and_tasks_wait_for_their_turn(conversation):
     time.sleep(0.2)
     assert not ended
     list(first)
-    other.join(20)
+    other.join(100)
     assert ended[-1].full_message.text == "c"
 
 
@@ -96,7 +96,7 @@ def test_two_tasks_take_turns():
     async def both():
         return await asyncio.gather(read("one"), read("two"))
 
-    assert sorted(asyncio.run(asyncio.wait_for(both(), 20))) == ["ab", "c"]
+    assert sorted(asyncio.run(asyncio.wait_for(both(), 100))) == ["ab", "c"]
 
 
 def test_a_result_appended_where_the_call_is_seen_follows_the_turn():
@@ -166,5 +166,5 @@ def test_streams_close_with_aclosing(conversation):
             async for _ in stream:
                 break
 
-    asyncio.run(asyncio.wait_for(read(), 20))
+    asyncio.run(asyncio.wait_for(read(), 100))
     assert conversation.history == [] and not conversation.is_generating

@@ -65,7 +65,7 @@ def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monk
     both = threading.Event()
 
     def act() -> None:
-        assert both.wait(30)
+        assert both.wait(100)
         if moments and any(slot.request is leaving for slot in scheduler._memory.slots) or len(moments) == 1:
             moments.pop(0)()
 

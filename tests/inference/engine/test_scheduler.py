@@ -376,7 +376,7 @@ def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
     with monkeypatch.context() as patched:
         patched.setattr(scheduler, "_decode", lambda parts: time.sleep(0.01))
         scheduler.submit(sequence := request(words(10), max_tokens=1))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while not scheduler.activity().is_stalled:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -392,12 +392,12 @@ def test_a_long_step_of_another_model_is_no_stall(make_scheduler: Make, monkeypa
 
     def slow(**given: bool) -> int:
         begun.set()
-        release.wait(20)
+        release.wait(100)
         return decode(**given)
 
     monkeypatch.setattr(busy._context, "decode", slow)
     busy.submit(first := request(words(10), max_tokens=1))
-    assert begun.wait(20)
+    assert begun.wait(100)
     waiting.submit(second := request(words(10), max_tokens=1))
     time.sleep(0.5)
     activity = waiting.activity()

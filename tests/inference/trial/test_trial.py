@@ -191,7 +191,7 @@ def _computing(path: str) -> bool:
 
 
 def _wait_for(condition) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -136,7 +136,7 @@ def port_that_says():
 
     yield listen
     for other, thread in others:
-        thread.join(20)
+        thread.join(100)
         other.close()
 
 

@@ -172,7 +172,7 @@ def answer_of(fields: dict[str, Any]) -> Any:
 
 def sent(server: Any, fields: dict[str, Any]) -> httpx.Response:
     headers = {"Authorization": f"Bearer {server.token}"}
-    return httpx.post(f"{server.url}/chat/completions", json=body_of(fields), headers=headers, timeout=20)
+    return httpx.post(f"{server.url}/chat/completions", json=body_of(fields), headers=headers, timeout=100)
 
 
 @pytest.fixture

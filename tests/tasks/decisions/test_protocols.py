@@ -177,7 +177,7 @@ def post(served, body, path="/systemone") -> tuple[int, dict, dict]:
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     request = urllib.request.Request(served.url + path, json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=100) as answer:
             return answer.status, json.load(answer), dict(answer.headers)
     except HTTPError as error:
         return error.code, json.load(error), dict(error.headers)
@@ -252,7 +252,7 @@ def test_the_sdk_of_typesafe_reads_the_answers(served):
 
 def test_the_list_of_models_has_both_forms(served):
     request = urllib.request.Request(served.url + "/models", headers={"Authorization": "Bearer secret"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=100) as answer:
         listed = json.load(answer)
     assert [each["id"] for each in listed["data"]] == [each["name"] for each in listed["models"]] == ["builtin"]
     (model,) = listed["models"]
