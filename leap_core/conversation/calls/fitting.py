@@ -18,12 +18,12 @@ PREFIX = "functions."
 """What some models write before a name."""
 
 
-def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> LeapFunctionCall:
-    """The call with its function's name and values of its types, where a spelling may mean several. A text that spells
-    a value of the declared type, such as "5" for an integer or an object as JSON, is that value."""
+def fitted(call: LeapFunctionCall, functions: Sequence[LeapFunction], *, repair: bool = True) -> LeapFunctionCall:
+    """The call with its function's name and values of its types, where a spelling may mean several. ``repair``: a text
+    that spells a value of the declared type, such as "5" for an integer or an object as JSON, is that value."""
     name = declared_name(call.name, [each.name for each in functions])
     schema = next((each.arguments_schema for each in functions if each.name == name), {})
-    return LeapFunctionCall(name, _fitted(dict(call.arguments), schema, schema), call.id)
+    return LeapFunctionCall(name, _fitted(dict(call.arguments), schema, schema, repair), call.id)
 
 
 def declared_name(name: str, declared: Iterable[str]) -> str:
@@ -40,8 +40,9 @@ def letters_of(name: str) -> str:
 
 
 def fits(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> bool:
-    """Whether the call's function is declared, and its schema accepts the arguments. Raises LeapSchemaError."""
-    call = fitted(call, functions)
+    """Whether the call's function is declared, and its schema accepts the arguments as they are, without a repair.
+    Raises LeapSchemaError."""
+    call = fitted(call, functions, repair=False)
     schemas = [each.arguments_schema for each in functions if each.name == call.name]
     return bool(schemas) and not check_schema(schemas[0]).problems_of(call.arguments)
 
@@ -58,24 +59,24 @@ def misfit(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> str | N
     return f"the arguments of the call of {call.name} do not fit its declaration: {shown}" if problems else None
 
 
-def _fitted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+def _fitted(value: Any, schema: Any, root: Mapping[str, Any], repair: bool) -> Any:
     schema = resolved_schema(schema, root) if isinstance(schema, Mapping) else {}
     if isinstance(value, UntypedText):
-        return _typed(value, schema, root)
-    if type(value) is str:
+        return _typed(value, schema, root, repair)
+    if type(value) is str and repair:
         return _unquoted(value, schema, root)
     if isinstance(value, dict):
         named = _parts(schema, "properties", root)
-        return {key: _fitted(each, named.get(key), root) for key, each in value.items()}
+        return {key: _fitted(each, named.get(key), root, repair) for key, each in value.items()}
     if isinstance(value, list):
-        return [_fitted(each, _parts(schema, "items", root), root) for each in value]
+        return [_fitted(each, _parts(schema, "items", root), root, repair) for each in value]
     types = _types(schema)
     is_text, is_number = types & {"string", "str"}, types & {"integer", "number", "int", "float"}
     if isinstance(value, WrittenText):
         return int(value) if is_number and not is_text else str(value)
     if isinstance(value, WrittenInt):
         return value.written if is_text and not is_number else int(value)
-    if type(value) is int and types in ({"string"}, {"str"}):
+    if repair and type(value) is int and types in ({"string"}, {"str"}):
         return str(value)
     is_whole = isinstance(value, float) and "integer" in types and "number" not in types and value.is_integer()
     return int(value) if is_whole else value
@@ -92,7 +93,7 @@ def _unquoted(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> 
         return text
     if isinstance(value, float) and value.is_integer() and not types & NAMES_OF[float]:
         value = int(value)
-    return _fitted(value, schema, root) if types & NAMES_OF.get(type(value), {"null"}) else text
+    return _fitted(value, schema, root, True) if types & NAMES_OF.get(type(value), {"null"}) else text
 
 
 def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,7 +113,7 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
     return found or ({type(each).__name__ for each in listed} if isinstance(listed, list) else set())
 
 
-def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
+def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any], repair: bool) -> Any:
     """The text as a value of the schema; the text itself where the schema accepts it or it is no value."""
     try:
         value = json.loads(LITERALS.get(text.strip(), text), strict=False)
@@ -125,7 +126,7 @@ def _typed(text: UntypedText, schema: Any, root: Mapping[str, Any]) -> Any:
         return str(text)
     if not schema and not isinstance(value, (dict, list)):
         return str(text)
-    return _fitted(value, schema, root)
+    return _fitted(value, schema, root, repair)
 
 
 NAMES_OF: dict[type, set[str]] = {

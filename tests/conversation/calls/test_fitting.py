@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_named
-from leap_core.conversation.calls.fitting import fitted, misfit
+from leap_core.conversation.calls.fitting import fits, fitted, misfit
 
 INTEGER, NUMBER, TEXT = ({"type": kind} for kind in ("integer", "number", "string"))
 
@@ -133,6 +133,13 @@ def test_what_does_not_fit_the_declaration_is_named(arguments, problem):
     functions = [LeapFunction.from_openai({"name": "f", "parameters": PAGE})]
     found = misfit(fitted(LeapFunctionCall("f", arguments), functions), functions)
     assert (found is None) if problem is None else (problem in str(found) and "the call of f" in str(found))
+
+
+def test_json_without_markers_is_no_call_where_its_arguments_need_a_repair():
+    functions = [LeapFunction.from_openai({"name": "f", "parameters": PAGE})]
+    assert fits(LeapFunctionCall("f", {"page": 5, "text": "5"}), functions)
+    assert not fits(LeapFunctionCall("f", {"page": "5"}), functions)
+    assert not fits(LeapFunctionCall("f", {"page": 5, "text": 5}), functions)
 
 
 def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem():
