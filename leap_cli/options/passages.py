@@ -78,7 +78,7 @@ def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
     default = read_configuration(env.directories.config_file).default_index
     unnamed = default or (names[0] if len(names) == 1 else None)
     first, *others = words
-    if first in names or (unnamed is None and others):  # a name that is not there is reported by whoever opens it
+    if first in names or (unnamed is None and others):  # opening reports a name that is not there
         if not others:
             raise click.UsageError(f"the question is missing: what is asked of the index {first}?")
         name, question = first, " ".join(others)

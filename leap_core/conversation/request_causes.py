@@ -73,14 +73,14 @@ def _matters(lost: float, seconds: float) -> bool:
 
 
 PENALTY = 1.1
-ROOM = 256
+REPLY_TOKENS = 256
 """Tokens for an answer that has no limit."""
 
 
 def _of_end(facts: RequestFacts, end: RequestEnd) -> Iterator[Cause]:
     ended = end.finish or facts.failure
     if facts.failure == PROMPT_TOO_LONG or ended == GenerationFinishReason.EXCEED_CONTEXT.value:
-        yield _context_too_small(facts, end.options.get("max_tokens") or ROOM)
+        yield _context_too_small(facts, end.options.get("max_tokens") or REPLY_TOKENS)
     elif ended == GenerationFinishReason.REPETITION.value:
         text = f"the answer repeated itself and was stopped after {facts.answer_tokens} tokens"
         penalty = f"--repetition-penalty {PENALTY}, or " if more_penalty(end.options) else ""

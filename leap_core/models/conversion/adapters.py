@@ -149,7 +149,7 @@ def _write(
 
 
 F16 = 1
-ROOM = 64 * 1024**2
+EXTRA_BYTES = 64 * 1024**2
 
 
 def merge_into_store(
@@ -195,7 +195,7 @@ def _merge(model: Path, adapters: Sequence[tuple[Path, float]], target: Path, ma
     loaded = [(read_gguf_header(path), scale) for path, scale in adapters]
     for adapter, _ in loaded:
         check_adapter(adapter, header)
-    require_space(target.parent, header.parameter_count * 2 + header.data_start + ROOM)
+    require_space(target.parent, header.parameter_count * 2 + header.data_start + EXTRA_BYTES)
     with understanding(model):
         factors = [_Adapter(adapter.path, adapter.tensors, adapter.metadata, scale) for adapter, scale in loaded]
         reader = GGUFReader(model)

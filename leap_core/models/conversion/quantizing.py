@@ -104,7 +104,7 @@ def no_importance(to: str) -> LeapModelLoadingError:
 
 
 UNFINISHED = ".unfinished"
-ROOM = 16 * 1024**2
+EXTRA_BYTES = 16 * 1024**2
 
 Progress = Callable[[int, int, str], object]
 
@@ -204,7 +204,7 @@ def _quantize(source: Path, target: Path, request: QuantizeRequest, making: Maki
     process's work: to start another takes longer than to quantize a small model."""
     # llama.cpp appends the parts' numbers by itself
     target = target.with_suffix("") if request.keep_split else target
-    extra = header.data_start + ROOM
+    extra = header.data_start + EXTRA_BYTES
     asked = {"source": str(source), "target": str(target), "settings": request.to_json()}
     made = run_in_child(
         QUANTIZE,

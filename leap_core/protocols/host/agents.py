@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...system.dataclass import dataclass
 
-ROOM = 4096
+REPLY_TOKENS = 4096
 """Tokens for a task, what tools bring back, and answers, beside an agent's first request."""
 PATIENCE_SECONDS = 24 * 3600
 """For a request, where a program has no way to wait without an end."""
@@ -51,7 +51,7 @@ class Agent:
 
     def needs(self, fold: int | None) -> int:
         """Tokens of context for a first task; ``fold``: with declarations folded above so many."""
-        return self.text + (self.tools if fold is None else min(self.tools, fold)) + ROOM
+        return self.text + (self.tools if fold is None else min(self.tools, fold)) + REPLY_TOKENS
 
     def configure(self, endpoint: AgentEndpoint) -> dict[str, str]:
         """Write the files, readable for their user alone, since they hold a key; the variables."""
