@@ -27,6 +27,8 @@ HYPHEN = re.compile(r"(\w*)[\x02\u00ad](?:\n)?(\w*)")
 """A hyphen at a line's end, which pdfium marks, and a soft one."""
 COMPOUNDS = ("well", "self", "half", "quasi")
 """First parts of words that are written with a hyphen, and of few others."""
+SUFFIXES = ("ish", "less", "ness", "hood")
+"""What follows them in a word without a hyphen."""
 LIGATURES = str.maketrans(
     {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 )
@@ -341,7 +343,7 @@ def _joined(text: str, doubtful: list[str] | None = None) -> str:
         with_hyphen = f"{match[1]}-{match[2]}"
         is_name = match[1][-1:].islower() and match[2][:1].isupper()
         is_compound = len(match[1]) == 1 or match[1].lower() in COMPOUNDS  # no word is divided behind its first letter
-        if is_name or with_hyphen in text or (match[2] and is_compound):
+        if is_name or with_hyphen in text or (match[2] and is_compound and match[2] not in SUFFIXES):
             return with_hyphen
         word = match[1] + match[2]
         if doubtful is not None and "\x02" in match[0] and word not in text and len(doubtful) <= MOST_NAMED:

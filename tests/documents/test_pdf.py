@@ -174,6 +174,8 @@ def test_a_word_that_may_have_lost_its_hyphen_is_named():
     assert note.endswith("a compound word may have lost its own: international")
     assert "an e-mail by a colleague" in read_here("pdf", lines("an e-", "mail by a col-", "league")).text
     assert read_here("pdf", lines("a well-known treaty, as is well-", "known")).notes == ()
+    divided = lines("with self-", "less help for its well-", "ness")
+    assert "with selfless help for its wellness" in read_here("pdf", divided).text
 
 
 def test_tables_are_named_by_their_page_and_columns_that_are_drawn_one_by_one_are_none():

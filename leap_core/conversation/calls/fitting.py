@@ -84,9 +84,9 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any], repair: bool) -> A
 
 def _unquoted(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     """The value that a text spells where the schema declares its type and no text; else the text."""
-    types = _types(schema)
-    if not types or types & {"string", "str"} or "const" in schema:
+    if _takes_text(schema, root):
         return text
+    types = _types(schema)
     try:
         value = parse_json(LITERALS.get(text.strip(), text))
     except (ValueError, RecursionError):
@@ -94,6 +94,20 @@ def _unquoted(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> 
     if isinstance(value, float) and value.is_integer() and not types & NAMES_OF[float]:
         value = int(value)
     return _fitted(value, schema, root, True) if types & NAMES_OF.get(type(value), {"null"}) else text
+
+
+def _takes_text(schema: Any, root: Mapping[str, Any], depth: int = 8) -> bool:
+    """Whether some text is a value of the schema, as far as types, values and alternatives say."""
+    if not isinstance(schema, Mapping) or not depth:
+        return True
+    schema = resolved_schema(schema, root)
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(listed, list):
+        return any(isinstance(each, str) for each in listed)
+    kinds, choices = schema.get("type"), alternatives_of(schema)
+    if kinds:
+        return bool({"string", "str"}.intersection(kinds if isinstance(kinds, list) else [kinds]))
+    return not choices or any(_takes_text(each, root, depth - 1) for each in choices)
 
 
 def _parts(schema: Mapping[str, Any], key: str, root: Mapping[str, Any]) -> Mapping[str, Any]:

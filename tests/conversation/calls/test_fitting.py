@@ -146,3 +146,17 @@ def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem()
     functions = [LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"type": 5}}}})]
     assert misfit(LeapFunctionCall("f", {"a": 1}), functions) is None
     assert misfit(LeapFunctionCall("g", {"a": 1}), functions) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"anyOf": [{"$ref": "#/$defs/level"}, INTEGER]}, "1"),
+        ({"anyOf": [{"const": "1"}, INTEGER]}, "1"),
+        ({"anyOf": [{}, INTEGER]}, "1"),
+        ({"anyOf": [{"const": 1}, NUMBER]}, 1),
+        ({"anyOf": [{"$ref": "#"}, INTEGER]}, "1"),
+    ],
+)
+def test_a_text_stays_a_text_where_an_alternative_takes_it(schema, value):
+    assert read("'1'", schema, **{"$defs": {"level": {"enum": ["1", "2"]}}}) == value
