@@ -281,7 +281,7 @@ def _identity(value: Any) -> Hashable:
         return frozenset((name, _identity(each)) for name, each in value.items())
     if isinstance(value, list):
         return tuple(map(_identity, value))
-    return (bool, value) if isinstance(value, bool) else value  # type: ignore[no-any-return]
+    return (bool, value) if isinstance(value, bool) else value
 
 
 def _pattern_properties(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
