@@ -123,7 +123,7 @@ def test_requests_in_memory_are_bounded_together(serve, monkeypatch):
     monkeypatch.setattr(request_bodies, "MOST_HELD", 1000)
     server = serve("Hi.")
     headers = {"Authorization": "Bearer secret"}
-    answer = httpx.post(f"{server.url}/chat/completions", content=b"x" * 1001, headers=headers)
+    answer = httpx.post(f"{server.url}/chat/completions", content=b"x" * 1001, headers=headers, timeout=100)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert request_bodies._Held.bytes == 0, "and given back"
 

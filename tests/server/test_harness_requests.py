@@ -103,7 +103,7 @@ def test_texts_side_by_side_and_alone_are_the_same(url):
 
 @pytest.mark.slow
 def test_the_remote_tokenizer_knows_all_that_the_harness_asks(url, runner):
-    info = httpx.get(url + "/tokenizer_info").json()
+    info = httpx.get(url + "/tokenizer_info", timeout=100).json()
     assert info["eos_token"] and info["bos_token"] == runner.tokenizer_info().bos_token and info["chat_template"]
     begun = info["bos_token"] + CONTEXT
     tokens = post(url, "/tokenize", {"prompt": begun, "add_special_tokens": True})["tokens"]

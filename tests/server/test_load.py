@@ -64,7 +64,7 @@ def test_slow_and_leaving_clients_leave_nothing_behind(serve):
         with connection:
             assert b"408" in connection.recv(4096)
     assert settled(lambda: threading.active_count() <= before + 40), "threads of the loop's pool may stay"
-    text = httpx.get(f"http://127.0.0.1:{server.port}/metrics", headers=HEADERS).text
+    text = httpx.get(f"http://127.0.0.1:{server.port}/metrics", headers=HEADERS, timeout=100).text
     assert 'leap_slots_in_use{model="builtin"} 0.0' in text and 'leap_queue{model="builtin"} 0.0' in text
 
 

@@ -159,10 +159,11 @@ def test_what_is_no_request_for_a_transcript(serve, fields, file, says):
         data={"model": "builtin", **fields},
         files={"file": ("talk.wav", file)} if file is not None else {"other": ("a", b"")},
         headers={"Authorization": f"Bearer {server.token}"},
+        timeout=100,
     )
     assert answer.status_code == 400 and (says in answer.text or "other: there is no such field" in answer.text)
     plain = httpx.post(
-        f"{server.url}/audio/transcriptions", json={}, headers={"Authorization": f"Bearer {server.token}"}
+        f"{server.url}/audio/transcriptions", json={}, headers={"Authorization": f"Bearer {server.token}"}, timeout=100
     )
     assert plain.status_code == 400 and "multipart" in plain.text
 

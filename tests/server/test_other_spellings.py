@@ -43,7 +43,7 @@ def test_items_that_cannot_be_taken_are_named(serve):
     server = serve("Hello.")
     headers = {"Authorization": f"Bearer {server.token}"}
     body = {"model": "builtin", "input": [{"type": "item_reference", "id": "msg_1"}]}
-    answer = httpx.post(f"{server.url}/responses", json=body, headers=headers)
+    answer = httpx.post(f"{server.url}/responses", json=body, headers=headers, timeout=100)
     assert answer.status_code == 400 and "'item_reference'" in answer.text and "previous_response_id" in answer.text
 
 

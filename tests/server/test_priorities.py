@@ -29,7 +29,7 @@ def test_the_priority_of_a_body(serve, path, fields, priority):
     server = serve("Hi.")
     body = {"chat/completions": CHAT, "responses": RESPONSE, "messages": MESSAGE, "completions": TEXT}[path]
     headers = {"Authorization": "Bearer secret"}
-    answer = httpx.post(f"{server.url}/{path}", json=body | fields, headers=headers)
+    answer = httpx.post(f"{server.url}/{path}", json=body | fields, headers=headers, timeout=100)
     assert answer.status_code == 200, answer.text
     assert server.runner.requests[0].options.priority == priority
 

@@ -131,7 +131,7 @@ def test_arguments_that_do_not_fit_are_repaired_or_warned_about(serve: Callable[
     for path, body in BODIES.items():
         sent = {"model": "builtin", "stream": stream, **({} if "input" in body else {"messages": SAID}), **body}
         headers = {"Authorization": f"Bearer {server.token}"}
-        answer = httpx.post(server.url.removesuffix("/v1") + path, json=sent, headers=headers).text
+        answer = httpx.post(server.url.removesuffix("/v1") + path, json=sent, headers=headers, timeout=100).text
         assert PROBLEM in answer, (path, answer)
 
 

@@ -139,7 +139,7 @@ def test_refusals_repeat_little_of_a_hostile_name(serve):
     ]
 
     def check(case: tuple[str, dict[str, Any]]) -> None:
-        reply = httpx.post(f"http://127.0.0.1:{server.port}{case[0]}", json=case[1], headers=headers)
+        reply = httpx.post(f"http://127.0.0.1:{server.port}{case[0]}", json=case[1], headers=headers, timeout=100)
         assert len(reply.text) < 6_000 and "x" * 201 not in reply.text, len(reply.text)
 
     check_each(bodies, check)

@@ -43,7 +43,7 @@ def test_they_are_taken_as_text(serve, path):
     server = serve("Once more.")
     url = server.url.removesuffix("/v1") + path
     headers = {"Authorization": f"Bearer {server.token}"}
-    answer = httpx.post(url, json={"model": "builtin", **BODIES[path]}, headers=headers)
+    answer = httpx.post(url, json={"model": "builtin", **BODIES[path]}, headers=headers, timeout=100)
     assert answer.status_code == 200, answer.text
     (call,) = server.runner.requests[0].messages[1].function_calls
     assert (call.name, call.arguments) == ("read", {"arguments": ARGUMENTS})
