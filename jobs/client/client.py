@@ -33,8 +33,8 @@ from ..submission.new_jobs import (
     download_job,
     folder_job,
     followers,
+    function_job,
     generation_job,
-    quantize_job,
     transcription_job,
 )
 from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
@@ -47,7 +47,6 @@ from .watching import JobWatcher
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
-    from leap_core.models.conversion.quantizing import QuantizeWork
 
     from ..queue import WakeUpQueue
 
@@ -149,9 +148,10 @@ class JobsClient(JobWatcher):
             job = replace(job, machine=self.configuration.machine)
         return self.submit([self._with(job, policy)])[0]
 
-    def quantize(self, work: QuantizeWork, *, policy: Policy | None = None) -> str:
-        """Quantize a model in the background; the job's id. Raises LeapError for what can be refused at once."""
-        return self.submit([self._with(quantize_job(work, self._submitter), policy)])[0]
+    def function(self, name: str, arguments: JsonObject, *, label: str, policy: Policy | None = None) -> str:
+        """Call a function of a feature or plugin in the background; the job's id. ``arguments``: what it finds in its
+        FunctionJob. ``label``: what lists of jobs show."""
+        return self.submit([self._with(function_job(name, arguments, label, self._submitter), policy)])[0]
 
     def watch_folder(
         self,

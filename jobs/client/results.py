@@ -12,7 +12,7 @@ from leap_core.system.files import cannot_write
 
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
-from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, SCHEDULE, WEBHOOK, Job, State
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, SCHEDULE, WEBHOOK, Job, State
 from ..table.row_reading import TableReader
 from ..table.store_protocol import Database
 
@@ -22,8 +22,8 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
     there are for a batch whose results need no order. Raises LeapJobError for a job that has none."""
     if job.kind == DOWNLOAD:
         raise LeapJobError(f"the job {job.id} is a download", hint=f"leap jobs status {job.id} says where the model is")
-    if job.kind == QUANTIZE:
-        return iter([json.dumps(made, ensure_ascii=False) for made in (job.result or {}).get("models", [])])
+    if job.kind == FUNCTION:
+        return iter([json.dumps(made, ensure_ascii=False) for made in (job.result or {}).get("records", [])])
     if job.kind in NO_RESULTS or job.parameters.get("do", "leap") != "leap":
         what, hint = NO_RESULTS.get(job.kind, ("runs when another job has ended", "leap jobs logs {} shows its output"))
         raise LeapJobError(f"the job {job.id} {what}, and has no results of its own", hint=hint.format(job.id))

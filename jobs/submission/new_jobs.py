@@ -23,12 +23,11 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import OF_OTHER_PROGRAMS, private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, GENERATE, QUANTIZE, WEBHOOK, NewJob
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, WEBHOOK, NewJob
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
     from leap_core.conversation.calls import LeapFunction
-    from leap_core.models.conversion.quantizing import QuantizeWork
 
 BUILTIN = "builtin"
 
@@ -348,24 +347,16 @@ def download_job(request: DownloadRequest, variables: Mapping[str, str]) -> NewJ
     return NewJob(DOWNLOAD, parameters)
 
 
-def quantize_job(work: QuantizeWork, submitter: Submitter) -> NewJob:
-    """A job that quantizes a model of this machine. Raises LeapError for what can be refused at once, and
-    LeapJobError where jobs may run on another machine."""
+def function_job(function: str, arguments: JsonObject, label: str, submitter: Submitter) -> NewJob:
+    """A job that calls a function of a feature or a plugin. Raises LeapJobError where jobs may run on another
+    machine."""
     if submitter.configuration.is_shared:
-        raise LeapJobError("a job on a server cannot write models of this machine", hint="leave out --background")
-    work.check(submitter.variables)
-    work = replace(
-        work,
-        model=_absolute_reference(work.model, submitter.variables, work.cwd),
-        cwd=work.cwd.absolute(),
-        output=None if work.output is None else (work.cwd / work.output).absolute(),
-    )
-    parameters: JsonObject = {
-        "label": _label(f"{Path(work.model).name} -> {', '.join(each.to for each in work.requests)}"),
-        "variables": submitted_variables(submitter.variables, MODEL_VARIABLES),
-        "quantize": work.to_json(),
-    }
-    return NewJob(QUANTIZE, parameters)
+        raise LeapJobError(
+            f"a job on a server cannot {function}: its results stay on one machine", hint="leave out --background"
+        )
+    variables = submitted_variables(submitter.variables, MODEL_VARIABLES)
+    parameters = {"label": _label(label), "variables": variables, "function": function, "arguments": arguments}
+    return NewJob(FUNCTION, parameters)
 
 
 def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:

@@ -33,31 +33,7 @@ from .attempt import Attempt
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
     from leap_core.conversation.generator import Generation
-    from leap_core.models.conversion.quantizing import Quantized
     from leap_core.tasks.transcription import Transcribed
-
-
-def quantize(attempt: Attempt) -> Ending:
-    """Make all types. An attempt begins anew what another one left, but for types that are whole."""
-    from leap_core.models.conversion.conversion_child import Stopped
-    from leap_core.models.conversion.quantizing import Making, QuantizeWork
-
-    def on_step(what: str, unit: str, done: int, total: int) -> None:
-        attempt.progress({"done": done, "total": total, "unit": f"{unit} ({what})"})
-
-    def on_made(made: Quantized) -> None:
-        attempt.note(f"{made.name}: {made.before} bytes -> {made.after} bytes")
-        if made.problem:
-            attempt.note(made.problem)
-
-    parameters = attempt.job.parameters
-    work = QuantizeWork.from_json(parameters["quantize"])
-    making = Making(stop=attempt.stop, variables=variables_of(parameters))
-    try:
-        records = work.run(making, on_step, on_made, again=attempt.job.attempt > 1)
-    except Stopped:
-        return Ending(State.CANCELLED)
-    return Ending(State.SUCCEEDED, {"models": records, "path": records[-1]["path"]})
 
 
 UNHEARD = "the model spoke, and no file was asked for what it says"

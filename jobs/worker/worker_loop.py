@@ -24,8 +24,8 @@ from ..table.job import (
     BATCH,
     COMMAND,
     DOWNLOAD,
+    FUNCTION,
     GENERATE,
-    QUANTIZE,
     SHARD,
     WEBHOOK,
     Claim,
@@ -397,7 +397,7 @@ class WorkerLoop:
 
     def _claim(self, kind: str) -> Job | None:
         if self._ending.is_set() or (
-            kind in (QUANTIZE, COMMAND, WEBHOOK) and self._shared
+            kind in (FUNCTION, COMMAND, WEBHOOK) and self._shared
         ):  # others' rows name nothing here
             return None
         kind = SHARD if kind == BATCH and self._shared else kind
@@ -428,12 +428,14 @@ class WorkerLoop:
         if job.kind in (GENERATE, BATCH, SHARD):
             self._run_in_process(job)
             return
-        from .tasks import download, quantize  # here, because every worker's start would pay for it
-
         if job.kind == DOWNLOAD:
+            from .tasks import download  # here, because every worker's start would pay for it
+
             self._run_here(job, partial(download, configuration=self._configuration))
-        elif job.kind == QUANTIZE:
-            self._run_here(job, quantize)
+        elif job.kind == FUNCTION:
+            from .functions import call
+
+            self._run_here(job, partial(call, configuration=self._configuration))
         elif job.kind == COMMAND:
             from .command_jobs import follow
 

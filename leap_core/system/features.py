@@ -1,13 +1,16 @@
-"""What features add at one place of leap, such as routes: each is a row there, ``name: "module:attribute"``, and is
-left out where its files are not there."""
+"""What features and plugins add at one place of leap, such as routes. A feature is a row there, ``name:
+"module:attribute"``, and is left out where its files are not there; a plugin is an entry point of the place's group."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+from .directories import Directories
 
 PACKAGES = Path(__file__).parent.parent.parent
 
@@ -20,5 +23,20 @@ def is_there(value: str) -> bool:
 
 def own_parts(rows: Mapping[str, str]) -> dict[str, Any]:
     """The objects of leap's own rows, by name."""
-    split = {name: value.partition(":") for name, value in rows.items() if is_there(value)}
-    return {name: getattr(import_module(module), attribute) for name, (module, _, attribute) in split.items()}
+    return {name: _load(value) for name, value in rows.items() if is_there(value)}
+
+
+def _load(value: str) -> Any:
+    module, _, attribute = value.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def parts(
+    rows: Mapping[str, str], group: str, directories: Directories, on_warning: Callable[[str], object] | None = None
+) -> dict[str, Callable[[], Any]]:
+    """What loads each object by name: leap's own rows, and the plugins of a group. Loading raises LeapError."""
+    from .plugins import plugins
+
+    own = {name: partial(_load, value) for name, value in rows.items() if is_there(value)}
+    others = plugins(group, directories, reserved=rows, on_warning=on_warning)
+    return {**own, **{name: plugin.load for name, plugin in others.items()}}

@@ -6,9 +6,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import LeapError
 from .dataclass import dataclass
@@ -16,6 +17,9 @@ from .directories import Directories, make_directory
 from .files import replace_text
 
 COMMANDS, OPENERS, TOOLS = "leap.commands", "leap.openers", "leap.tools"
+JOBS, ROUTES, HELP = "leap.jobs", "leap.routes", "leap.help"
+"""JOBS: functions of a FunctionJob that return what they made, or None when they were stopped."""
+GROUPS = (COMMANDS, OPENERS, TOOLS, JOBS, ROUTES, HELP)
 CACHE_FILE = "plugins.json"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Warn = Callable[[str], object]
@@ -48,6 +52,22 @@ class Plugin:
         """The error that says what is wrong with this plugin."""
         hint = f"update or uninstall the package {self.package}"
         return LeapError(f"the plugin {self.name} ({self.group}, package {self.package}) {problem}", hint=hint)
+
+
+class FunctionJob(Protocol):
+    """What a function that a job calls is given. ``arguments``: what it was submitted with. ``variables``: the
+    environment. ``stop`` is set when it has to end. ``is_again``: an earlier attempt may have done a part."""
+
+    arguments: Mapping[str, Any]
+    variables: Mapping[str, str]
+    stop: threading.Event
+    is_again: bool
+
+    def note(self, message: str) -> None:
+        """A line for people in the job's output."""
+
+    def progress(self, done: int, total: int, unit: str) -> None:
+        """How far it is."""
 
 
 def plugins(
@@ -101,7 +121,7 @@ def _installed() -> list[list[Any]]:
 def _scan() -> list[Plugin]:
     from importlib.metadata import distribution, distributions
 
-    groups, with_plugins = (COMMANDS, OPENERS, TOOLS), dict[str, Any]()
+    with_plugins = dict[str, Any]()
     for each in distributions():
         with suppress(Exception):  # damaged metadata of one package
             if "leap." in (each.read_text("entry_points.txt") or ""):  # metadata of all packages takes 0.2 s to parse
@@ -113,6 +133,6 @@ def _scan() -> list[Plugin]:
             imported = first if first.read_text("METADATA") or first.read_text("PKG-INFO") else sound
             package = imported.metadata["Name"]
             summary = str(imported.metadata.json.get("summary") or f"A command of {package}.")
-            points = [point for point in imported.entry_points if point.group in groups]
+            points = [point for point in imported.entry_points if point.group in GROUPS]
             found += [Plugin(point.group, point.name, point.value, package, summary) for point in points]
     return found

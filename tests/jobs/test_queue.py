@@ -95,7 +95,7 @@ def test_the_configuration_of_jobs(leap_home):
         "download": 2,
         "generate": 4,
         "batch": 1,
-        "quantize": 1,
+        "function": 1,
         "command": 4,
     }
     config = leap_home / "config.toml"

@@ -26,7 +26,7 @@ from jobs.worker.model_pool import ModelProcess
 from jobs.worker_process import is_running
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
-from leap_core.errors import LeapError, LeapSerializationError, LeapUnavailableError
+from leap_core.errors import LeapSerializationError, LeapUnavailableError
 from leap_core.models.builtin import model_path
 from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
 
@@ -120,7 +120,7 @@ def test_a_queue_that_cannot_be_reached_costs_no_job(jobs, monkeypatch):
 def test_a_model_is_quantized_in_the_background(jobs, tmp_path):
     requests = tuple(QuantizeRequest(to, requantize=True) for to in ("Q4_0", "Q5_0"))
     work = QuantizeWork("builtin", requests, tmp_path, name="Small")
-    id = jobs.quantize(work)
+    id = jobs.function("quantize", work.to_json(), label="Small")
     job = jobs.wait(id, 120)
     assert job.state is State.SUCCEEDED, job.error
     made = [json.loads(line) for line in jobs.output(id)]
@@ -128,8 +128,10 @@ def test_a_model_is_quantized_in_the_background(jobs, tmp_path):
         ("Small-Q4_0", True),
         ("Small-Q5_0", True),
     ]
-    with pytest.raises(LeapError, match="there is a model Small-Q4_0 already"):
-        jobs.quantize(work)
+    again = jobs.wait(jobs.function("quantize", work.to_json(), label="Small"), 120)
+    assert again.error is not None and "there is a model Small-Q4_0 already" in again.error["message"]
+    unknown = jobs.wait(jobs.function("paint", {}, label="paint"), 60)
+    assert unknown.error is not None and "no installed package has the function 'paint'" in unknown.error["message"]
 
 
 def test_a_download_that_waits_for_an_answer_is_cancelled_at_once(jobs):

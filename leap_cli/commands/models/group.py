@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.system.features import own_parts
+
 from ...completion.value_types import ModelName
 from ...exit_codes import ExitCode
 from ...framework.arguments import reading
@@ -23,7 +25,6 @@ from .bench import bench
 from .cache import cache
 from .fit import fit, needs_of, search
 from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, verify
-from .making import convert, merge, quantize
 
 if TYPE_CHECKING:
     from leap_core.inference.gguf.header import GGUFHeader
@@ -274,9 +275,10 @@ def path(env: Environment, /, model: str, quant: str | None) -> None:
     Output(env).text(f"{local.path}\n")
 
 
-for each in (verify, check_models, remove, gc, import_file, convert, quantize, merge, manifest, alias, fit, search):
+FEATURES = {name: f"leap_cli.commands.models.making:{name}" for name in ("convert", "quantize", "merge")}
+for each in (verify, check_models, remove, gc, import_file, *own_parts(FEATURES).values()):
     command.add_command(each)
-for each in (add_endpoint, endpoints, bench, cache):
+for each in (manifest, alias, fit, search, add_endpoint, endpoints, bench, cache):
     command.add_command(each)
 
 

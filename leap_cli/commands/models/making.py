@@ -157,11 +157,13 @@ def quantize(
     work = QuantizeWork(model, tuple(requests), env.cwd, **vars(destination), text=text)
     if background.repeats_command(env):
         return background.submit(env, output)
-    if background:
-        with open_jobs(env) as jobs:
-            print_id(output, jobs.quantize(work, policy=background.policy))
-        return ExitCode.DONE
     work.check(env.variables)
+    if background:
+        label = f"{Path(model).name} -> {', '.join(each.to for each in requests)}"
+        with open_jobs(env) as jobs:
+            arguments = work.anywhere(env.variables).to_json()
+            print_id(output, jobs.function("quantize", arguments, label=label, policy=background.policy))
+        return ExitCode.DONE
     stop = threading.Event()
     count = 0
 

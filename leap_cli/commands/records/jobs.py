@@ -269,7 +269,7 @@ def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "quantize", "command", "webhook", "schedule", "folder")
+KINDS = ("download", "generate", "batch", "function", "command", "webhook", "schedule", "folder")
 
 
 @leap_group("jobs")

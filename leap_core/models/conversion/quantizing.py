@@ -25,7 +25,7 @@ from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import place
 from ..model_files import files_of, record_files
-from ..resolving import LocalModel, resolve_local
+from ..resolving import LocalModel, Registry, resolve_local
 from ..store import Store
 from .conversion_child import QUANTIZE, measure, run_in_child
 
@@ -313,6 +313,15 @@ class QuantizeWork:
             check_source(header, request)
             if self.output is None and not self.replace:
                 check_free(*self._place(model, request, variables))
+
+    def anywhere(self, variables: Mapping[str, str]) -> QuantizeWork:
+        """The same for a process in another directory."""
+        path = Registry(variables, self.cwd).path_of(self.model)
+        return QuantizeWork(
+            **vars(self)
+            | {"model": self.model if path is None else str(path.absolute()), "cwd": self.cwd.absolute()}
+            | {"output": None if self.output is None else (self.cwd / self.output).absolute()}
+        )
 
     def run(self, making: Making, on_step: OnStep, on_made: OnMade, *, again: bool = False) -> list[JsonObject]:
         """Make all, one after the other; a record of each. ``again``: an earlier attempt may have made some, which are

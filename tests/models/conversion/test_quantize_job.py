@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.configuration import JobsConfiguration
-from jobs.submission.new_jobs import Submitter, quantize_job
+from jobs.submission.new_jobs import Submitter, function_job
 from jobs.table.job import State
-from jobs.worker.tasks import quantize
+from jobs.worker.functions import call
 from leap_core.errors import LeapError
 from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
 from leap_core.models.store import Store
@@ -40,7 +40,12 @@ class FakeAttempt:
 def submitted(whole_model, leap_home, tmp_path):
     work = QuantizeWork(str(whole_model), (QuantizeRequest("Q8_0"), QuantizeRequest("Q4_0")), tmp_path, name="Bg")
     variables = {"LEAP_HOME": str(leap_home)}
-    return quantize_job(work, Submitter(JobsConfiguration.from_environment(variables), variables))
+    submitter = Submitter(JobsConfiguration.from_environment(variables), variables)
+    return function_job("quantize", work.anywhere(variables).to_json(), "Bg", submitter)
+
+
+def quantize(attempt):
+    return call(attempt, JobsConfiguration.from_environment())
 
 
 def attempt(submitted, number, stop_at=None):
@@ -59,7 +64,7 @@ def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_
     (half / "Bg-Q4_0.gguf").write_bytes(b"GGUF")
     again = attempt(submitted, 2)
     ended = quantize(again)
-    assert ended.state is State.SUCCEEDED and [each["name"] for each in ended.result["models"]] == [
+    assert ended.state is State.SUCCEEDED and [each["name"] for each in ended.result["records"]] == [
         "Bg-Q8_0",
         "Bg-Q4_0",
     ]
@@ -73,23 +78,21 @@ def test_what_was_to_be_replaced_is_not_taken_for_what_an_earlier_attempt_made(s
     store = Store(leap_home / "models")
     quantize(attempt(submitted, 1, "Q4_0"))
     first = store.named("Bg-Q8_0").path.stat().st_mtime_ns
-    submitted.parameters["quantize"]["replace"] = True
+    submitted.parameters["arguments"]["replace"] = True
     assert quantize(attempt(submitted, 2)).state is State.SUCCEEDED
     assert store.named("Bg-Q8_0").path.stat().st_mtime_ns > first
 
 
 def test_what_can_be_refused_is_refused_at_submission(whole_model, leap_home, tmp_path):
     variables = {"LEAP_HOME": str(leap_home)}
-    submitter = Submitter(JobsConfiguration.from_environment(variables), variables)
-    shared = Submitter(
-        JobsConfiguration.from_environment({**variables, "LEAP_JOBS_URL": "postgresql://x/y"}), variables
-    )
     sound = QuantizeWork(str(whole_model), (QuantizeRequest("Q8_0"),), tmp_path)
-    for work, place, message in (
-        (QuantizeWork("builtin", sound.requests, tmp_path), submitter, "quantized already"),
-        (QuantizeWork("nowhere.gguf", sound.requests, tmp_path), submitter, "nowhere.gguf"),
-        (QuantizeWork(sound.model, sound.requests, tmp_path, text=tmp_path / "no.txt"), submitter, "cannot read"),
-        (sound, shared, "a job on a server cannot"),
+    for work, message in (
+        (QuantizeWork("builtin", sound.requests, tmp_path), "quantized already"),
+        (QuantizeWork("nowhere.gguf", sound.requests, tmp_path), "nowhere.gguf"),
+        (QuantizeWork(sound.model, sound.requests, tmp_path, text=tmp_path / "no.txt"), "cannot read"),
     ):
         with pytest.raises(LeapError, match=message):
-            quantize_job(work, place)
+            work.check(variables)
+    shared = JobsConfiguration.from_environment({**variables, "LEAP_JOBS_URL": "postgresql://x/y"})
+    with pytest.raises(LeapError, match="a job on a server cannot"):
+        function_job("quantize", {}, "Bg", Submitter(shared, variables))
