@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: requests read as chat requests, replies and errors written."""
+"""Anthropic's Messages API: requests read, replies and errors written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
@@ -14,7 +15,7 @@ from ..conversation.options import GENERATION, GenerationOptions
 from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
-from .openai.fields import EFFORTS, NOTE, BodyFields, functions_among
+from .openai.fields import EFFORTS, BodyFields, functions_among, read_options
 from .openai.replies import (
     STATUSES,
     EventReply,
@@ -25,13 +26,12 @@ from .openai.replies import (
     with_id,
     with_one_call,
 )
-from .openai.requests import GenerationRequest, read_chat
+from .openai.requests import GenerationRequest, read_conversation
 from .openai.responses_reply import typed_event
 
-SAME_NAME = ("model", "stream", "leap", "keep_alive", "sse_ping_interval")
 OPTIONS = {row.anthropic: row.chat[0] for row in GENERATION.values() if row.anthropic}
 """Fields of a request by those of a chat request."""
-HARMLESS = ("metadata", "service_tier", "container", "inference_geo", "context_management", "cache_control", "speed")
+HARMLESS = ("container", "inference_geo", "context_management", "cache_control", "speed")
 CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
@@ -40,11 +40,50 @@ def read_messages(body: object, *, counts: bool = False, urls: UrlAccess = UrlAc
 
     Raises LeapSerializationError or LeapOptionsError.
     """
-    chat, notes = chat_body(body, counts=counts)
-    request = read_chat(chat, urls=urls)
-    tools = body.get("tools") if isinstance(body, dict) else None
-    search = next((str(tool["name"]) for tool in tools or () if _searches(tool)), None)
-    return GenerationRequest(**{**vars(request), "notes": (*notes, *request.notes), "search": search})
+    fields = BodyFields(body)
+    values = {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
+    for name in HARMLESS:
+        fields.take(name)
+    if "max_tokens" not in values and not counts:
+        raise LeapSerializationError("is required", path="max_tokens")
+    messages = _chat_messages(fields.take("system"), fields.take("messages"))
+    values["stop"] = fields.take("stop_sequences") or None
+    listed = fields.take("tools")
+    search = None
+    if isinstance(listed, list):
+        search = next((str(tool["name"]) for tool in listed if _searches(tool)), None)
+        listed = [tool for tool in listed if not _searches(tool)]
+    functions, notes = functions_among(listed, "custom", _declared, usual="custom")
+    given = fields.object("tool_choice")
+    kind, single_call = given.text("type"), given.boolean("disable_parallel_tool_use", False)
+    choice = {"function": {"name": given.text("name")}} if kind == "tool" else CHOICES.get(str(kind))
+    if kind is not None and choice is None:
+        raise LeapSerializationError(f"{kind!r} is not one of auto, any, tool, none", path="tool_choice.type")
+    values |= _thinking(fields)
+    request = read_conversation(
+        fields, messages, functions, read_options(values, choice), urls=urls, single_call=single_call, search=search
+    )
+    return replace(request, notes=(*notes, *request.notes))
+
+
+def _thinking(fields: BodyFields) -> JsonObject:
+    """The options of reasoning, and the shape of the answer."""
+    values: JsonObject = {}
+    thinking = fields.object("thinking")
+    if (budget := thinking.take("budget_tokens")) is not None:
+        values["think_budget"] = budget
+    thinking.take("display")
+    if thinking.text("type") in ("enabled", "adaptive"):
+        values["enable_thinking"] = True
+    output = fields.object("output_config")
+    effort = output.take("effort")
+    if effort in EFFORTS and "think_budget" not in values and "enable_thinking" in values:
+        values["reasoning_effort"] = effort
+    form = output.take("format") or fields.take("output_format")
+    if form is not None:
+        schema = object_at(form, "output_config.format").get("schema")
+        values["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
+    return values
 
 
 SEARCH = re.compile(r"tool_search_tool_(regex|bm25)_\d{8}")
@@ -59,57 +98,19 @@ BILLING = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
 """What Claude Code puts before its system prompt: it is another one each time, and the prompts would share nothing."""
 
 
-def chat_body(body: object, *, counts: bool = False) -> tuple[JsonObject, tuple[str, ...]]:
-    """The same request as a body of /v1/chat/completions, and which fields were ignored. Raises
-    LeapSerializationError."""
-    fields = BodyFields(body)
-    chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
-    chat |= {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
-    for name in HARMLESS:
-        fields.take(name)
-    if "max_tokens" not in chat and not counts:
-        raise LeapSerializationError("is required", path="max_tokens")
-    system = fields.take("system")
+def batch_body(body: JsonObject, request: GenerationRequest) -> JsonObject:
+    """What a line of a batch has for ``body``, which was read as ``request``. What its messages name is fetched when
+    the line is answered."""
+    return request.to_line(_chat_messages(body.get("system"), body.get("messages")))
+
+
+def _chat_messages(system: object, given: object) -> list[JsonObject]:
+    """OpenAI's messages of a system prompt and of Anthropic's messages. Raises LeapSerializationError."""
     told = "" if system is None else BILLING.sub("", _texts(system, "system"), count=1)
-    opening = [{"role": "system", "content": told}] if told else []
-    messages = [*opening]
-    for n, message in enumerate(list_at(fields.take("messages"), "messages")):
+    messages = [{"role": "system", "content": told}] if told else []
+    for n, message in enumerate(list_at(given, "messages")):
         messages += _messages(object_at(message, f"messages[{n}]"), f"messages[{n}]")
-    chat["messages"] = messages
-    stop = fields.take("stop_sequences")
-    if stop:
-        chat["stop"] = stop
-    listed = fields.take("tools")
-    if isinstance(listed, list):
-        listed = [tool for tool in listed if not _searches(tool)]
-    tools, notes = functions_among(listed, "custom", _declared, usual="custom")
-    if tools:
-        chat["tools"] = tools
-    choice = fields.object("tool_choice")
-    kind = choice.text("type")
-    if choice.boolean("disable_parallel_tool_use", False):
-        chat["parallel_tool_calls"] = False
-    if kind == "tool":
-        chat["tool_choice"] = {"type": "function", "function": {"name": choice.text("name")}}
-    elif kind is not None:
-        if kind not in CHOICES:
-            raise LeapSerializationError(f"{kind!r} is not one of auto, any, tool, none", path="tool_choice.type")
-        chat["tool_choice"] = CHOICES[kind]
-    thinking = fields.object("thinking")
-    if (budget := thinking.take("budget_tokens")) is not None:
-        chat["think_budget"] = budget
-    thinking.take("display")
-    if thinking.text("type") in ("enabled", "adaptive"):
-        chat["enable_thinking"] = True
-    output = fields.object("output_config")
-    effort = output.take("effort")
-    if effort in EFFORTS and "think_budget" not in chat and chat.get("enable_thinking"):
-        chat["reasoning_effort"] = effort
-    form = output.take("format") or fields.take("output_format")
-    if form is not None:
-        schema = object_at(form, "output_config.format").get("schema")
-        chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
-    return chat, (*notes, *fields.finish(NOTE))
+    return messages
 
 
 def _messages(message: JsonObject, path: str) -> list[JsonObject]:

@@ -66,35 +66,37 @@ class OllamaEmbedding:
 def read_ollama_chat(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
     """A request to /api/chat. Raises LeapSerializationError or LeapOptionsError."""
     fields = BodyFields(body)
-    given = _read_common(fields)
+    common, values = _read_common(fields)
     messages, tools = fields.take("messages"), fields.take("tools") or None
-    asked = _chat(given, _messages(list_at(messages, "messages")), tools, urls) if messages else None
-    return OllamaRequest(given.model, True, given.keep_alive, asked and _noting(fields, body, asked))
+    asked = _chat(common, values, _messages(list_at(messages, "messages")), tools, urls) if messages else None
+    return OllamaRequest(common["model"], True, common["keep_alive"], asked and _noting(fields, body, asked))
 
 
 def read_ollama_generate(body: object, *, urls: UrlAccess = UrlAccess.DATA) -> OllamaRequest:
     """A request to /api/generate. Raises LeapSerializationError or LeapOptionsError."""
     fields = BodyFields(body)
-    given = _read_common(fields)
+    common, values = _read_common(fields)
     prompt, system, suffix = fields.text("prompt"), fields.text("system"), fields.text("suffix")
     images = fields.take("images")
     if not prompt and not images:
         asked = None
     elif fields.boolean("raw", False) or suffix:
-        values = {name: value for name, value in given.values.items() if name not in OF_CHATS}
-        asked = given.completed(read_text(prompt, values, suffix or None))
+        values = {name: value for name, value in values.items() if name not in OF_CHATS}
+        asked = replace(read_text(prompt, values, suffix or None), **common)
     else:
         opening = [{"role": "system", "content": system}] if system else []
         last = _with_pictures({"role": "user", "content": prompt or ""}, images, "images")
-        asked = _chat(given, [*opening, last], None, urls)
-    return OllamaRequest(given.model, False, given.keep_alive, asked and _noting(fields, body, asked))
+        asked = _chat(common, values, [*opening, last], None, urls)
+    return OllamaRequest(common["model"], False, common["keep_alive"], asked and _noting(fields, body, asked))
 
 
-def _chat(given: _Common, messages: list[JsonObject], tools: object, urls: UrlAccess) -> GenerationRequest:
+def _chat(
+    common: JsonObject, values: JsonObject, messages: list[JsonObject], tools: object, urls: UrlAccess
+) -> GenerationRequest:
     read, said, notes = read_messages_of(messages, urls)
-    options, functions = options_over(read_options(given.values), GenerationOptions(), functions_of(tools))
-    return given.completed(
-        GenerationRequest(None, options, messages=read, functions=functions, notes=notes, document_notes=said)
+    options, functions = options_over(read_options(values), GenerationOptions(), functions_of(tools))
+    return GenerationRequest(
+        options=options, messages=read, functions=functions, notes=notes, document_notes=said, **common
     )
 
 
@@ -136,30 +138,14 @@ OF_CHATS = ("enable_thinking", "reasoning_effort", "response_format", "logprobs"
 """What a text that is continued does not take."""
 
 
-@dataclass(frozen=True)
-class _Common:
-    """What both kinds of request have; ``values`` are options, see ``read_options``."""
-
-    model: str | None
-    stream: bool
-    keep_alive: float | None
-    ping_interval: object
-    values: JsonObject
-
-    def completed(self, request: GenerationRequest) -> GenerationRequest:
-        """The request with these."""
-        return replace(
-            request,
-            model=self.model,
-            stream=self.stream,
-            keep_alive=self.keep_alive,
-            ping_interval=read_ping_interval(self.ping_interval),
-        )
-
-
-def _read_common(fields: BodyFields) -> _Common:
-    model = None if "model" not in fields else model_of(fields.take("model"))
-    stream, keep_alive = fields.boolean("stream", True), read_keep_alive(fields.take("keep_alive"))
+def _read_common(fields: BodyFields) -> tuple[JsonObject, JsonObject]:
+    """What both kinds of request have, and their options, see ``read_options``."""
+    common = {
+        "model": None if "model" not in fields else model_of(fields.take("model")),
+        "stream": fields.boolean("stream", True),
+        "keep_alive": read_keep_alive(fields.take("keep_alive")),
+        "ping_interval": read_ping_interval(fields.take("sse_ping_interval")),
+    }
     options = object_at(fields.take("options") or {}, "options")
     values = {name: options[own] for own, name in OPTIONS.items() if options.get(own) is not None}
     most = whole_number(options.get("num_predict"))
@@ -173,7 +159,7 @@ def _read_common(fields: BodyFields) -> _Common:
     if think is not None:
         values |= {"enable_thinking": bool(think), **({"reasoning_effort": think} if think in EFFORTS else {})}
     values |= {name: value for name in ("logprobs", "top_logprobs") if (value := fields.take(name)) is not None}
-    return _Common(model, stream, keep_alive, fields.take("sse_ping_interval"), values)
+    return common, values
 
 
 def _messages(messages: list[Any]) -> list[JsonObject]:

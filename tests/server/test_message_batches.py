@@ -112,10 +112,11 @@ def test_every_request_of_a_batch_is_answered_or_an_error_by_itself(tmp_path: Pa
     asked = [
         ask("a", "one", system="Be brief.", stop_sequences=["END"], extra={"a": 1}),
         ask("b", "two"),
-        ask("c", "three", tools=[TOOL], tool_choice={"type": "any"}),
+        ask("c", "three", tools=[{**TOOL, "defer_loading": True}], tool_choice={"type": "any"}, keep_alive="5m"),
         ask("nobody", model="claude-9"),
         ask("streams", stream=True),
         ask("wrong", messages=7),
+        ask("adapted", leap={"options": {"adapters": [{"path": "a.gguf"}]}}),
         {"custom_id": "endless", "params": {"model": "builtin", "messages": []}},
     ]
 
@@ -124,6 +125,8 @@ def test_every_request_of_a_batch_is_answered_or_an_error_by_itself(tmp_path: Pa
         assert (batch.processing_status, batch.results_url, batch.request_counts.processing) == ("in_progress", None, 3)
         assert [request.messages[0].text for request in queue.requests(0)] == ["Be brief.", "two", "three"]
         assert queue.requests(0)[0].options.to_json() == {"max_tokens": 20, "stop": ["END"]}
+        (function,), options = queue.requests(0)[2].functions, queue.requests(0)[2].options
+        assert (function.name, function.deferred, options.tool_choice) == ("look", True, "required")
         with pytest.raises(anthropic.BadRequestError, match="cancel it first"):
             await client.messages.batches.delete(batch.id)
         queue.answer(0, 3)
@@ -135,14 +138,14 @@ def test_every_request_of_a_batch_is_answered_or_an_error_by_itself(tmp_path: Pa
         batch = await client.messages.batches.retrieve(id)
         counts = batch.request_counts
         assert batch.processing_status == "ended" and batch.ended_at is not None
-        assert (counts.succeeded, counts.errored, counts.processing) == (2, 5, 0)
+        assert (counts.succeeded, counts.errored, counts.processing) == (2, 6, 0)
         found = await results(client, id)
-        assert list(map(found.__contains__, "abc")) == [True] * 3 and len(found) == 7
+        assert list(map(found.__contains__, "abc")) == [True] * 3 and len(found) == 8
         assert found["a"].message.content[0].text == "To one" and found["a"].message.stop_reason == "end_turn"
         (text, use) = found["c"].message.content
         assert (use.type, use.name, use.input, use.id) == ("tool_use", "look", {"at": 1}, "call_0")
         errors = {name: each.error.error.type for name, each in found.items() if each.type == "errored"}
-        wrong = dict.fromkeys(("b", "streams", "wrong", "endless"), "invalid_request_error")
+        wrong = dict.fromkeys(("b", "streams", "wrong", "adapted", "endless"), "invalid_request_error")
         assert errors == {**wrong, "nobody": "not_found_error"}
         deleted = await client.messages.batches.delete(id)
         assert (deleted.id, deleted.type) == (id, "message_batch_deleted")

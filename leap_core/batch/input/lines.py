@@ -297,19 +297,23 @@ class RequestReader:
         self, body: JsonObject, defaults: GenerationOptions, functions: Sequence[LeapFunction] = ()
     ) -> GenerationRequest:
         chat_request = read_chat(body, unknown=REFUSE, defaults=defaults, functions=functions, urls=self.urls)
-        if not self.own_clients:
-            refuse_adapters(chat_request.options.adapters)
+        self.check(chat_request)
         return chat_request
+
+    def check(self, request: GenerationRequest) -> None:
+        """Raises an error for what no line may ask for."""
+        if not self.own_clients:
+            refuse_adapters(request.options.adapters)
+        if request.stream:
+            raise LeapSerializationError("true is not supported: results are written whole", path="stream")
+        if request.options.json_schema_constraint is not None:
+            _check_schema(request.options.json_schema_constraint)
 
     def _request(self, custom_id: str | None, body: JsonObject, system: str | None) -> LineRequest:
         chat_request = self._chat(body, self.options, self.functions)
-        if chat_request.stream:
-            raise LeapSerializationError("true is not supported: results are written whole", path="stream")
         messages = chat_request.messages
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
-        if chat_request.options.json_schema_constraint is not None:
-            _check_schema(chat_request.options.json_schema_constraint)
         return LineRequest(
             custom_id,
             messages,

@@ -153,6 +153,16 @@ class LeapFunction:
         function = {"name": self.name, "description": self.description, "parameters": self.arguments_schema}
         return {"type": "function", "function": function} if with_tool_type_wrapper else function
 
+    def to_json(self) -> JsonObject:
+        """The declaration in a request of leap's: OpenAI's, and what leap adds to it."""
+        declared = self.to_json_object()
+        if self.deferred:
+            declared["defer_loading"] = True
+        if self.grammar is not None:
+            form = {"type": "grammar", "syntax": "lark", "definition": self.grammar}
+            declared["function"] |= {"grammar": form}
+        return declared
+
     @staticmethod
     def from_callable(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:
         """``declare``."""

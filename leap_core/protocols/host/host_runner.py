@@ -190,10 +190,7 @@ class RemoteModelRunner(ModelRunner):
 def _chat(messages: Messages, functions: Functions) -> JsonObject:
     body: JsonObject = {"messages": [message.to_json() for message in messages]}
     if functions:
-        body["tools"] = [
-            {**function.to_json_object(), **({"defer_loading": True} if function.deferred else {})}
-            for function in functions
-        ]
+        body["tools"] = [function.to_json() for function in functions]
     return body
 
 

@@ -111,9 +111,9 @@ def notes_on(notes: Iterable[str]) -> tuple[str, ...]:
 
 def functions_among(
     tools: object, kind: str, read: Callable[[JsonObject], JsonObject], *, usual: str | None = None
-) -> tuple[list[JsonObject], tuple[str, ...]]:
-    """The tools of this ``kind`` as chat requests declare functions, by what ``read`` makes of each, and a note on each
-    of the others. ``usual``: the kind of a tool that names none."""
+) -> tuple[list[LeapFunction], tuple[str, ...]]:
+    """The tools of this ``kind``, whose declaration in a chat request ``read`` makes, and a note on each of the others.
+    ``usual``: the kind of a tool that names none."""
     functions, notes = [], []
     for n, tool in enumerate([] if tools is None else list_at(tools, "tools")):
         tool = object_at(tool, f"tools[{n}]")
@@ -121,7 +121,7 @@ def functions_among(
             functions.append({"type": "function", "function": read(tool)})
         else:
             notes.append(f"tools of type {tool.get('type')!r} are not there and were left out")
-    return functions, notes_on(notes)
+    return functions_of(functions), notes_on(notes)
 
 
 AT_ONCE = 1e-3
@@ -196,9 +196,9 @@ ANY_OBJECT = '{"type": "object"}'
 """The schema of ``json_object``."""
 
 
-def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
-    """The options that a body gives, as ``GenerationOptions.from_json`` reads them. Takes their fields out of ``body``
-    and ``options`` out of ``extension``; the latter win. Raises LeapSerializationError."""
+def read_parameters(body: BodyFields) -> JsonObject:
+    """The options that a body gives, as ``GenerationOptions.from_json`` reads them, but for those of ``options_in``,
+    which win. Takes their fields out of ``body``. Raises LeapSerializationError."""
     values = {name: value for name in (*FIELDS, *READERS) if (value := body.take(name)) is not None}
     values["service_tier"] = body.text("service_tier")
     choice, given = body.take("tool_choice"), body.take("chat_template_kwargs")
@@ -212,7 +212,7 @@ def read_parameters(body: BodyFields, extension: BodyFields) -> JsonObject:
         value = body.take(name)
         if value is not None and value not in harmless:
             raise LeapSerializationError(f"{json.dumps(value)[:60]} is not supported", path=name)
-    return {**options, **options_in(extension)}
+    return options
 
 
 def options_in(extension: BodyFields) -> JsonObject:

@@ -36,6 +36,7 @@ from .fields import (
     allowed_tools,
     functions_of,
     notes_on,
+    options_in,
     read_keep_alive,
     read_options,
     read_parameters,
@@ -97,6 +98,15 @@ class GenerationRequest:
     search: str | None = None
     """The protocol's own tool that finds tools, where the client has put some off and wants to see the searches."""
 
+    def to_line(self, messages: list[JsonObject]) -> JsonObject:
+        """The body of a batch's line that asks for this answer to ``messages``, as ``read_messages_of`` reads them."""
+        body: JsonObject = {"model": self.model, "messages": messages, "leap": {"options": self.options.to_json()}}
+        if self.functions:
+            body["tools"] = [function.to_json() for function in self.functions]
+        if self.single_call:
+            body["parallel_tool_calls"] = False
+        return body
+
 
 OF_TEXTS: JsonObject = {"function_call_parser": None, "inline_thinking_tags": True}
 """Options of a text that is continued without a chat template."""
@@ -116,31 +126,44 @@ def read_chat(
     Raises LeapSerializationError (``path`` is the field) or LeapOptionsError (``option`` is the field).
     """
     fields = BodyFields(body)
-    extension = fields.object("leap")
     if fields.text("suffix"):
         raise LeapSerializationError("only a completion of a text has one", path="suffix")
-    given, tools = fields.take("messages"), fields.take("tools")
-    events = extension.take("events") is True
-    messages, said, notes = read_messages_of(given, urls, may_be_none=events)
+    messages, tools = fields.take("messages"), fields.take("tools")
     declared = list(functions) if tools is None else functions_of(tools)
-    audio = read_audio(fields, unknown)
-    single_call = not fields.boolean("parallel_tool_calls", True)
-    allowed = allowed_tools(body.get("tool_choice") if isinstance(body, dict) else None)
-    parameters = read_parameters(fields, extension)
+    choice = body.get("tool_choice") if isinstance(body, dict) else None
+    parameters = read_parameters(fields)
     if tools == []:
         parameters.setdefault("tool_choice", None)  # the functions of ``defaults.tool_choice`` are not there
-    options, declared = options_over(parameters, defaults or GenerationOptions(), declared, allowed)
-    common = _common(fields, unknown)
-    return GenerationRequest(
-        messages=messages if audio is None else asked_to_speak(messages),
-        functions=declared,
-        options=options,
-        events=events,
-        single_call=single_call,
-        audio=audio,
-        document_notes=said,
-        **{**common, "notes": (*common["notes"], *notes)},
+    further = {**_of_openai(fields), "single_call": not fields.boolean("parallel_tool_calls", True)}
+    audio = further["audio"] = read_audio(fields, unknown)
+    request = read_conversation(
+        fields, messages, declared, parameters, choice, unknown=unknown, defaults=defaults, urls=urls, **further
     )
+    return request if audio is None else replace(request, messages=asked_to_speak(request.messages))
+
+
+def read_conversation(
+    body: BodyFields,
+    messages: object,
+    functions: Sequence[LeapFunction],
+    parameters: JsonObject,
+    choice: object = None,
+    *,
+    urls: UrlAccess,
+    unknown: Unknown = NOTE,
+    defaults: GenerationOptions | None = None,
+    **further: Any,
+) -> GenerationRequest:
+    """The request of any protocol, once it has taken what is its own out of ``body``: ``messages`` in OpenAI's shape,
+    options as ``read_parameters`` has them, the tool ``choice``, and ``further`` fields of the request. Raises
+    LeapSerializationError or LeapOptionsError."""
+    extension = body.object("leap")
+    events = extension.take("events") is True
+    read, said, notes = read_messages_of(messages, urls, may_be_none=events)
+    parameters = {**parameters, **options_in(extension)}
+    options, declared = options_over(parameters, defaults or GenerationOptions(), functions, allowed_tools(choice))
+    further |= {"messages": read, "functions": declared, "events": events, "document_notes": said}
+    return GenerationRequest(options=options, **further, **_common(body, unknown, notes))
 
 
 def read_messages_of(
@@ -206,7 +229,7 @@ def read_completions(body: object) -> list[GenerationRequest]:
         raise LeapSerializationError("cannot be combined with suffix", path="echo")
     if suffix is not None and not all(isinstance(prompt, str) for prompt in prompts):
         raise LeapSerializationError("cannot be combined with a prompt of token ids", path="suffix")
-    parameters = {**OF_TEXTS, **read_parameters(body_fields, extension)}
+    parameters = {**OF_TEXTS, **read_parameters(body_fields), **options_in(extension)}
     if echo and parameters.get("logprobs"):
         parameters["prompt_logprobs"] = True
     silent = echo and parameters.get("max_tokens") == 0
@@ -218,7 +241,8 @@ def read_completions(body: object) -> list[GenerationRequest]:
         echo=echo,
         silent=silent,
         suffix=suffix,
-        **_common(body_fields, NOTE),
+        **_of_openai(body_fields),
+        **_common(body_fields),
     )
     if len(prompts) * request.choices > MOST_ANSWERS:
         raise LeapSerializationError(f"more than {MOST_ANSWERS} answers to one request", path="prompt")
@@ -256,30 +280,30 @@ def options_of_choice(options: GenerationOptions, n: int) -> GenerationOptions:
     return options if seed is None or not n else replace(options, rng_seed=(seed + n) % SEEDS)
 
 
-def _common(body_fields: BodyFields, unknown: Unknown) -> JsonObject:
-    model = body_fields.text("model")
-    if model == "":
-        raise LeapSerializationError("expected a model's name", path="model")
-    stream = body_fields.boolean("stream", False)
-    return_progress = body_fields.boolean("return_progress", False)
-    include_usage = body_fields.object("stream_options").boolean("include_usage", False)
-    keep_alive = None if unknown is REFUSE else read_keep_alive(body_fields.take("keep_alive"))
-    ping_interval = read_ping_interval(body_fields.take("sse_ping_interval"))
-    choices = whole_number(body_fields.take("n"))
+def _of_openai(body: BodyFields) -> JsonObject:
+    """What only OpenAI's chats and completions have."""
+    choices = whole_number(body.take("n"))
     if choices is None:
         choices = 1
     if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_CHOICES:
         raise LeapSerializationError(f"{choices!r} is not a number from 1 to {MOST_CHOICES}", path="n")
-    notes = body_fields.finish(unknown)
+    return {
+        "return_progress": body.boolean("return_progress", False),
+        "include_usage": body.object("stream_options").boolean("include_usage", False),
+        "choices": choices,
+    }
+
+
+def _common(body: BodyFields, unknown: Unknown = NOTE, notes: tuple[str, ...] = ()) -> JsonObject:
+    model = body.text("model")
+    if model == "":
+        raise LeapSerializationError("expected a model's name", path="model")
     return {
         "model": model,
-        "stream": stream,
-        "return_progress": return_progress,
-        "include_usage": include_usage,
-        "choices": choices,
-        "keep_alive": keep_alive,
-        "ping_interval": ping_interval,
-        "notes": notes,
+        "stream": body.boolean("stream", False),
+        "keep_alive": None if unknown is REFUSE else read_keep_alive(body.take("keep_alive")),
+        "ping_interval": read_ping_interval(body.take("sse_ping_interval")),
+        "notes": (*body.finish(unknown), *notes),
     }
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: its requests as chat requests, leap's responses as its objects and events."""
+"""The requests of OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -14,25 +14,12 @@ from ...conversation.options import GENERATION
 from ...errors import LeapSerializationError
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from ...system.dataclass import dataclass
-from .fields import EFFORTS, NOTE, BodyFields, Unknown, functions_among
-from .requests import GenerationRequest, read_chat
+from .fields import EFFORTS, BodyFields, functions_among, read_options
+from .requests import GenerationRequest, read_conversation
 
-SAME_NAME = (
-    *("model", "stream", "parallel_tool_calls", "leap", "user", "metadata"),
-    *("keep_alive", "service_tier", "sse_ping_interval"),
-)
 OPTIONS = {row.responses: row.chat[0] for row in GENERATION.values() if row.responses}
 """Fields of a request by those of a chat request."""
-HARMLESS = (
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "client_metadata",
-    "truncation",
-    "max_tool_calls",
-    "stream_options",
-    "context_management",
-)
+HARMLESS = ("client_metadata", "truncation", "max_tool_calls", "stream_options", "context_management")
 CUSTOM, LOCAL_SHELL, NAMESPACE, TOOL_SEARCH = "custom", "local_shell", "namespace", "tool_search"
 """Tools that take a text, the shell of the client's machine, tools under a common name, and the search for tools."""
 ENCRYPTED = "reasoning.encrypted_content"
@@ -86,17 +73,18 @@ def conversation_of(body: object) -> str | None:
 
 
 def read_responses(
-    body: object, history: Sequence[JsonObject] = (), *, unknown: Unknown = NOTE, urls: UrlAccess = UrlAccess.DATA
+    body: object, history: Sequence[JsonObject] = (), *, urls: UrlAccess = UrlAccess.DATA
 ) -> ResponsesRequest:
     """A request to /v1/responses. ``history``: the chat messages up to and with the previous response.
 
     Raises LeapSerializationError or LeapOptionsError.
     """
     fields = BodyFields(body)
-    chat: JsonObject = {name: value for name in SAME_NAME if (value := fields.take(name)) is not None}
-    chat |= {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
+    values: JsonObject = {name: value for own, name in OPTIONS.items() if (value := fields.take(own)) is not None}
+    values["service_tier"] = fields.text("service_tier")
     for name in HARMLESS:
         fields.take(name)
+    metadata, single_call = fields.take("metadata"), not fields.boolean("parallel_tool_calls", True)
     background = fields.boolean("background", False)
     conversation = conversation_of(body)
     fields.take("conversation")
@@ -106,41 +94,39 @@ def read_responses(
     include = tuple(map(str, list_at(fields.take("include") or [], "include")))
     own = messages_of(given)
     opening = [] if instructions is None else [{"role": "system", "content": instructions}]
-    chat["messages"] = [*opening, *history, *own]
     listed = [] if (tools := fields.take("tools")) is None else list_at(tools, "tools")
     search = next((tool for tool in listed if isinstance(tool, dict) and tool.get("type") == TOOL_SEARCH), None)
     served = search is not None and search.get("execution", "server") == "server"
     offered = [tool for tool in listed if not (served and tool is search)] + _found_elsewhere(given, listed)
-    tools, left_out = functions_among(as_functions(offered), "function", _declared)
-    if tools:
-        chat["tools"] = tools
-    if (choice := fields.take("tool_choice")) is not None:
-        chat["tool_choice"] = _tool_choice(choice)
+    functions, left_out = functions_among(as_functions(offered), "function", _declared)
+    choice = fields.take("tool_choice")
     text = fields.object("text")
     text.take("verbosity")
     if (form := text.take("format")) is not None:
-        chat["response_format"] = _response_format(object_at(form, "text.format"))
+        values["response_format"] = _response_format(object_at(form, "text.format"))
     effort = _take_effort(fields)
     if effort in EFFORTS:
-        chat["reasoning_effort"] = effort
-    notes = (*fields.finish(unknown), *left_out)
-    request = read_chat(chat, unknown=unknown, urls=urls)
-    request = replace(request, notes=(*notes, *request.notes), search=TOOL_SEARCH if served else None)
+        values["reasoning_effort"] = effort
+    chosen = _tool_choice(choice)
+    parameters = read_options(values, chosen)
+    further: JsonObject = {"single_call": single_call, "search": TOOL_SEARCH if served else None}
+    request = read_conversation(fields, [*opening, *history, *own], functions, parameters, chosen, urls=urls, **further)
+    request = replace(request, notes=(*request.notes, *left_out))
     echo = {
         "background": background,
         "conversation": None if conversation is None else {"id": conversation},
         "instructions": instructions,
-        "max_output_tokens": chat.get("max_tokens"),
-        "metadata": chat.get("metadata") or {},
-        "parallel_tool_calls": not request.single_call,
+        "max_output_tokens": values.get("max_tokens"),
+        "metadata": metadata or {},
+        "parallel_tool_calls": not single_call,
         "previous_response_id": previous,
         "reasoning": {"effort": effort, "summary": None},
         "store": keep is True,
-        "temperature": chat.get("temperature"),
+        "temperature": values.get("temperature"),
         "text": {"format": form or {"type": "text"}},
         "tool_choice": choice or "auto",
         "tools": listed,
-        "top_p": chat.get("top_p"),
+        "top_p": values.get("top_p"),
         "truncation": "disabled",
     }
     return ResponsesRequest(request, own, previous, keep if isinstance(keep, bool) else None, echo, background, include)

@@ -19,7 +19,7 @@ from ...errors import LeapOptionsError, LeapSerializationError
 from ...inference.speech.voices import CONVERSATION_PROMPT, DEFAULT_VOICE, VOICES, voice_prompt
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
-from .fields import NOTE, REFUSE, BodyFields, Unknown, read_keep_alive, read_parameters
+from .fields import NOTE, REFUSE, BodyFields, Unknown, options_in, read_keep_alive, read_parameters
 
 FORMATS = {
     "mp3": "audio/mpeg",
@@ -111,7 +111,7 @@ def read_speech(body: object) -> SpeechRequest:
     if fields.take("stream_format") not in (None, "audio"):
         raise LeapSerializationError('"audio" is supported', path="stream_format")
     model, keep_alive = fields.text("model"), read_keep_alive(fields.take("keep_alive"))
-    parameters = read_parameters(fields, extension)
+    parameters = {**read_parameters(fields), **options_in(extension)}
     try:
         options = GenerationOptions.from_json(parameters)
     except LeapOptionsError as error:

@@ -24,7 +24,7 @@ from ...batch.journal.line_result import ANTHROPIC
 from ...batch.settings import BatchSettings
 from ...conversation.media.fetching import UrlAccess
 from ...errors import LeapError, LeapSerializationError
-from ...protocols.anthropic import batch_error, chat_body
+from ...protocols.anthropic import batch_body, batch_error, read_messages
 from ...protocols.openai.replies import status_of
 from ...schemas.json_values import JsonObject, list_at, object_at, text_at
 from ..http import STORE, AsciiJSON, read_body
@@ -73,11 +73,12 @@ class MessageBatches:
         refused: list[JsonObject] = []
         for custom_id, params in asked:
             try:
-                line: JsonObject = {"custom_id": custom_id, "method": "POST", "url": CHAT_URL, "body": _chat(params)}
-                await STORE.run(check.read_value, line)
-                model = text_at(line["body"].get("model"), "model")
-                if model not in lines:
+                params = object_at(params, "params")
+                one = await STORE.run(read_messages, params, urls=self._urls)
+                check.check(one)
+                if (model := text_at(one.model, "model")) not in lines:
                     await self._models.described(model)
+                line = {"custom_id": custom_id, "method": "POST", "url": CHAT_URL, "body": batch_body(params, one)}
                 lines.setdefault(model, []).append(line)
             except LeapError as error:
                 refused.append(batch_error(custom_id, status_of(error)[2], str(error)))
@@ -226,13 +227,6 @@ def _requests(body: object) -> list[tuple[str, object]]:
             raise LeapSerializationError(f"{id!r} is given twice", path=path)
         asked[id] = each.get("params")
     return list(asked.items())
-
-
-def _chat(params: object) -> JsonObject:
-    """The body of a line. Raises LeapSerializationError."""
-    chat, _notes = chat_body(object_at(params, "params"))
-    chat.pop("keep_alive", None)  # a job has a model of its own
-    return chat
 
 
 def _lines(path: Path) -> Iterator[JsonObject]:

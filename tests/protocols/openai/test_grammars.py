@@ -13,7 +13,7 @@ GBNF = 'root ::= answer "!"\nanswer ::= "yes" | "no"\n'
 
 
 def grammar_of(value: object) -> str:
-    return str(read_parameters(BodyFields({"grammar": value}), BodyFields({}))["grammar_constraint"])
+    return str(read_parameters(BodyFields({"grammar": value}))["grammar_constraint"])
 
 
 @pytest.mark.parametrize("grammar", [GBNF, 'start: ("yes" | "no") "!"\n'], ids=["gbnf", "lark"])
