@@ -29,8 +29,9 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapError
 from leap_core.evaluation.results import bootstrap_mean, mcnemar, wilson
+from leap_core.tasks.search.citing import Citations
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
-from leap_core.tasks.search.searching import Hit, Searcher, prompt_of
+from leap_core.tasks.search.searching import Hit, Searcher, prompt_of, text_of_hit
 from leap_core.tasks.search.updating import update_index
 from leap_core.tasks.task_fields import read_task
 
@@ -110,14 +111,17 @@ class Answering:
 
     def recipe(self, case: AskCase, _recipes: Mapping[str, str] | None = None) -> tuple[bool, str]:
         hits = self._passages[case.question]
-        messages, _ = prompt_of(case.question, hits, lambda _: True, model_names=(self._model.model_id,))
+        messages, sources = prompt_of(case.question, hits, lambda _: True, model_names=(self._model.model_id,))
         answer = reply(self._model, messages)
-        return case.answer in answer, answer
+        citations = Citations(case.question, {each.number: text_of_hit(each.hit) for each in sources})
+        return case.answer in answer, citations.cited(answer)
 
-    def cites(self, case: AskCase, answer: str) -> bool:
-        """Whether the number of the passage that answers is in the answer, and no other."""
-        right = [n for n, hit in enumerate(self._passages[case.question], 1) if case.heading in hit.passage.heading]
-        return set(map(int, re.findall(r"\[(\d+)\]", answer))) == set(right)
+    def cited(self, case: AskCase, answer: str) -> tuple[bool, bool]:
+        """Whether the passage that answers is cited, and whether another is that does not hold the answer."""
+        numbers = set(map(int, re.findall(r"\[(\d+)\]", answer)))
+        hits = self._passages[case.question]
+        right = {n for n, hit in enumerate(hits, 1) if case.heading in hit.passage.heading}
+        return bool(numbers & right), bool(numbers - right)
 
 
 def found_by_words(texts: Mapping[str, str], cases: Iterable[AskCase]) -> dict[str, list[Hit]]:
@@ -181,8 +185,9 @@ def measure(task: str, model: ModelRunner, given: argparse.Namespace) -> None:
         sides[each.name] = partial(way.recipe, recipes={task: each.read_text("utf-8")})
     ours = measured("leap", cases, way.recipe)
     if isinstance(way, Answering):
-        cited = sum(way.cites(case, answer) for case, (_, answer) in zip(questions, ours, strict=True))
-        print(f"    {cited} of {len(cases)} cite the passage that answers and no other")
+        cited = [way.cited(case, answer) for case, (is_right, answer) in zip(questions, ours, strict=True) if is_right]
+        ours_cited, others_cited = (sum(each) for each in zip(*cited, strict=True)) if cited else (0, 0)
+        print(f"    of the right ones {ours_cited} cite the passage that answers, {others_cited} another one")
     for title, side in {"plain prompt": way.plain, **sides}.items():
         compared(ours, measured(title, cases, side))
     for case, (is_right, answer) in zip(cases, ours, strict=True):

@@ -76,7 +76,19 @@ def test_ask_puts_passages_into_the_prompt(leap, notes):
     assert "<document1>\nFruit > Bananas\nBananas are yellow.\n</document1>" in system and "[1]" in system
     leap.script("Yellow.")
     document = json.loads(leap("ask", "notes", "bananas?", "-m", "chat", "--format", "json").stdout)
-    assert document["sources"][0]["number"] == 1 and document["message"]["content"]
+    assert document["sources"][0]["number"] == 1 and document["message"]["content"] == "Yellow [1]."
+
+
+def test_ask_cites_what_passages_say_and_warns_where_none_does(leap, notes):
+    question = ("ask", "notes", "What colour are bananas?", "-m", "chat")
+    leap.script("Bananas are yellow [2]. Paris is in France [1].")
+    done = leap(*question)
+    assert done.stdout == "Bananas are yellow [1]. Paris is in France.\n" and "no passage" not in done.stderr
+    leap.script("Blue [1].")
+    done = leap(*question)
+    assert done.stdout == "Blue.\n" and "no passage supports the answer" in done.stderr
+    leap.script("The documents do not say.")
+    assert "no passage" not in leap(*question, "--strict").stderr
 
 
 def test_ask_strictly_does_not_answer_from_nothing(leap, notes):

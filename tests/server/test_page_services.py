@@ -91,7 +91,7 @@ def test_nothing_is_offered_that_was_not_allowed() -> None:
     client = client_of(PageServices())
     about = client.get("/leap/page").json()
     assert (about["sessions"], about["tools"], about["indexes"], about["guides"]) == (False, [], [], {})
-    for path in ("/leap/sessions", "/leap/tools/call", "/leap/passages"):
+    for path in ("/leap/sessions", "/leap/tools/call", "/leap/passages", "/leap/cited"):
         assert client.post(path, json={}).status_code == 404
 
 
@@ -136,6 +136,11 @@ def test_passages_of_an_index_become_a_prompt_with_sources(tmp_path: Path, leap_
         assert "250 degrees" in found["system"] and "[1]" in found["system"] and found["note"] is None
         (source,) = found["sources"]
         assert (source["number"], source["heading"], source["first"]) == (1, "Bread", 3)
+        answered = {"question": asked["question"], "answer": "It has 250 degrees.", "sources": [source]}
+        assert client.post("/leap/cited", json=answered).json() == {"text": "It has 250 degrees [1].", "note": None}
+        invented = client.post("/leap/cited", json={**answered, "answer": "It has 300 degrees [1]."}).json()
+        assert invented == {"text": "It has 300 degrees.", "note": "no passage supports the answer"}
+        assert client.post("/leap/cited", json={**answered, "sources": [1]}).status_code == 400
         assert client.post("/leap/passages", json={**asked, "question": "zzz"}).json()["sources"] == []
         assert client.post("/leap/passages", json={**asked, "index": "../leap"}).status_code == 404
 

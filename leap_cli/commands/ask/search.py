@@ -100,7 +100,6 @@ def _indented(text: str, columns: int | None) -> str:
 
 ROOM_FOR_ANSWER = 512
 """Tokens that stay free where --max-tokens does not say."""
-NOTHING = "The documents do not say."
 
 
 @leap_command("ask")
@@ -124,10 +123,12 @@ def ask_command(
 
     NAME may be omitted if there is only one index.
 
-    The model gets as many passages as fit its context window. The answer goes to stdout, the sources to stderr (in JSON
+    The model gets as many passages as fit its context window. Each sentence cites the passage that holds what it says,
+    and an answer that no passage supports gets a warning. The answer goes to stdout, the sources to stderr (in JSON
     they are part of the document).
     """
-    from leap_core.tasks.search.searching import prompt_of
+    from leap_core.tasks.search.citing import CitedStream
+    from leap_core.tasks.search.searching import NOTHING, prompt_of
 
     from ...answers.show import show_answer
 
@@ -137,7 +138,7 @@ def ask_command(
     with ExitStack() as stack:
         hits = find_passages(env, stack, passages, embedder)
     if strict and not hits:
-        _answer_nothing(output)
+        _answer_nothing(output, NOTHING)
         return ExitCode.DONE
     note_builtin(env, model.name, output)
     with load_model(env, model) as runner:
@@ -152,13 +153,13 @@ def ask_command(
         if hits and not sources:
             output.warning(f"no passage fits the context window of {runner.context_size} tokens")
         if strict and not sources:
-            _answer_nothing(output)
+            _answer_nothing(output, NOTHING)
             return ExitCode.DONE
         if not sources:
             output.warning("the model answers from what it knows")
         conversation = runner.create_conversation_from_history(messages[:-1])
         records = [_record(source) for source in sources]
-        stream = conversation.generate_response(messages[-1], options)
+        stream = CitedStream(conversation.generate_response(messages[-1], options), passages.question, sources)
         complete = show_answer(stream, output, model=runner.model_id, more={"sources": records})
     _show_sources(output, records, show_sources)
     return ExitCode.INTERRUPTED if complete.finish_reason.value == "interrupted" else ExitCode.DONE
@@ -178,13 +179,13 @@ def _show_sources(output: Output, records: Sequence[Mapping[str, object]], whole
             output.aside(lines if output.aside_columns is None else WordWrap(output.aside_columns).feed(lines))
 
 
-def _answer_nothing(output: Output) -> None:
+def _answer_nothing(output: Output, text: str) -> None:
     if output.format is Format.JSON:
-        output.document({"message": {"role": "assistant", "content": NOTHING}, "sources": []})
+        output.document({"message": {"role": "assistant", "content": text}, "sources": []})
     elif output.format is Format.JSONL:
         output.event({"type": "sources", "sources": []})
     else:
-        output.text(f"{NOTHING}\n")
+        output.text(f"{text}\n")
 
 
 def _record(source: Source) -> dict[str, Any]:

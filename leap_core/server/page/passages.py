@@ -16,7 +16,8 @@ from ...conversation.embedding import EmbeddingRunner
 from ...conversation.messages import ChatMessage
 from ...conversation.runner import ModelRunner
 from ...errors import LeapModelNotFoundError
-from ...schemas.json_values import object_at, text_at
+from ...schemas.json_values import list_at, object_at, text_at
+from ...tasks.search.citing import UNSUPPORTED, Citations, is_supported
 from ...tasks.search.searching import Searcher, Source, prompt_of
 from ...tasks.search.updating import Indexes, IndexNotFoundError
 from ..answers import reserved
@@ -24,7 +25,7 @@ from ..http import AsciiJSON, check_countable, finish, read_body
 from ..models.loaded_models import LoadedModels
 from .page_sessions import PageServices
 
-PASSAGES_PATH = "/leap/passages"
+PASSAGES_PATH, CITED_PATH = "/leap/passages", "/leap/cited"
 MOST_PASSAGES = 5
 SHARE = 2
 """Passages take at most this part of a model's context: the rest is for the conversation and the answer."""
@@ -39,7 +40,10 @@ class PagePassages:
         self._models = models
 
     def routes(self, services: PageServices) -> list[Route]:
-        return [services.route(PASSAGES_PATH, self.passages, "POST")]
+        return [
+            services.route(PASSAGES_PATH, self.passages, "POST"),
+            services.route(CITED_PATH, self.cited, "POST"),
+        ]
 
     async def passages(self, request: Request) -> Response:
         """``{"index", "question", "model"}`` -> ``system``, a prompt with the passages that the model has space for,
@@ -62,6 +66,13 @@ class PagePassages:
             messages, sources = await finish(request, work)
         system = messages[0].text if sources else None
         return AsciiJSON({"system": system, "sources": [_described(source) for source in sources], "note": note})
+
+    async def cited(self, request: Request) -> Response:
+        """``{"question", "answer", "sources"}``, as ``passages`` gave them -> ``text``, the answer with its citations;
+        ``note`` where no source supports it."""
+        question, answer, sources = await read_body(request, _answered)
+        text = await finish(request, lambda _left: Citations(question, sources).cited(answer))
+        return AsciiJSON({"text": text, "note": None if is_supported(text) else UNSUPPORTED})
 
     async def _embedder(
         self, request: Request, index: str, using: ExitStack
@@ -103,6 +114,16 @@ def _question(body: Any) -> tuple[str, str, str | None]:
     fields = object_at(body, "body")
     index, question = (text_at(fields.get(name), name) for name in ("index", "question"))
     return index, question, None if fields.get("model") is None else text_at(fields["model"], "model")
+
+
+def _answered(body: Any) -> tuple[str, str, dict[int, str]]:
+    """What was asked and answered, and the text of each source."""
+    fields = object_at(body, "body")
+    question, answer = (text_at(fields.get(name), name) for name in ("question", "answer"))
+    sources = [object_at(each, "sources") for each in list_at(fields.get("sources"), "sources")[:MOST_PASSAGES]]
+    texts = [f"{each.get('heading') or ''}\n{text_at(each.get('text'), 'sources.text')}" for each in sources]
+    check_countable(answer)
+    return question, answer, dict(enumerate(texts, 1))
 
 
 def routes(services: PageServices, models: LoadedModels) -> list[Route]:

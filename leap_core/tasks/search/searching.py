@@ -132,7 +132,7 @@ class Searcher:
 
 
 def _reranked(reranker: EmbeddingRunner, question: str, hits: list[Hit]) -> list[Hit]:
-    texts = [f"{hit.passage.heading}\n{hit.passage.text}".strip() for hit in hits]
+    texts = [text_of_hit(hit) for hit in hits]
     return [replace(hits[number], score=score) for number, score in rank(reranker, question, texts)]
 
 
@@ -150,7 +150,8 @@ def _mode(mode: SearchMode | str) -> SearchMode:
 
 OPENING = "The following documents may provide you additional information to answer questions:"
 CITE = "Answer from the documents alone, and name the documents that you used as [1], [2] and so on."
-STRICT = "If the documents do not hold the answer, say only: The documents do not say."
+NOTHING = "The documents do not say."
+STRICT = f"If the documents do not hold the answer, say only: {NOTHING}"
 RAG_MODEL = "lfm2-1.2b-rag"
 """Was trained without instructions beside the documents."""
 
@@ -185,12 +186,13 @@ def prompt_of(
 
 def _system(sources: Sequence[Source], model_names: Sequence[str], strict: bool) -> str:
     documents = "\n\n".join(
-        f"<document{source.number}>\n{_text(source.hit)}\n</document{source.number}>" for source in sources
+        f"<document{source.number}>\n{text_of_hit(source.hit)}\n</document{source.number}>" for source in sources
     )
     instructions = [] if any(name.lower().startswith(RAG_MODEL) for name in model_names) else [CITE]
     return "\n\n".join([f"{OPENING}\n\n{documents}", *instructions, *([STRICT] if strict else [])])
 
 
-def _text(hit: Hit) -> str:
+def text_of_hit(hit: Hit) -> str:
+    """A passage as the prompt has it."""
     passage = hit.passage
     return f"{passage.heading}\n{passage.text}" if passage.heading else passage.text

@@ -45,6 +45,13 @@ async function passages(turns, model, signal) {
   return read("leap/passages", { index, question: asked.text, model }, { signal });
 }
 
+// The answer with the numbers of the passages that support it.
+async function cite(turn, turns, signal) {
+  const question = turns.findLast((each) => each.role === "user").text;
+  const { text, note } = await read("leap/cited", { question, answer: turn.text, sources: turn.sources }, { signal });
+  Object.assign(turn, { text, note: [turn.note, note].filter(Boolean).join(", ") });
+}
+
 function request(turns, model, shape, found) {
   const speaks = byId("speak").checked && !byId("speaking").hidden, own = system();
   const prompts = [speaks && (own || found.system) && SPOKEN, own, found.system].filter(Boolean);
@@ -85,6 +92,7 @@ async function answer() {
         mine.turns.push(result);
         if (mine === talk) following(() => show(result));
       });
+      if (!goes && turn.sources?.length && turn.text) await cite(turn, before, stop.signal);
       if (stop.signal.aborted) turn.reason = "interrupted";
     } catch (error) {
       if (error.name === "AbortError") turn.reason = "interrupted";
