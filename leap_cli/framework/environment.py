@@ -108,12 +108,12 @@ class Environment:
         return data
 
     def read_typed_line(self, prompt: str) -> str:
-        """A line from the terminal, with line editing where Python has it. Ctrl-D raises EOFError."""
+        """A line from the terminal. Ctrl-D raises EOFError, Ctrl-C KeyboardInterrupt."""
         if self.is_own_terminal:
-            with suppress(ImportError):
-                import readline  # noqa: F401  (input() then edits lines and remembers them)
             with _echo(True):
-                return input(prompt)
+                print(end=prompt, flush=True)
+                _wait_for_input()
+                return input()
         self.stderr.write(prompt)
         self.stderr.flush()
         line = self.stdin.readline()
@@ -203,6 +203,25 @@ def obeys_escape_codes() -> bool:
         if kernel.GetConsoleMode(handle, ctypes.byref(mode)):  # else it is a file or a pipe
             obeyed = bool(kernel.SetConsoleMode(handle, mode.value | processed | virtual_terminal))
     return obeyed
+
+
+def _wait_for_input() -> None:
+    """Until standard input has a line. A signal that comes just before ``input`` would wait for that line, too."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        return
+    import select
+    import signal
+
+    waker, woken = os.pipe()
+    os.set_blocking(woken, False)
+    former = signal.set_wakeup_fd(woken)
+    try:
+        while 0 not in select.select([0, waker], [], [])[0]:
+            os.read(waker, 4096)
+    finally:
+        signal.set_wakeup_fd(former)
+        os.close(waker)
+        os.close(woken)
 
 
 @contextmanager

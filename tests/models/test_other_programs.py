@@ -6,6 +6,7 @@ import builtins
 import io
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -318,3 +319,20 @@ def test_a_download_uses_what_another_program_has(stores: OtherStores, leap, mon
         assert own.code == 0 and "and it cannot be used: a tensor is missing" in own.stderr, own.stderr
         assert own.stdout.strip().endswith("Qwen3-0.6B-Q4_K_M.gguf") and hub.bytes_served() and not problems
     assert stores.digest() == before
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_such_a_model_is_tried_stops_the_download(stores: OtherStores, leap, monkeypatch) -> None:
+    stores.ollama("registry.ollama.ai/library/qwen3", "0.6b")
+
+    def interrupted(*_args: object, **_more: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "the trial was stopped"
+
+    monkeypatch.setattr("leap_core.models.download.downloading.problem_after_fetching", interrupted)
+    with FakeHub() as hub:
+        hub.add_file("unsloth/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q4_K_M.gguf", stores.gguf)
+        leap.variables |= stores.variables | hub.environment
+        done = leap("download", "qwen3:0.6b")
+    assert done.code == 130 and "the same command resumes" in done.stderr
+    assert "cannot be used" not in done.stderr and not hub.bytes_served()

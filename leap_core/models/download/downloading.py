@@ -239,6 +239,8 @@ class Download:
             if model.owner is None or self.options.force:
                 return None
             problem = problem_after_fetching(model.path, variables=self.variables, stop=self.stop)
+            if self.stop.is_set():
+                return None  # the download ends at once, and says so
             if problem is not None:
                 self._tell(Notice(f"{model.owner} has {model.model_id}, and it cannot be used: {problem}"))
                 return None
