@@ -32,11 +32,12 @@ class ServedJobs:
     def ask(self, answer: QueuedAnswer) -> str:
         """Have it answered in the background; the job's id."""
         with JobsClient(self._variables) as jobs:
+            asked = answer.request
             return jobs.generate(
-                answer.messages,
+                asked.messages,
                 model=answer.model,
-                options=answer.options,
-                functions=answer.functions,
+                options=asked.options,
+                functions=asked.functions,
                 loading=answer.loading,
                 cwd=answer.cwd,
                 policy=BACKGROUND,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from leap_core.conversation.messages import ChatMessage, ChatMessageRole
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.request import Request
 from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.addresses import shown
@@ -275,9 +276,7 @@ def generation_job(request: AnswerRequest, submitter: Submitter) -> NewJob:
     parameters: JsonObject = {
         "label": _label(messages[-1].text if messages else ""),
         **_model_parameters(request, submitter),
-        "messages": [message.to_json() for message in messages],
-        "options": (request.options or GenerationOptions()).to_json(),
-        "tools": [function.to_json_object() for function in request.functions],
+        **Request(messages, request.functions, request.options or GenerationOptions()).to_json(),
     }
     if request.speech is not None:
         parameters["speech"] = os.path.abspath(request.cwd / request.speech)

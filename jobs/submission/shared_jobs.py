@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.settings import BatchSettings
 
-GENERATION = ("label", "model", "messages", "options", "tools", "loading", "host", "embeds", "transcription", "kept")
+GENERATION = (
+    *("label", "model", "version", "messages", "options", "tools", "loading", "host", "embeds"),
+    *("transcription", "kept"),
+)
 FIELDS = {
     GENERATE: GENERATION,
     DOWNLOAD: ("label", "model", "quantization", "revision", "options"),

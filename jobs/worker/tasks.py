@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.generator import require_voice
-from leap_core.conversation.messages import ChatMessage, Speech, messages_from_json
+from leap_core.conversation.messages import ChatMessage, Speech
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.prompt_progress import PromptReading, ReportingGeneration, seconds_left
+from leap_core.conversation.request import Request
 from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapUnsupportedMediaError
@@ -130,14 +130,12 @@ def generate(attempt: Attempt, load: Load) -> Ending:
     parameters = attempt.job.parameters
     if "transcription" in parameters:
         return _transcribe(attempt, load)
-    options = GenerationOptions.from_json(parameters.get("options", {}))
-    messages = messages_from_json(parameters["messages"])
-    functions = [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])]
+    asked = Request.from_json(parameters)
     with load(parameters["model"], ModelLoadingOptions.from_json(parameters.get("loading", {}))) as runner:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
         speech = JobSpeech(parameters.get("speech"), runner)
-        generation = ReportingGeneration(runner.start(messages, functions, options), partial(_report_prompt, attempt))
+        generation = ReportingGeneration(asked.start(runner), partial(_report_prompt, attempt))
         attempt.when_stopped(generation.stop)
         complete = None
         tokens = 0

@@ -195,8 +195,7 @@ def _of_log(env: Environment, training: Training) -> Iterator[Reading]:
 def _of_job(env: Environment, job: Job, training: Training) -> Iterator[Reading]:
     """The answer of a job of ``leap generate``, or those of a batch."""
     from leap_core.batch.training_data import of_answer
-    from leap_core.conversation.calls import LeapFunction
-    from leap_core.conversation.options import GenerationOptions
+    from leap_core.conversation.request import Request
     from leap_core.conversation.sessions import Mark
 
     parameters = job.parameters
@@ -207,16 +206,9 @@ def _of_job(env: Environment, job: Job, training: Training) -> Iterator[Reading]
         settings = BatchSettings.from_json(parameters["batch"])
         yield from of_journal(settings, env.variables, Path(parameters["cwd"]), training.wanted)
         return
-    *messages, answer = history_of_job(job)
-    yield partial(
-        of_answer,
-        messages,
-        GenerationOptions.from_json(parameters.get("options", {})),
-        answer,
-        Mark(str((job.result or {}).get("finish_reason"))),
-        training.wanted,
-        [LeapFunction.from_openai(tool) for tool in parameters.get("tools", [])],
-    )
+    answer = history_of_job(job)[-1]
+    mark = Mark(str((job.result or {}).get("finish_reason")))
+    yield partial(of_answer, Request.from_json(parameters), answer, mark, training.wanted)
 
 
 def _lines(conversation: TrainingConversation, template: TrainingTemplate, *, rendered: bool) -> list[dict[str, Any]]:

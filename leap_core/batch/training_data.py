@@ -32,8 +32,9 @@ from .settings import BatchSettings
 
 if TYPE_CHECKING:
     from ..conversation.calls import LeapFunction
-    from ..conversation.options import FunctionCallParser, GenerationOptions
+    from ..conversation.options import FunctionCallParser
     from ..conversation.prompt_log import Entry
+    from ..conversation.request import Request
     from ..inference.llama.model import LlamaModel
 
 
@@ -227,16 +228,10 @@ def of_history(
     return TrainingConversation(kept, functions if calls else (), passed_over)
 
 
-def of_answer(
-    messages: Sequence[ChatMessage],
-    options: GenerationOptions,
-    answer: ChatMessage,
-    mark: Mark,
-    wanted: Wanted = ALL,
-    functions: Sequence[LeapFunction] = (),
-) -> TrainingConversation:
+def of_answer(asked: Request, answer: ChatMessage, mark: Mark, wanted: Wanted = ALL) -> TrainingConversation:
     """One answer and what was asked for it, of the log, a job or a batch. Raises UnfitError, also where the answer is
     not whole, or not the document that it was to be."""
+    messages, functions, options = asked.messages, asked.functions, asked.options
     if options.stop:
         raise UnfitError("its answer did not come to its own end")
     if options.tool_choice == "none":  # the model was not shown them
@@ -267,11 +262,11 @@ def of_entry(entry: Entry, wanted: Wanted = ALL) -> TrainingConversation:
     if entry.is_trial:
         raise UnfitError(f"leap {entry.command} asked it")
     try:
-        messages, options = request_of(entry)
+        asked = request_of(entry)
     except LeapError as error:
         raise UnfitError(error.message) from None
     answer = ChatMessage("assistant", entry.answer, entry.reasoning)
-    return of_answer(messages, options, answer, Mark(entry.finish or "", entry.rating), wanted)
+    return of_answer(asked, answer, Mark(entry.finish or "", entry.rating), wanted)
 
 
 def redacted(history: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -375,7 +370,7 @@ def _reading(line: Line, answer: ChatMessage, finish: str, wanted: Wanted) -> Re
     def read() -> TrainingConversation:
         if not isinstance(line, LineRequest) or line.task is not None:
             raise UnfitError("the line asks for no answer to a conversation")
-        return of_answer(line.messages, line.options, answer, Mark(finish), wanted, line.functions)
+        return of_answer(line, answer, Mark(finish), wanted)
 
     return read
 

@@ -30,6 +30,7 @@ from .responses import Complete
 
 if TYPE_CHECKING:
     from .generator import Generator
+    from .request import Request
 
 TRIALS = ("improve", "eval", "bench", "train")
 """Commands whose questions are no person's."""
@@ -358,8 +359,10 @@ AROUND = 20
 MAKERS = {"weights": "another file of the model", "leap": "another version of leap or of llama.cpp"}
 
 
-def request_of(entry: Entry) -> tuple[list[ChatMessage], GenerationOptions]:
-    """The messages and options of an entry. Raises LeapOptionsError where the log does not hold all of them."""
+def request_of(entry: Entry) -> Request:
+    """What an entry asked. Raises LeapOptionsError where the log does not hold all of them."""
+    from .request import Request
+
     if entry.turns:
         raise LeapOptionsError(
             "entry", f"{entry.id} continues {entry.turns} earlier messages, which the log does not contain"
@@ -374,7 +377,7 @@ def request_of(entry: Entry) -> tuple[list[ChatMessage], GenerationOptions]:
     if entry.schema is not None:
         options["json_schema_constraint"] = entry.schema
     messages = [ChatMessage("system", entry.system)] if entry.system is not None else []
-    return [*messages, ChatMessage("user", entry.prompt)], GenerationOptions.from_json(options)
+    return Request([*messages, ChatMessage("user", entry.prompt)], options=GenerationOptions.from_json(options))
 
 
 def difference(before: Entry, again: Entry) -> dict[str, Any]:

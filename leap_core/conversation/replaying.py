@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import LeapGenerationError, LeapOptionsError
 from ..system.dataclass import dataclass
 from .messages import ChatMessage
-from .options import GenerationOptions
 from .prompt_log import Entry, request_of
+from .request import Request
 from .request_causes import PENALTY, Cause, alternative_system, more_penalty
 from .request_facts import RequestFacts
 from .responses import GenerationFinishReason
@@ -44,40 +44,39 @@ def replay(entry: Entry, cause: Cause, open_runner: OpenRunner) -> tuple[Run, Ru
     """The request of ``entry`` as it was, and with the change that ``cause`` asks for. Raises LeapOptionsError where
     the change is not leap's to make, or the log does not hold all of the request."""
     facts = RequestFacts.from_json(entry.facts)
-    messages, options = request_of(replace(entry, error=None))
+    asked = request_of(replace(entry, error=None))
+    options = asked.options
     was = Run(entry.seconds + facts.loading, entry.error or entry.finish or "")
     if cause.context_size:
         with open_runner(cause.context_size) as runner:
-            return was, _timed(runner, messages, options)
+            return was, _timed(runner, asked)
     if cause.name == "repetition" and more_penalty(entry.options):
         with open_runner(None) as runner:
-            return was, _timed(runner, messages, replace(options, repetition_penalty=PENALTY))
+            return was, _timed(runner, asked, repetition_penalty=PENALTY)
     if cause.name == "answer-cut" and options.max_tokens is not None:
         with open_runner(None) as runner:
-            return was, _timed(runner, messages, replace(options, max_tokens=MORE * options.max_tokens))
+            return was, _timed(runner, asked, max_tokens=MORE * options.max_tokens)
     if cause.name in ALONE:
         with open_runner(None) as runner:
-            return was, _timed(runner, messages, options)
+            return was, _timed(runner, asked)
     departure = facts.departure
     if cause.name not in SYSTEM or departure is None or entry.system is None:
         raise LeapOptionsError("entry", f"{entry.id}: this change is not one that a replay can make: {cause.change}")
     changed, without, moved = alternative_system(entry.system, departure)
+    rest, steady = asked.messages[1:], ChatMessage("system", without)
     with open_runner(None) as runner:
-        before = _timed(runner, [ChatMessage("system", changed), *messages[1:]], options)
-        steady = [ChatMessage("system", without)]
-        _prime(runner, [*steady, *messages[1:]], options)
-        return before, _timed(runner, [*steady, ChatMessage("user", f"{entry.prompt}\n\n{moved}")], options)
+        before = _timed(runner, replace(asked, messages=[ChatMessage("system", changed), *rest]))
+        primed = replace(options, max_tokens=1, json_schema_constraint=None)
+        last_of(runner.start([steady, *rest], (), primed))  # in memory, as the request before left it
+        after = [steady, ChatMessage("user", f"{entry.prompt}\n\n{moved}")]
+        return before, _timed(runner, replace(asked, messages=after))
 
 
-def _prime(runner: ModelRunner, messages: list[ChatMessage], options: GenerationOptions) -> None:
-    """Have a prompt in memory, as the request before left it."""
-    last_of(runner.start(messages, (), replace(options, max_tokens=1, json_schema_constraint=None)))
-
-
-def _timed(runner: ModelRunner, messages: list[ChatMessage], options: GenerationOptions) -> Run:
+def _timed(runner: ModelRunner, asked: Request, **changed: Any) -> Run:
+    """The request with ``changed`` options."""
     began = time.monotonic()
     try:
-        complete = last_of(runner.start(messages, (), options))
+        complete = last_of(replace(asked, options=replace(asked.options, **changed)).start(runner))
     except LeapGenerationError as error:
         return Run(time.monotonic() - began, error.message)
     reason = complete.finish_reason

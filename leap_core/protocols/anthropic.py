@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
-from ..conversation.options import GENERATION, GenerationOptions
+from ..conversation.options import GENERATION
 from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
@@ -303,7 +303,7 @@ def batch_error(custom_id: str, code: str, message: str) -> JsonObject:
 
 def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> JsonObject:
     """A line of a message batch's results. The same answer becomes the same line."""
-    reply = MessagesReply(GenerationRequest(None, GenerationOptions()), model, id=id)
+    reply = MessagesReply(GenerationRequest(), model, id=id)
     return {"custom_id": custom_id, "result": {"type": "succeeded", "message": reply.whole(complete)}}
 
 

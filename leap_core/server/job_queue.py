@@ -12,11 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..batch.settings import BatchSettings
-from ..conversation.calls import LeapFunction
 from ..conversation.loading_options import LOADING
-from ..conversation.messages import ChatMessage
 from ..conversation.option_rows import Host
-from ..conversation.options import GenerationOptions
+from ..conversation.request import Request as Asked
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
 from .access import refuse_other_origins
@@ -68,10 +66,8 @@ class AnswerState(JobState):
 class QueuedAnswer:
     """What a job is to answer. ``loading``: fields of ModelLoadingOptions."""
 
-    messages: Sequence[ChatMessage]
+    request: Asked
     model: str
-    options: GenerationOptions
-    functions: Sequence[LeapFunction]
     loading: Mapping[str, Any]
     cwd: Path
 

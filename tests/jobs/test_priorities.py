@@ -11,6 +11,8 @@ from jobs.client.server_jobs import ServedJobs
 from jobs.worker.model_work import Models
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.priority import BACKGROUND, BATCH, of_job
+from leap_core.conversation.request import Request
+from leap_core.server.job_queue import QueuedAnswer
 from leap_core.testing import ScriptedModelRunner
 
 
@@ -32,8 +34,5 @@ def test_what_a_server_does_after_its_reply_has_the_level_background(monkeypatch
     served = ServedJobs({})
     served.submit(None, Path())  # type: ignore[arg-type]
 
-    class Asked:
-        messages = options = model = functions = loading = cwd = None
-
-    served.ask(Asked())  # type: ignore[arg-type]
+    served.ask(QueuedAnswer(Request(), "m", {}, Path()))
     assert [of_job(policy.priority) for policy in policies] == [BACKGROUND] * 2

@@ -93,8 +93,8 @@ def test_a_response_of_the_background_outlives_its_server(tmp_path: Path, leap_h
         return response.id
 
     id = serving(tmp_path, queue, begin)
-    assert [message.text for message in queue.asked[0].messages] == ["Count."]
-    assert queue.asked[0].model == "builtin" and queue.asked[0].options.rng_seed is not None
+    assert [message.text for message in queue.asked[0].request.messages] == ["Count."]
+    assert queue.asked[0].model == "builtin" and queue.asked[0].request.options.rng_seed is not None
     queue.say(Chunk("One "), Chunk("two "))
 
     async def fetch(client: openai.AsyncOpenAI) -> None:

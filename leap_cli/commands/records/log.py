@@ -116,11 +116,11 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
 
     output = Output(env, format)
     entry = _entry(env, id)
-    messages, options = request_of(entry)
+    asked = request_of(entry)
     with load_model(env, replace(model, name=model.name or entry.model)) as runner:
-        again = entry_of(entry.command, runner.model_id, messages, options)
+        again = entry_of(entry.command, runner.model_id, asked.messages, asked.options)
         again.made_by = made_by(runner)
-        again.end(last_of(runner.start(messages, (), options)), 0.0)
+        again.end(last_of(asked.start(runner)), 0.0)
     found = {"id": entry.id, "model": again.model, **difference(entry, again), "answer": again.answer}
     if output.format is Format.TEXT:
         output.record({key: value for key, value in found.items() if key != "answer"}, name="id")

@@ -33,6 +33,7 @@ from ...conversation.loading_options import refuse_adapters
 from ...conversation.media.fetching import UrlAccess
 from ...conversation.messages import ChatMessage, ChatMessageRole, Text
 from ...conversation.options import GenerationOptions
+from ...conversation.request import Request
 from ...errors import LeapModelNotFoundError, LeapSerializationError
 from ...protocols.openai.embeddings import EMBEDDING_FIELDS, EMBEDDINGS_URL, EmbeddingBody, read_embedding_request
 from ...protocols.openai.fields import ANY_OBJECT, FIELDS, REFUSE, schema_text
@@ -95,15 +96,12 @@ URLS = (CHAT_URL, EMBEDDINGS_URL)
 
 
 @dataclass(frozen=True)
-class LineRequest:
+class LineRequest(Request):
     """What one line asks. ``custom_id`` is None when the line has none; ``model`` is what an OpenAI body names;
     ``single_call``: keep one function call at most; ``choices``: how many answers are wanted;
     ``task``: what is to be done to the one message."""
 
-    custom_id: str | None
-    messages: list[ChatMessage]
-    functions: list[LeapFunction]
-    options: GenerationOptions
+    custom_id: str | None = None
     model: str | None = None
     single_call: bool = False
     choices: int = 1
@@ -242,7 +240,7 @@ class RequestReader:
         read = self._chat(body, GenerationOptions())
         options = self.options.to_json() | read.options.to_json()
         winning = GenerationOptions.from_json({name: options[name] for name in options if name in OVERRIDES})
-        return LineRequest(custom_id, read.messages, [], winning, read.model, task=task)
+        return LineRequest(read.messages, (), winning, custom_id, read.model, task=task)
 
     def _of_openai(self, value: JsonObject) -> Line:
         for name in value:
@@ -315,10 +313,10 @@ class RequestReader:
         if system is not None and messages[0].role is not ChatMessageRole.SYSTEM:
             messages = [ChatMessage(ChatMessageRole.SYSTEM, system), *messages]
         return LineRequest(
-            custom_id,
             messages,
             chat_request.functions,
             chat_request.options,
+            custom_id,
             chat_request.model,
             chat_request.single_call,
             chat_request.choices,

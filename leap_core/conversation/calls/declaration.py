@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from ...errors import LeapGeneratableSchematizationError, LeapOptionsError, LeapSerializationError
@@ -162,6 +162,13 @@ class LeapFunction:
             form = {"type": "grammar", "syntax": "lark", "definition": self.grammar}
             declared["function"] |= {"grammar": form}
         return declared
+
+    @staticmethod
+    def from_json(value: object) -> LeapFunction:
+        """Read what ``to_json`` writes. Raises LeapSerializationError."""
+        function, tool = LeapFunction.from_openai(value), _object(value, "tool")
+        form = tool.get("function", tool).get("grammar") or {}
+        return replace(function, deferred=tool.get("defer_loading") is True, grammar=form.get("definition"))
 
     @staticmethod
     def from_callable(function: Callable[..., Any], *, name: str | None = None) -> LeapFunction:

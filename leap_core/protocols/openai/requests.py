@@ -13,13 +13,14 @@ import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...conversation.calls import LeapFunction
 from ...conversation.media.fetching import UrlAccess, fetch
 from ...conversation.messages import ChatMessage, messages_from_json
 from ...conversation.options import CONSTRAINTS, GENERATION, GenerationOptions, check_tool_choice
+from ...conversation.request import Request
 from ...errors import LeapOptionsError, LeapSerializationError
 from ...schemas.json_values import JsonObject, object_at, text_at, whole_number
 from ...system.dataclass import dataclass
@@ -60,7 +61,7 @@ KNOWN_FIELDS -= {name for name, row in FIELDS.items() if not row.line}
 
 
 @dataclass(frozen=True)
-class GenerationRequest:
+class GenerationRequest(Request):
     """What a body asks for. ``prompt`` is the text to continue, for completions without a chat; then ``messages`` is
     empty. ``prompt_tokens``: it was given as these token ids, and ``prompt`` is empty until who knows the model fills
     it in; ``first_token`` is the text of the first of them.
@@ -72,10 +73,7 @@ class GenerationRequest:
     ignored; ``document_notes`` say what of the documents could not be read.
     """
 
-    model: str | None
-    options: GenerationOptions
-    messages: list[ChatMessage] = field(default_factory=list)
-    functions: list[LeapFunction] = field(default_factory=list)
+    model: str | None = None
     prompt: str | None = None
     prompt_tokens: tuple[int, ...] | None = None
     first_token: str | None = None
@@ -200,7 +198,7 @@ def read_text(prompt: object, values: Mapping[str, Any], suffix: str | None) -> 
     LeapOptionsError."""
     (text,) = _prompts(prompt)
     options = _options({**OF_TEXTS, **read_options(values)}, GenerationOptions())
-    return GenerationRequest(None, options, prompt=str(text), suffix=suffix)
+    return GenerationRequest(options=options, prompt=str(text), suffix=suffix)
 
 
 def read_completion(body: object) -> GenerationRequest:

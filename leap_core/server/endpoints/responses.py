@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...conversation.loading_options import refuse_adapters
-from ...conversation.options import GenerationOptions
+from ...conversation.request import Request as Asked
 from ...conversation.responses import Complete, GenerationFinishReason, MessageResponse
 from ...errors import LeapError, LeapSerializationError
 from ...protocols.openai.replies import COMMENT, EVENT_STREAM
@@ -148,10 +148,8 @@ class StoredResponses:
         if options.rng_seed is None:  # an attempt that begins anew says the same
             options = replace(options, rng_seed=secrets.randbits(31))
         answer = QueuedAnswer(
-            chat.messages,
+            Asked(chat.messages, chat.functions, options),
             model.load_request.reference,
-            options,
-            chat.functions,
             loading_of(model),
             model.load_request.cwd or Path.cwd(),
         )
@@ -290,8 +288,6 @@ class StoredResponses:
 
         id, created = record["id"], record["created_at"]
         chat = GenerationRequest(
-            None,
-            GenerationOptions(),
             single_call=record["single_call"],
             notes=tuple(record["notes"]),
             document_notes=tuple(record.get("document_notes", ())),
