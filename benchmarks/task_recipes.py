@@ -29,6 +29,8 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.conversation.streams import last_of
 from leap_core.errors import LeapError
 from leap_core.evaluation.results import bootstrap_mean, mcnemar, wilson
+from leap_core.schemas.grounding import Source
+from leap_core.tasks.evidence.places import leaves
 from leap_core.tasks.search.citing import Citations
 from leap_core.tasks.search.index_file import IndexFile, IndexSettings
 from leap_core.tasks.search.searching import Hit, Searcher, prompt_of, text_of_hit
@@ -73,6 +75,15 @@ class Extracting:
         task, _ = read_task({"task": "extract", "schema": case.schema}, recipes)
         overrides = GenerationOptions(max_tokens=MOST_TOKENS)
         return self._judged(case, task.complete(self._model, case.text, overrides=overrides).full_message.text)
+
+    def invents(self, case: ExtractCase, answer: str) -> bool:
+        """Whether an answer has a number or date that its text lacks."""
+        try:
+            values = [leaf.value for leaf in leaves(json.loads(answer), case.schema) if leaf.has_place]
+        except ValueError:
+            return False
+        source = Source(case.text)
+        return any(source.lacks(each) for each in values)
 
     def _judged(self, case: ExtractCase, answer: str) -> tuple[bool, str]:
         try:
@@ -189,7 +200,11 @@ def measure(task: str, model: ModelRunner, given: argparse.Namespace) -> None:
         ours_cited, others_cited = (sum(each) for each in zip(*cited, strict=True)) if cited else (0, 0)
         print(f"    of the right ones {ours_cited} cite the passage that answers, {others_cited} another one")
     for title, side in {"plain prompt": way.plain, **sides}.items():
-        compared(ours, measured(title, cases, side))
+        other = measured(title, cases, side)
+        compared(ours, other)
+        if isinstance(way, Extracting):
+            counts = [sum(map(way.invents, cases, (answer for _, answer in each))) for each in (ours, other)]
+            print(f"    with a number or date that the text lacks: {counts[0]}, {title} {counts[1]}")
     for case, (is_right, answer) in zip(cases, ours, strict=True):
         if given.verbose and not is_right:
             print(f"    {case}\n      -> {answer}")

@@ -26,7 +26,7 @@ from ..schemas.json_schema import check_schema, parse_json, resolved_schema, wit
 from ..schemas.json_values import JsonObject, object_at, text_at
 from ..schemas.transforms import MUST, absent_as_null, all_optional, closed
 from ..system.dataclass import dataclass
-from .evidence.evidence import invented_last, with_missed
+from .evidence.evidence import invented_last, with_missed, without_repeats
 from .evidence.places import find_places
 from .evidence.values import NOT_IN_TEXT
 from .review.documents import corrected_document, read_review
@@ -285,6 +285,8 @@ class Extract(Task):
             document = without_absent(document, schema, schema)
         if model.wording.verbatim:
             document = _verbatim(document, self.schema, self.schema, messages[-1].text)
+            if model.wording.nulls and not optional:
+                document = without_repeats(document, self.schema, messages[-1].text)
         return document, logprobs
 
     def _lacking(self, document: JsonObject) -> JsonObject:

@@ -37,6 +37,24 @@ def test_nulls_of_optional_fields_are_left_out_and_those_of_required_ones_stay()
     assert "Write null" in runner.requests[0].messages[0].text
 
 
+def test_an_optional_field_with_the_place_of_a_required_one_is_left_out():
+    kinds = {"client": "string", "city": "string", "total": "number", "price": "number", "tax": "number"}
+    fields: dict[str, Any] = {name: {"type": kind} for name, kind in kinds.items()}
+    fields["tax"]["x-from-text"] = False
+    schema = {"type": "object", "properties": fields, "required": ["client", "total"]}
+
+    def found(text: str, **document: Any) -> dict[str, Any]:
+        runner = ScriptedModelRunner(json.dumps({**dict.fromkeys(fields), **document}))
+        return dict(json.loads(do(runner, text, task="extract", schema=schema).full_message.text))
+
+    filled = {"client": "Ann Lee", "city": "Ann Lee", "total": 5, "price": 5, "tax": 5}
+    assert found("Order of Ann Lee: 5.00 in all.", **filled) == {"client": "Ann Lee", "total": 5, "tax": 5}
+    assert found("Ann Lee of Ann Lee: 5 each, 5 in all.", **filled) == filled
+    assert found("Ann Lee lives in Lee.", client="Ann Lee", city="Lee", total=0) == {
+        "client": "Ann Lee", "city": "Lee", "total": 0
+    }  # fmt: skip
+
+
 def test_models_of_liquid_are_asked_as_their_cards_say():
     runner = ScriptedModelRunner('{"client": "Tom", "due": null}', model_id="LFM2-350M-Extract")
     do(runner, "Tom", task="extract", schema=SCHEMA)

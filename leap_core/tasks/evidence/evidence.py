@@ -17,6 +17,7 @@ from typing import Any
 
 from ...conversation.responses import TokenLogprob
 from ...errors import LeapSerializationError
+from ...schemas.grounding import FROM_TEXT
 from ...schemas.json_schema import pointer
 from ...schemas.json_values import JsonObject, number_at, object_at
 from ...system.dataclass import dataclass
@@ -232,6 +233,19 @@ def _key(path: ValuePath, value: Any) -> tuple[ValuePath, str]:
 def without_invented(document: JsonObject, evidence: Sequence[Mapping[str, Any]]) -> JsonObject:
     """The document without the values that are not in the text; elements of lists that are left with nothing go too."""
     return without(document, {each["pointer"] for each in evidence if each["how"] == NOT_IN_TEXT})
+
+
+def without_repeats(document: JsonObject, schema: JsonObject, text: str) -> JsonObject:
+    """The document without optional values that are where the text has a required one: small models fill a field that
+    the text does not have from another one's value."""
+    found = [
+        each
+        for each in find_places(text, document, schema)
+        if each.start is not None and not each.leaf.is_choice and each.leaf.schema.get(FROM_TEXT) is not False
+    ]
+    taken = {(each.start, each.end) for each in found if each.leaf.is_required}
+    repeats = {each.pointer for each in found if not each.leaf.is_required and (each.start, each.end) in taken}
+    return without(document, repeats) if repeats else document
 
 
 def evidence_left(evidence: Sequence[JsonObject], document: JsonObject) -> list[JsonObject]:

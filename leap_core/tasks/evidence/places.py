@@ -26,6 +26,7 @@ class Leaf:
     path: ValuePath
     value: Any
     schema: Mapping[str, Any]
+    is_required: bool = True
 
     @property
     def has_place(self) -> bool:
@@ -60,20 +61,23 @@ class Place:
         return pointer(self.leaf.path)
 
 
-def leaves(value: Any, schema: Any, path: ValuePath = (), root: Mapping[str, Any] | None = None) -> Iterator[Leaf]:
-    """The values in a document, in its order."""
+def leaves(
+    value: Any, schema: Any, path: ValuePath = (), root: Mapping[str, Any] | None = None, is_required: bool = True
+) -> Iterator[Leaf]:
+    """The values in a document, in its order. ``is_required``: whether its object has to have it."""
     schema = schema if isinstance(schema, Mapping) else {}
     root = schema if root is None else root
     schema = resolved_schema(schema, root)
     if isinstance(value, dict):
-        properties = schema.get("properties", {})
+        properties, required = schema.get("properties", {}), schema.get("required") or ()
         for name, part in value.items():
-            yield from leaves(part, properties.get(name, schema.get("additionalProperties")), (*path, name), root)
+            field = properties.get(name, schema.get("additionalProperties"))
+            yield from leaves(part, field, (*path, name), root, name in required)
     elif isinstance(value, list):
         for number, part in enumerate(value):
             yield from leaves(part, schema.get("items"), (*path, number), root)
     else:
-        yield Leaf(path, value, schema)
+        yield Leaf(path, value, schema, is_required)
 
 
 def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
