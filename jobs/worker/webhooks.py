@@ -94,6 +94,7 @@ def _post(attempt: Attempt, url: str, headers: dict[str, str], body: bytes) -> h
             return post.result() if post.done() else None
         finally:
             post.cancel()
+            await asyncio.wait([post])  # its connection is closed
 
     loop = asyncio.new_event_loop()
     try:

@@ -28,11 +28,12 @@ def test_file_parts_of_three_protocols(serve):
     )
     pdf = base64.b64encode(pdf_bytes(["The total is 42 euros."])).decode()
     source = {"type": "base64", "media_type": "application/pdf", "data": pdf}
-    anthropic.Anthropic(base_url=server.url.removesuffix("/v1"), api_key=server.token).messages.create(
-        model="builtin",
-        max_tokens=9,
-        messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "a"}]}],
-    )
+    with anthropic.Anthropic(base_url=server.url.removesuffix("/v1"), api_key=server.token) as other:
+        other.messages.create(
+            model="builtin",
+            max_tokens=9,
+            messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "a"}]}],
+        )
     for request in server.runner.requests:
         assert "The total is 42 euros." in request.messages[0].text
     assert server.runner.requests[0].messages[0].text.startswith("a.docx:\n")
@@ -64,11 +65,12 @@ def test_what_could_not_be_read_is_said_in_the_answer(serve):
     )
     assert [each.leap["notes"] for each in stream if getattr(each, "leap", None)] == [[note]]
     source = {"type": "base64", "media_type": "application/octet-stream", "data": data}
-    message = anthropic.Anthropic(base_url=server.url.removesuffix("/v1"), api_key=server.token).messages.create(
-        model="builtin",
-        max_tokens=9,
-        messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "sum.xlsx"}]}],
-    )
+    with anthropic.Anthropic(base_url=server.url.removesuffix("/v1"), api_key=server.token) as other:
+        message = other.messages.create(
+            model="builtin",
+            max_tokens=9,
+            messages=[{"role": "user", "content": [{"type": "document", "source": source, "title": "sum.xlsx"}]}],
+        )
     assert message.model_dump()["leap"]["notes"] == [note]
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Behaviour = Callable[["Handler"], None]
+Behaviour = Callable[["Handler"], object]
 
 
 class FakeEndpoint:
@@ -26,6 +26,8 @@ class FakeEndpoint:
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.times: list[float] = []
         self.most_at_once = self._at_once = 0
+        self.is_over = threading.Event()
+        """Set at the end of the test, so that no thread sleeps on."""
         self._guard = threading.Lock()
 
     def answer(self, handler: Handler) -> None:
@@ -132,7 +134,7 @@ def redirects(target: str) -> Behaviour:
 
 
 def sleeps(seconds: float) -> Behaviour:
-    return lambda _handler: time.sleep(seconds)
+    return lambda handler: handler.fake.is_over.wait(seconds)
 
 
 def hangs_up(handler: Handler) -> None:
@@ -161,6 +163,7 @@ def fake_endpoint(secure: ssl.SSLContext | None = None) -> Iterator[FakeEndpoint
     try:
         yield fake
     finally:
+        fake.is_over.set()
         server.shutdown()
         server.server_close()
         thread.join()

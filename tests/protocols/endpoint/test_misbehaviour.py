@@ -98,7 +98,7 @@ def test_silence_may_pass_and_ends_an_answer_in_the_middle(fake, leap_home):
     def behave(handler):
         handler.begin_stream()
         handler.event(chunk({"content": "Par"}))
-        time.sleep(ENDLESS)
+        sleeps(ENDLESS)(handler)
 
     fake.behaviours.append(sleeps(ENDLESS))
     with Leap.connect(fake.url, model="m", patience=SOON_TIRED) as runner:
