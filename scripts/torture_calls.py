@@ -78,8 +78,8 @@ QUOTATIONS = (
     ),
 )
 """Texts around a call that is only shown."""
-MARKERLESS = (CHANNELS.name, RECIPIENTS.name)
-"""Parsers whose calls are whole messages, so that none is within a text."""
+MARKERLESS = (CHANNELS.name, RECIPIENTS.name, "json")
+"""Parsers whose calls are whole messages or replies, so that none is within a text."""
 
 
 def quoted_reply(draw: random.Random, name: str) -> str:

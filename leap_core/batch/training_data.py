@@ -72,14 +72,14 @@ class TrainingTemplate:
     @staticmethod
     def of_model(model: LlamaModel, template: str | None, parser_name: str) -> TrainingTemplate:
         """That of a model. Raises LeapGenerationError where it has no chat template."""
-        from ..inference.prompt_maker import parser_of_model, read_template
+        from ..inference.prompt_maker import format_of_model, read_template
 
         read = read_template(model, template)
         if read is None:
             raise LeapGenerationError(f"{model.path.name} has no chat template, which training data needs")
         endings = tuple(text for text, token in model.special_tokens.items() if token in model.eog_tokens)
         opening = model.bos_text if model.bos_token is not None else ""
-        return TrainingTemplate(read, parser_of_model(model, parser_name, template), opening, endings)
+        return TrainingTemplate(read, format_of_model(model, parser_name, template, read).parser, opening, endings)
 
     def rendered(
         self, history: Sequence[ChatMessage], functions: Sequence[LeapFunction] = (), passed_over: Collection[int] = ()

@@ -56,7 +56,7 @@ class FunctionCallParser(Protocol):
 
 AUTO = "auto"
 PARSERS = (
-    *(AUTO, "lfm", "hermes", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
+    *(AUTO, "lfm", "hermes", "json", "gpt_oss", "functionary_v32", "kimi_k2", "deepseek_v3", "deepseek_v31", "mistral"),
     *("granite", "nemotron", "apertus", "command_r7b", "minimax_m2", "seed_oss", "qwen3_coder", "glm45"),
     *("functiongemma", "gemma4"),
     *("deepseek_v32", "deepseek_v4", "minicpm5", "kimi_k3", "minimax_m3", "apriel", "gigachat31", "gigachat3"),

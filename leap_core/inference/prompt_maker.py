@@ -34,6 +34,7 @@ from .template.reply import Piece, ReplyMemory
 
 if TYPE_CHECKING:
     from ..conversation.calls import LeapFunction
+    from .template.learning import ReplyFormat
     from .voice import ModelVoice
 
 
@@ -71,7 +72,8 @@ class PromptMaker:
         self._model = model
         self._open_media = media
         self._template = read_template(model, template)
-        self._parser = parser_of_model(model, parser_name, template)
+        self._format = format_of_model(model, parser_name, template, self._template)
+        self._parser = self._format.parser
         self._replies = ReplyMemory(model.special_tokens)
         self._special = frozenset(model.special_tokens.values())
 
@@ -163,11 +165,15 @@ class PromptMaker:
             return parser_named(chosen)
         return chosen
 
-    def warnings(self, functions: Sequence[LeapFunction]) -> tuple[str, ...]:
-        """What the user should know about functions that the template has no place for."""
-        if not functions or self._template is None or self._template.renders_functions:
+    def warnings(self, functions: Sequence[LeapFunction], options: GenerationOptions) -> tuple[str, ...]:
+        """What the user should know about functions that the template has no place for, and calls that may not be
+        read."""
+        if not functions or self._template is None or options.tool_choice == "none":
             return ()
-        return ("the model's chat template has no place for functions, so the model does not know of them",)
+        if not self._template.renders_functions:
+            return ("the model's chat template has no place for functions, so the model does not know of them",)
+        is_guessed = not self._format.is_known and self.parser_for(options) is self._parser
+        return (UNKNOWN_CALLS,) if is_guessed else ()
 
     def _made(
         self, pieces: Sequence[str | ChatMessageContent], options: GenerationOptions, within: int | None = None
@@ -289,15 +295,22 @@ def read_template(model: LlamaModel, override: str | None) -> ChatTemplate | Non
     return ChatTemplate(source, bos_text=model.bos_text, eos_text=model.eos_text, special_texts=model.special_tokens)
 
 
-def parser_of_model(model: LlamaModel, name: str, template: str | None = None) -> FunctionCallParser:
+def format_of_model(
+    model: LlamaModel, name: str, template: str | None = None, compiled: ChatTemplate | None = None
+) -> ReplyFormat:
     """How the model writes calls: as ``name`` says, or with "auto" as its chat template and its vocabulary show."""
-    from ..conversation.calls.parsers import parser_for_template, parser_named
+    from ..conversation.calls.parsers import parser_named
+    from .template.learning import ReplyFormat, format_of_template
 
     if name != AUTO:
-        return parser_named(name)
-    return parser_for_template(template or model.chat_template or "", model.special_tokens)
+        return ReplyFormat(parser_named(name))
+    return format_of_template(compiled, template or model.chat_template or "", model.special_tokens)
 
 
+UNKNOWN_CALLS = (
+    "the model's chat template does not show how it writes function calls: only JSON calls that are the whole reply are"
+    " read, other calls stay text (--tool-call-parser, function_call_parser, names a format)"
+)
 USUAL_BYTES = 6
 """Texts of more bytes for each token of the context are counted before anything else; languages have three to five."""
 PIECE = 32 * 1024

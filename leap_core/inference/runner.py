@@ -383,7 +383,7 @@ class InProcessRunner(ModelRunner):
             warnings=(
                 *(constraint.warnings if constraint else ()),
                 *made.warnings,
-                *self._prompts.warnings(functions),
+                *self._prompts.warnings(functions, options),
                 *self._speech_warnings(instruction),
             ),
             left_out=made.left_out,

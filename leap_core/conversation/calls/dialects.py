@@ -142,16 +142,22 @@ def _object(children: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 def _framed(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     """Calls of the form head, JSON, tail, with any white space between. What of the tail is missing is not needed."""
-    head = re.compile(_pattern(dialect.head))
-    tail = re.compile(rf"\s*(?:```)?\s*(?:{re.escape(dialect.tail.strip(FENCE))})?")
-    calls, place = [], _after(SPACE, body, 0)
+    head = re.compile(_pattern(dialect.head.replace("{{", "{").replace("}}", "}")))
+    tail = re.compile(rf"\s*(?:```)?\s*(?:{_pattern(dialect.tail.strip(FENCE))})?")
+    marks = (dialect.opening, dialect.separator or "", dialect.closing, "" if dialect.end else dialect.start)
+    known = "|".join(re.escape(mark.strip()) for mark in marks if mark.strip())
+    between = re.compile(rf"(?:\s{'|' if known else ''}{known})*")
+    calls, place = list[LeapFunctionCall](), _after(between, body, 0)
     while place < len(body):
         match = head.match(body, place)
         if match is None:
-            raise PythonicSyntaxError(place, f"expected {dialect.head.format(name='NAME', index=0)!r}")
+            error = PythonicSyntaxError(place, f"expected {dialect.head.format(name='NAME', index=0)!r}")
+            if calls and not dialect.end and dialect.start not in body[place:]:
+                error.readable, error.text_after = calls, body[place:]
+            raise error
         arguments, place = _json_at(body, match.end())
         calls.append(LeapFunctionCall(match["name"], arguments))
-        place = _after(SPACE, body, _after(tail, body, place))
+        place = _after(between, body, _after(tail, body, place))
     return calls
 
 
@@ -163,7 +169,7 @@ def _after(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 def _pattern(text: str) -> str:
     parts = re.split(r"(\{name\}|\{index\}|functions\.|\s+)", text)
-    known = {"{name}": NAME, "{index}": r"\d*", "functions.": r"\s*(?:functions\.)?"}
+    known = {"{name}": NAME, "{index}": r"[\w.-]*", "functions.": r"\s*(?:functions\.)?"}
     return r"\s*" + "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
 
 
@@ -205,6 +211,11 @@ def _named_by_key(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     if len(keyed) < len(items):
         return read_calls(unfenced(body), repair=False)
     return [call_of_object({"name": name, "arguments": given}) for each in keyed for name, given in each.items()]
+
+
+def _pythonic(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
+    """``f(a="x")``, one or more, or lists of them."""
+    return read_calls(body)
 
 
 def _recipient(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
@@ -309,6 +320,9 @@ CHANNELS = Dialect("gpt_oss", ("<|channel|>", "<|message|>"), "\udc00", "\udc01"
 """gpt-oss: ``inference.template.channels`` puts these marks, which no text holds, around a call."""
 RECIPIENTS = Dialect("functionary_v32", (">>>all",), "\udc00", "\udc01", "{name}\n", "", read=_recipient, is_json=False)
 """functionary 3.2: ``>>>all\\nTEXT`` and ``>>>NAME\\n{…}``, with the same marks around a call."""
+
+READINGS = {"objects": _sequence, "framed": _framed, "elements": _elements, "pythonic": _pythonic}
+"""How the calls of a format that is learned are read."""
 
 KIMI, DEEPSEEK = "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"
 DEEPSEEK_MARKS = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")

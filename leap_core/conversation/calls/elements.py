@@ -18,8 +18,8 @@ CDATA, CDATA_END = "<![CDATA[", "]]>"
 class Elements:
     """How a call is written: ``head`` with its ``{name}`` and perhaps its number ``{index}`` from 1, for each argument
     ``key``, its value and ``close``, and ``tail``. ``key`` has the ``{key}`` and perhaps a ``{type}``, which is one of
-    ``texts`` where the value is a text; ``close`` may have the ``{key}``, too. White space between them is free. A line
-    feed at the end of ``key`` and at the beginning of ``close`` is not part of the value."""
+    ``texts`` where the value is a text; ``close`` may have these, too, and ``tail`` the name. White space between them
+    is free. A line feed at the end of ``key`` and at the beginning of ``close`` is not part of the value."""
 
     head: str
     key: str
@@ -30,22 +30,23 @@ class Elements:
     def read(self, body: str) -> list[LeapFunctionCall]:
         """The calls of a text that holds nothing else. Raises PythonicSyntaxError."""
         head, key = re.compile(_pattern(self.head)), re.compile(_pattern(self.key))
-        tail = re.compile(rf"{_pattern(self.tail)}\s*|\s*\Z") if self.tail.strip() else re.compile(r"\s*")
         following = re.compile(_pattern(self.key).removeprefix(SPACE))  # looked for after white space of any length
         calls, place, end_of_body = list[LeapFunctionCall](), 0, len(body.rstrip())
         while place < end_of_body:
             match = head.match(body, place)
             if match is None:
                 raise PythonicSyntaxError(place, f"expected {self.head.strip()!r}")
+            closing = _pattern(self.tail.replace("{name}", match["name"]))
+            tail = re.compile(rf"{closing}\s*|\s*\Z") if self.tail.strip() else re.compile(r"\s*")
             arguments, place = dict[str, object](), match.end()
             while (parameter := key.match(body, place)) is not None:
                 name = parameter["key"].strip()
                 if name in arguments:
                     raise PythonicSyntaxError(place, f"{name!r} is given twice")
-                value, place = self._value(body, parameter.end(), name, following)
-                kind = parameter.groupdict().get("type")
-                is_text = kind is not None and kind in self.texts
-                arguments[name] = value if is_text else UntypedText(value)
+                kind = (parameter.groupdict().get("type") or "").strip()
+                close = self.close.replace("{key}", name).replace("{type}", kind)
+                value, place = self._value(body, parameter.end(), close, following)
+                arguments[name] = value if kind in self.texts else UntypedText(value)
             end = tail.match(body, place)
             if end is None:
                 raise PythonicSyntaxError(place, f"expected {self.tail.strip()!r}")
@@ -60,11 +61,11 @@ class Elements:
         for number, (call, arguments) in enumerate(zip(calls, spelled, strict=True), 1):
             parts = [
                 self.key.replace("{key}", name).replace("{type}", self._type(is_text))
-                + self._closed(value, self.close.replace("{key}", name))
+                + self._closed(value, self.close.replace("{key}", name).replace("{type}", self._type(is_text)))
                 for name, value, is_text in arguments
             ]
             head = self.head.replace("{name}", call.name).replace("{index}", str(number))
-            texts.append(head + "".join(parts) + self.tail)
+            texts.append(head + "".join(parts) + self.tail.replace("{name}", call.name))
         return texts
 
     def _closed(self, value: str, close: str) -> str:
@@ -76,9 +77,8 @@ class Elements:
     def _type(self, is_text: bool) -> str:
         return (self.texts or ("",))[0] if is_text else OTHER_TYPES.get((self.texts or ("",))[0], "json")
 
-    def _value(self, body: str, start: int, name: str, key: re.Pattern[str]) -> tuple[str, int]:
+    def _value(self, body: str, start: int, close: str, key: re.Pattern[str]) -> tuple[str, int]:
         """The text of a value, and the place after what closes it. Where none does, it ends before the next key."""
-        close = self.close.replace("{key}", name)
         mark = close.strip()
         if body.startswith(CDATA, start):
             end = body.find(CDATA_END, start)
@@ -104,6 +104,11 @@ OTHER_TYPES = {"true": "false", "string": "number"}
 def _pattern(text: str) -> str:
     """What matches a fixed text with its fields; white space in it is free, but for the last line feed."""
     parts = re.split(r"(\{name\}|\{index\}|\{key\}|\{type\}|\s+)", text.strip(" ").rstrip("\n"))
-    known = {"{name}": NAME, "{index}": r"\d*", "{key}": r"(?P<key>[^>\n\"'<|]+)", "{type}": r"(?P<type>[^>\n\"'<|]*)"}
+    known = {
+        "{name}": NAME,
+        "{index}": r"[\w.-]*",
+        "{key}": r"(?P<key>[^>\n\"'<|/][^>\n\"'<|]*)",
+        "{type}": r"(?P<type>[^>\n\"'<|]*)",
+    }
     pattern = "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
     return rf"{SPACE}{pattern}" + (r"\n?" if text.endswith("\n") else "")

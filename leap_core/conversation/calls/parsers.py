@@ -56,7 +56,7 @@ class LeapFunctionCallParser:
         Raises ValueError when it cannot be read.
         """
         text = (self._collected if body is None else body).strip()
-        if not text.startswith(self.start_marker):
+        if not self.start_marker or not text.startswith(self.start_marker):
             return self._read(text.removesuffix(self.end_marker))
         blocks = text.split(self.start_marker)[1:]
         return [call for block in blocks for call in self._read(block.strip().removesuffix(self.end_marker))]
@@ -119,11 +119,28 @@ class DialectParser(LeapFunctionCallParser):
         return self.dialect.calls_of(body)
 
 
-PARSERS = {parser.name: parser for parser in (LFMFunctionCallParser, HermesFunctionCallParser)}
+class JSONFunctionCallParser(LeapFunctionCallParser):
+    """``{"name": "f", "arguments": {"a": "x"}}`` without markers, where calls are the whole reply."""
+
+    name = "json"
+    dialect = Dialect("json", (), "", "", separator="\n")
+
+    def __init__(self) -> None:
+        super().__init__("", "")
+
+    def dump(self, calls: Sequence[LeapFunctionCall]) -> str:
+        return self.dialect.write(calls)
+
+    def _read(self, body: str) -> list[LeapFunctionCall]:
+        return read_calls(body, repair=False)
+
+
+OWN_PARSERS = (LFMFunctionCallParser, HermesFunctionCallParser, JSONFunctionCallParser)
+PARSERS = {parser.name: parser for parser in OWN_PARSERS}
 
 
 def parser_named(name: str) -> LeapFunctionCallParser:
-    """A new parser: "lfm", "hermes", or a name of ``dialects.DIALECTS``. Raises ValueError for another name."""
+    """A new parser: "lfm", "hermes", "json", or a name of ``dialects.DIALECTS``. Raises ValueError for another name."""
     if name in PARSERS:
         return PARSERS[name]()
     if name in DIALECTS:
@@ -137,13 +154,15 @@ def is_own_parser(parser: FunctionCallParser) -> bool:
 
 
 def parser_for_template(template: str, special_tokens: Collection[str]) -> LeapFunctionCallParser:
-    """The parser for the calls that a chat template has written, else for those that the vocabulary has tokens for."""
+    """The parser for the calls that a chat template has written, else for those that the vocabulary has tokens for,
+    else the one for JSON without markers."""
     lfm, hermes = LFMFunctionCallParser(), HermesFunctionCallParser()
     if lfm.start_marker in template or lfm.start_marker in special_tokens:
         return lfm
     if (name := dialect_of_template(template)) is not None:
         return parser_named(name)
-    return hermes if hermes.start_marker in template or hermes.start_marker in special_tokens else lfm
+    known = hermes.start_marker in template or hermes.start_marker in special_tokens
+    return hermes if known else JSONFunctionCallParser()
 
 
 def _compact_object(call: LeapFunctionCall) -> str:
@@ -178,6 +197,9 @@ FENCE = "```"
 MOST_SHOWN = 200
 """Characters of an unreadable call in a warning."""
 
+NEVER = "(?!)"
+BARE_LISTS = ("lfm", "json")
+"""Parsers for which ``[f(a="x")]`` without markers is a list of calls where it is the whole reply."""
 MOST_READ_AGAIN = 1_000_000
 """Characters of one reply that are read again to find the calls between markers that fit no call."""
 
@@ -223,7 +245,7 @@ class CallStream:
         self._read_again = 0
         self._echo: str | None = None
         self._bare: list[BareList] = []
-        if parser and parser.name == "lfm" and declared:
+        if parser and parser.name in BARE_LISTS and declared:
             self._bare.append(BareList(declared, self._end))
         if parser and fits and declared:
             self._bare.append(BareJson(declared, self._end, fits, self._spelled))
@@ -233,7 +255,7 @@ class CallStream:
         self._dropped: tuple[str, ...] = getattr(parser, "dropped", ())
         self._beside += self._dropped
         longest_first = sorted(self._beside, key=len, reverse=True)
-        self._next_mark = re.compile("|".join(map(re.escape, longest_first)))
+        self._next_mark = re.compile("|".join(map(re.escape, longest_first)) or NEVER)
         self._quotes = Quotes()
         self._spaces: list[str] | None = [] if parser else None
         """White space since the last call, or the beginning of the reply; None after other text."""

@@ -343,7 +343,7 @@ def _with_calls(
     prefix = "" if start is not None else json.dumps(parser.start_marker)
     if dialect is None:
         write: Callable[..., str] = partial(pythonic_grammar, allowed, end, many=not named)
-    elif dialect in (CHANNELS, RECIPIENTS):  # their markers are no text
+    elif not dialect.start or dialect in (CHANNELS, RECIPIENTS):  # their markers are no text
         write, prefix = partial(bare_grammar, allowed, many=not named), ""
     else:
         special = vocabulary.special_tokens

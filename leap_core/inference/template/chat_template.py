@@ -319,15 +319,16 @@ class ChatTemplate:
         if shape not in self._shapes:
             roles = ("system", *["system"] * shape[0], "user", "assistant", *["system"] * shape[1], "user")
             texts = [f"{PROBE}{n}" for n in range(len(roles))]
-            text = self._probed([{"role": role, "content": each} for role, each in zip(roles, texts, strict=True)])
+            text = self.probed([{"role": role, "content": each} for role, each in zip(roles, texts, strict=True)])
             self._shapes[shape] = all(each in text for each in texts)
         return self._shapes[shape]
 
-    def _probed(self, messages: Messages) -> str:
+    def probed(self, messages: Messages, **values: Any) -> str:
         """What the template makes of a few messages; nothing where it refuses them."""
-        values = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
+        usual = {"add_generation_prompt": True, "bos_token": self._bos_text, "eos_token": self._eos_text}
+        values = usual | values
         if self._content_in_parts:
-            messages = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+            messages = [{**each, "content": [{"type": "text", "text": each["content"] or ""}]} for each in messages]
         try:
             budget = Budget(PROBE_CHARACTERS, PROBE_SECONDS)
             return render_template(self._template, {**values, "messages": messages}, budget)
@@ -338,7 +339,7 @@ class ChatTemplate:
         """Whether the template shows a message only when its content is a list of typed parts, as those of models that
         see often do."""
         contents: list[Any] = [PROBE, [{"type": "text", "text": PROBE}]]
-        return [PROBE in self._probed([{"role": "user", "content": each}]) for each in contents] == [False, True]
+        return [PROBE in self.probed([{"role": "user", "content": each}]) for each in contents] == [False, True]
 
     def _protector(self, seam: str) -> Callable[[str], str]:
         special = self._special

@@ -269,7 +269,7 @@ class ReplyBuilder:
             self._also = special.get(also)
         # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
-        self._thought_calls = None if marks is None else ThoughtCalls(marks[:2], spellings)
+        self._thought_calls = ThoughtCalls(marks[:2], spellings) if marks and marks[0] else None
         readable = {special.get(marker) for marker in markers} | self._parts
         self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
         self._opens_reasoning = {special[pair[0]] for pair in tags if pair[0] in special}

@@ -120,7 +120,7 @@ def cut(text: str, draw: random.Random) -> list[str]:
 
 def test_every_dialect_has_an_example_and_a_name_in_the_options():
     assert SEEN.keys() == DIALECTS.keys()
-    assert list(PARSERS) == ["auto", "lfm", "hermes", *DIALECTS]
+    assert list(PARSERS) == ["auto", "lfm", "hermes", "json", *DIALECTS]
     assert list(CALL_PARSERS) == [*PARSERS, "none"]
 
 
@@ -165,7 +165,7 @@ def test_templates_of_the_two_usual_forms():
     assert parser_for_template("", ["<|tool_call_start|>", "<tool_call>"]).name == "lfm"
     assert parser_for_template("<tool_call>", ()).name == "hermes"
     assert parser_for_template("", ["<tool_call>"]).name == "hermes"
-    assert parser_for_template("{{ messages }}", ()).name == "lfm"
+    assert parser_for_template("{{ messages }}", ()).name == "json"
 
 
 def test_values_without_quotes_follow_the_schema():

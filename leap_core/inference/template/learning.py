@@ -1,0 +1,394 @@
+"""How a model writes calls and reasoning, learned from its chat template.
+
+The template renders small conversations that differ in one thing: one call or two, one argument or two, a text or a
+number, with reasoning or without. Names and values are words that no template has. The texts between them are the
+markers. A format counts only when it reads all that the template has written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from ...conversation.calls import LeapFunction
+from ...conversation.calls.dialects import CHANNELS, READINGS, RECIPIENTS, Dialect
+from ...conversation.calls.elements import Elements
+from ...conversation.calls.fitting import fitted
+from ...conversation.calls.parsers import (
+    PARSERS,
+    CallsFound,
+    CallStream,
+    CallText,
+    CallWarning,
+    DialectParser,
+    JSONFunctionCallParser,
+    LeapFunctionCallParser,
+    parser_for_template,
+)
+from ...schemas.grammar_matcher import REASONING_TAGS
+from ...system.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from .chat_template import ChatTemplate
+
+NAMES, KEYS, VALUES, IDS = (
+    ("qznamea", "qznameb"),
+    ("qzkeya", "qzkeyb"),
+    ("qzvala", "qzvalb"),
+    ("qzidaaaa1", "qzidbbbb2", "qzidcccc3"),
+)
+CONTENT, REASON, NUMBER = "Xwcontent", "Xwreason", 70417
+INDEX = "{index}"
+BARE = JSONFunctionCallParser.name
+WORD = r"\w+"
+NO_THOUGHT = re.compile("|".join(rf"{re.escape(start)}\s*{re.escape(end)}" for start, end in REASONING_TAGS))
+SEGMENT = re.compile(r"<[^<>\n]*>?|\[/?[A-Z][A-Z_ ]*\]|\s+|[{}\[\](),\"']|[^\s<{}\[\](),\"']+")
+"""A marker, or a part of one, or a text between two."""
+MARKER = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]|\S*[^\w\s{}\[\](),\"'.:]\S*")
+TAG = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]")
+ARGUMENTS = re.compile(rf'\{{\s*"{KEYS[0]}"\s*:\s*"{VALUES[0]}"\s*\}}')
+PYTHON = re.compile(rf"\{{'{KEYS[0]}': '{VALUES[0]}'\}}")
+"""Arguments that a template has written out without JSON's filter: it wants them as texts."""
+PAST = re.compile(rf'"{VALUES[0]}"\s*\}}')
+PYTHONIC = re.compile(rf"{NAMES[0]}\s*\(\s*{KEYS[0]}\s*=\s*[\"']{VALUES[0]}[\"']\s*\)")
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": name,
+            "parameters": {
+                "type": "object",
+                "properties": {key: {"type": ["string", "integer", "boolean"]} for key in KEYS},
+                "required": [],
+            },
+        },
+    }
+    for name in NAMES
+]
+PROBES: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
+    "one": [(NAMES[0], {KEYS[0]: VALUES[0]})],
+    "two": [(NAMES[0], {KEYS[0]: VALUES[0]}), (NAMES[1], {KEYS[0]: VALUES[1]})],
+    "three": [(NAMES[0], {}), (NAMES[1], {KEYS[0]: VALUES[1]}), (NAMES[0], {KEYS[0]: VALUES[0]})],
+    "pair": [(NAMES[0], {KEYS[0]: VALUES[0], KEYS[1]: VALUES[1]})],
+    "none": [(NAMES[0], {})],
+    "number": [(NAMES[0], {KEYS[0]: NUMBER})],
+    "boolean": [(NAMES[0], {KEYS[0]: True, KEYS[1]: VALUES[1]})],
+}
+
+
+MOST_KEPT = 64
+
+
+@dataclass(frozen=True)
+class ReplyFormat:
+    """``parser``: what reads and writes the calls. ``is_known``: whether the template shows that the model writes them
+    so; else they are JSON without markers, which has to be the whole reply."""
+
+    parser: LeapFunctionCallParser
+    is_known: bool = True
+
+
+_kept: dict[bytes, ReplyFormat] = {}
+
+
+def format_of_template(template: ChatTemplate | None, source: str, special_tokens: Collection[str]) -> ReplyFormat:
+    """The format of a model's replies: as the table of dialects has it, unless the template writes other calls; else as
+    it is learned."""
+    digest = blake2b("\0".join([source, *sorted(special_tokens)]).encode("utf-8", "replace")).digest()
+    if digest not in _kept:
+        if len(_kept) >= MOST_KEPT:
+            _kept.clear()
+        _kept[digest] = _format(template, source, parser_for_template(source, special_tokens))
+    return _kept[digest]
+
+
+def _format(template: ChatTemplate | None, source: str, parser: LeapFunctionCallParser) -> ReplyFormat:
+    is_lfm = parser.name == "lfm" and parser.start_marker in source
+    if template is None or is_lfm or parser.name in (CHANNELS.name, RECIPIENTS.name):
+        return ReplyFormat(parser, parser.name != BARE)
+    probe = Probe(template)
+    is_known, reads = parser.name != BARE, probe.reads(parser)
+    if reads is not True and (learned := probe.learn()) is not None:
+        is_known, parser = True, DialectParser(learned)
+    elif reads is False and parser.name in PARSERS:  # of the tokens of the vocabulary, and not of the template
+        is_known = False
+    is_known = is_known or reads is True
+    if not parser.reasoning:
+        parser.reasoning, dropped = probe.reasoning()
+        parser.dropped += dropped
+    return ReplyFormat(parser, bool(is_known))
+
+
+class Probe:
+    """Asks one template."""
+
+    def __init__(self, template: ChatTemplate) -> None:
+        self._template = template
+        self._plain = self._rendered(content=CONTENT)
+        self._as_text = False
+        self._around = list[str]()
+        self._replies = self._blocks()
+
+    def _rendered(self, **fields: Any) -> str:
+        message = {"role": "assistant", "content": "", **fields}
+        question = {"role": "user", "content": "Xwquestion"}
+        for content in ("", None):
+            given = [question, message if message["content"] else {**message, "content": content}]
+            text = self._template.probed(given, add_generation_prompt=False, tools=TOOLS)
+            if text:
+                return text
+        return ""
+
+    def _of_calls(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+        spelled = [
+            {
+                "id": IDS[n],
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(given) if self._as_text else given},
+            }
+            for n, (name, given) in enumerate(calls)
+        ]
+        return self._rendered(tool_calls=spelled)
+
+    def _blocks(self) -> dict[str, str]:
+        """What the template writes for the calls of each of PROBES, without what is around an answer."""
+        if CONTENT not in self._plain:
+            return {}
+        for self._as_text in (False, True):
+            one = self._of_calls(PROBES["one"])
+            if one and (self._as_text or not PYTHON.search(one)):
+                break
+        before = len(_shared(self._plain, one))
+        after = len(_shared(self._plain.partition(CONTENT)[2], one[before:], at_end=True))
+        texts = {name: self._of_calls(calls) for name, calls in PROBES.items()}
+        start, _, end = self._plain[before:].partition(CONTENT)
+        around = SEGMENT.findall(NO_THOUGHT.sub("", start) + end[: len(end) - after])
+        self._around = [each for each in around if TAG.fullmatch(each)]
+        ends = one[len(one) - after :] if after else ""
+        return {
+            name: NO_THOUGHT.sub("", text[before : len(text) - after])
+            for name, text in texts.items()
+            if text.startswith(one[:before])
+            and text.endswith(ends)
+            and _names(text[before:]) == _names_of(PROBES[name])
+        }
+
+    def reads(self, parser: LeapFunctionCallParser) -> bool | None:
+        """Whether a parser reads the calls that the template writes; None where it writes none."""
+        found = {name: _calls_in(text, parser) for name, text in self._replies.items()}
+        return None if "one" not in found else all(found[name] == list(PROBES[name]) for name in found)
+
+    def learn(self) -> Dialect | None:
+        """How the template writes calls; None where no format reads them all."""
+        if "one" not in self._replies:
+            return None
+        for numbered in (False, True):
+            for dialect in self._candidates(numbered):
+                if dialect.start and self.reads(DialectParser(dialect)):
+                    return dialect
+        return None
+
+    def _candidates(self, numbered: bool) -> Iterator[Dialect]:
+        """``numbered``: digits are numbers of calls."""
+        texts = {name: _with_index(text, numbered) for name, text in self._replies.items()}
+        one, two = texts["one"], texts.get("two")
+        name, given, last = NAMES[0], ARGUMENTS.search(one), PAST.search(two or "")
+        if given is not None:
+            start, end = _object_around(one, given)
+            if start <= one.find(name) < end:
+                places = _objects_of(two)
+                between = two[places[0][1] : places[1][0]] if two and len(places) == 2 else None
+                frame = _frame(one[:start], between, one[end:])
+                inner = one[start : given.start()], one[given.end() : end]
+                yield from self._framed(frame, inner, "objects", "framed")
+                return
+            before = one[: given.start()]
+            if name in before:
+                second = two.find(NAMES[1], last.end()) if two and last else -1
+                between = two[last.end() : second] if two and last and second >= 0 else None
+                frame = _frame(before.partition(name)[0], between, one[given.end() :])
+                yield from self._framed(frame, (name + before.partition(name)[2], ""), "framed")
+            return
+        if (call := PYTHONIC.search(one)) is not None:
+            found = re.search(rf"\)(.*?){NAMES[1]}", two or "", re.DOTALL)
+            frame = _frame(one[: call.start()], found[1] if found else None, one[call.end() :])
+            yield from self._framed(frame, ("", ""), "pythonic")
+            return
+        if "pair" in texts and "none" in texts and KEYS[0] in one and VALUES[0] in one:
+            yield from self._tagged(texts)
+
+    def _framed(self, frame: Frame, inner: tuple[str, str], *readings: str) -> Iterator[Dialect]:
+        head, tail = frame.head + inner[0], inner[1] + frame.tail
+        head = head.replace("{", "{{").replace("}", "}}").replace("{{index}}", INDEX).replace(NAMES[0], "{name}")
+        for reading in readings:
+            read = None if reading == "objects" and frame.end else READINGS[reading]
+            is_json = reading != "pythonic"
+            yield (
+                replace(frame.dialect(), head=head, tail=tail, read=read, is_json=is_json)
+                if is_json
+                else replace(frame.dialect(), read=read, is_json=False)
+            )
+
+    def _tagged(self, texts: Mapping[str, str]) -> Iterator[Dialect]:
+        """Elements: what is before a key, between it and its value, and after the value."""
+        one, pair, two = texts["one"], texts["pair"], texts.get("two", "")
+        before, _, rest = one.partition(NAMES[0])
+        opened, _, rest = rest.partition(KEYS[0])
+        assigned, _, closed = rest.partition(VALUES[0])
+        middle = pair.partition(VALUES[0])[2].partition(KEYS[1])[0]
+        cuts = [len("".join(SEGMENT.findall(middle)[:n])) for n in range(len(SEGMENT.findall(middle)) + 1)]
+        for cut in reversed(cuts):
+            close, key = middle[:cut], middle[cut:]
+            if not (closed.startswith(close) and opened.endswith(key) and close.strip() and (key + assigned).strip()):
+                continue
+            second = two.partition(VALUES[0])[2].partition(NAMES[1])[0]
+            between = second[len(close) :] if second.startswith(close) else None
+            frame = _frame(before, between, closed[len(close) :])
+            key, kind = self._key_of(key + KEYS[0] + assigned, texts.get("number", ""), close)
+            elements = Elements(
+                frame.head + "{name}" + opened[: len(opened) - len(middle[cut:])],
+                key.replace(KEYS[0], "{key}"),
+                re.sub(rf"\b{kind}\b", "{type}", close.replace(KEYS[0], "{key}"))
+                if kind
+                else close.replace(KEYS[0], "{key}"),
+                frame.tail.replace(NAMES[0], "{name}"),
+                (kind,) if kind else (),
+            )
+            yield replace(frame.dialect(), read=READINGS["elements"], is_json=False, elements=elements)
+
+    def _key_of(self, key: str, number: str, close: str) -> tuple[str, str]:
+        """The text of a key and all up to its value, and the word in it that says that the value is a text."""
+        words = re.split(r"(\w+)", key)
+        pattern = "".join(f"({WORD})" if n % 2 and word != KEYS[0] else re.escape(word) for n, word in enumerate(words))
+        found = re.search(rf"{pattern}{NUMBER}", number)
+        own = [word for n, word in enumerate(words) if n % 2 and word != KEYS[0]]
+        other = [mine for mine, its in zip(own, found.groups(), strict=True) if mine != its] if found else []
+        return (key.replace(other[0], "{type}"), other[0]) if len(other) == 1 else (key, "")
+
+    def reasoning(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What begins and ends reasoning where that is not usual, and texts around the answer."""
+        text = self._rendered(content=CONTENT, reasoning_content=REASON, thinking=REASON, reasoning=REASON)
+        before, found, rest = text.partition(REASON)
+        after, answer, _ = rest.partition(CONTENT)
+        ends = [each for each in SEGMENT.findall(after.strip()) if each.strip()]
+        if not (found and answer and ends):
+            return (), tuple(self._around)
+        start = before[len(_shared(self._plain, text)) :].strip()
+        if not start:  # it is there without reasoning, too
+            last = [each for each in SEGMENT.findall(before) if each.strip()][-1]
+            start = last if set(re.findall(WORD, last)) & set(re.findall(WORD, after)) else ""
+        end = ends[0] if MARKER.fullmatch(ends[0]) else after.strip()
+        tags = {start, end, *(tag for pair in REASONING_TAGS for tag in pair)}
+        around = [each for each in (*self._around, *ends[1:]) if each not in tags and TAG.fullmatch(each)]
+        is_usual = not start or (start, end) == REASONING_TAGS[0]
+        return () if is_usual else (start, end), tuple(dict.fromkeys(around))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is around calls: of a dialect ``start``, ``opening``, ``separator``, ``closing`` and ``end``, of each call
+    ``head`` and ``tail``."""
+
+    start: str
+    opening: str
+    head: str
+    tail: str
+    separator: str | None
+    closing: str
+    end: str
+
+    def dialect(self) -> Dialect:
+        return Dialect(
+            *("learned", (), self.start, self.end),
+            opening=self.opening,
+            separator=self.separator,
+            closing=self.closing,
+        )
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall("|".join((*NAMES, *KEYS, *VALUES)), text))
+
+
+def _names_of(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> set[str]:
+    return _names(json.dumps(calls))
+
+
+def _frame(before: str, between: str | None, after: str) -> Frame:
+    """The parts of what is before one call, between two, and after the last one."""
+    head, tail = (
+        (before, after) if between is None else (_shared(before, between, at_end=True), _shared(after, between))
+    )
+    if between is not None and len(head) + len(tail) > len(between):
+        head = between[len(tail) :]
+    opening, closing = before[: len(before) - len(head)], after[len(tail) :]
+    if opening.strip() or closing.strip():
+        start = opening.strip().removesuffix("[").rstrip() if MARKER.match(opening.strip()) else opening.strip()
+        end = closing.strip().removeprefix("]").lstrip() if opening.strip() != start else closing.strip()
+        first = MARKER.match(SEGMENT.findall(end)[0]) if end else None
+        end = first[0] if first else end
+        opening = opening[opening.index(start) + len(start) :]
+        closing = closing.partition(end)[0] if end else closing
+        separator = between[len(tail) : len(between) - len(head)] if between is not None else None
+        return Frame(start, opening, head, tail, separator, closing, end)
+    first, *more = SEGMENT.findall(head.lstrip()) or [""]
+    is_first = MARKER.fullmatch(first) is not None and "".join(more).strip() != ""
+    start, head = (first, "".join(more)) if is_first else (head.strip(), "")
+    *less, last = SEGMENT.findall(tail.rstrip()) or [""]
+    is_last = last.strip("[]{}()\"'") != ""
+    end, tail = (last, "".join(less)) if is_last else ("", tail)
+    return Frame(start, "", head.lstrip(), tail.rstrip(), None, "", end)
+
+
+def _shared(one: str, other: str, *, at_end: bool = False) -> str:
+    """The segments with which both texts begin, or end."""
+    step = -1 if at_end else 1
+    pairs = zip(SEGMENT.findall(one)[::step], SEGMENT.findall(other)[::step], strict=False)
+    same = [first for first, second in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return "".join(same[::step])
+
+
+def _with_index(text: str, numbered: bool) -> str:
+    for id in IDS:
+        text = text.replace(id, INDEX)
+    return re.sub(r"\d+", INDEX, text) if numbered else text
+
+
+def _object_around(text: str, given: re.Match[str]) -> tuple[int, int]:
+    """Where the outermost JSON object is that holds the arguments."""
+    for place in (found.start() for found in re.finditer(r"\{", text[: given.end()])):
+        with suppress(ValueError, RecursionError):
+            _, end = json.JSONDecoder().raw_decode(text, place)
+            if end >= given.end():
+                return place, end
+    return given.span()
+
+
+def _objects_of(text: str | None) -> list[tuple[int, int]]:
+    """Where the JSON objects of a text are."""
+    places, end = list[tuple[int, int]](), 0
+    while text and (start := text.find("{", end)) >= 0:
+        end = start + 1
+        with suppress(ValueError, RecursionError):
+            _, end = json.JSONDecoder().raw_decode(text, start)
+            places.append((start, end))
+    return places
+
+
+def _calls_in(text: str, parser: LeapFunctionCallParser) -> list[tuple[str, Mapping[str, Any]]] | None:
+    """The calls that a parser reads in a reply; None where it leaves text or warns."""
+    functions = [LeapFunction.from_openai(tool) for tool in TOOLS]
+    stream = CallStream(parser, NAMES, None, lambda call: True)
+    events = [*stream.feed(text), *stream.finish()]
+    text = "".join(each.text for each in events if isinstance(each, CallText))
+    if MARKER.sub("", text).strip() or any(isinstance(each, CallWarning) for each in events):
+        return None
+    found = [call for each in events if isinstance(each, CallsFound) for call in each.calls]
+    return [(call.name, dict(fitted(call, functions).arguments)) for call in found]
