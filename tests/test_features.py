@@ -35,6 +35,10 @@ DECIDE = (
     *("leap_core.tasks.decisions.protocols", "leap_core.server.endpoints.decisions"),
     "leap_cli.commands.tasks.decide",
 )
+REVIEW = (
+    *("leap_core.tasks.review", "leap_core.server.review"),
+    "leap_cli.answers.reviews",
+)
 SEARCH = (
     *("leap_core.tasks.search", "leap_core.server.page.passages", "leap_cli.options.passages"),
     *("leap_cli.commands.ask.search", "leap_cli.commands.models.mcp_search"),
@@ -50,6 +54,7 @@ FEATURES = {
         CONVERSION + IMPROVE,
     ),
     "decide": (("decide",), DECIDE),
+    "review": ((), REVIEW),
     "search and RAG": (("index", "search", "ask"), SEARCH),
 }
 """The commands and the modules and packages of each feature; those of what builds on it are among them."""

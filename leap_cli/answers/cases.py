@@ -10,11 +10,14 @@ from typing import Any
 
 import click
 
+from leap_core.system.features import is_there, own_parts
+
 from ..framework.environment import Environment
 from ..framework.output import Output
 
-SESSIONS, LOG, BATCH, REVIEW = "sessions", "log", "batch", "review"
-UNDECIDED = "--undecided takes them as they were extracted"
+SESSIONS, LOG, BATCH = "sessions", "log", "batch"
+FEATURES = {"review": "leap_cli.answers.reviews:cases"}
+SOURCES = (SESSIONS, LOG, BATCH, *(name for name, value in FEATURES.items() if is_there(value)))
 
 
 def cases_from(
@@ -22,8 +25,8 @@ def cases_from(
 ) -> list[str]:
     """The lines of a file of cases. ``undecided``: also of reviewed documents of which not all was decided. Raises
     UsageError where nothing is there, LeapSessionError for an unknown session."""
-    if source == REVIEW:
-        found = _of_reviews(env, names, undecided)
+    if source in (features := own_parts(FEATURES)):
+        found = features[source](env, names, undecided)
     elif undecided:
         raise click.UsageError("--undecided goes with --from review")
     else:
@@ -78,18 +81,3 @@ def _of_batch(env: Environment, names: Sequence[str]) -> Iterator[dict[str, Any]
         for place, row in lines
     }
     yield from cases_of_batch(by_id, [row for _, row in results])
-
-
-def _of_reviews(env: Environment, names: Sequence[str], undecided: bool) -> Iterator[dict[str, Any]]:
-    from leap_core.evaluation.cases import cases_of_reviews
-    from leap_core.tasks.review.documents import read_reviews
-
-    if not names:
-        raise click.UsageError("--from review takes files of reviewed documents")
-    reviews = [each for name in names for each in read_reviews(env.cwd / name)]
-    left = 0 if undecided else sum(bool(each.undecided) for each in reviews)
-    if left == len(reviews):
-        raise click.UsageError(f"in none of {left} documents all fields are decided: {UNDECIDED}")
-    if left:
-        Output(env).note(f"left out {left} of {len(reviews)} documents, in which fields have no decision; {UNDECIDED}")
-    yield from cases_of_reviews(reviews, undecided=undecided)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.system.dataclass import dataclass
+
 from ..exit_codes import ExitCode
+from ..framework.arguments import FileName
 from ..framework.environment import Environment
+from ..framework.option_groups import Arguments, OptionGroup
+from ..framework.options import option
 from ..framework.output import Output
-from ..options.review import ReviewPage
+from ..options.evidence import Evidence
+from ..options.tasks import TaskSettings
 from .file import check_file, is_standard, writing_to
 
 if TYPE_CHECKING:
@@ -20,10 +27,55 @@ if TYPE_CHECKING:
     from leap_core.tasks.review.documents import ReviewedDocument
 
 
+@dataclass(frozen=True)
+class Review:
+    """Files of reviewed documents: ``apply``'s decisions are carried out, thresholds are fitted on ``fit``'s. ``page``:
+    the file of the page. ``served``: the file of decisions while the page is served. ``goes_on``: that file is there,
+    and no model is asked."""
+
+    apply: Path | None
+    fit: Path | None
+    page: str | None
+    served: str | None
+    goes_on: bool
+
+    @property
+    def files(self) -> dict[str, Path | str | None]:
+        """What is read and written, by option."""
+        return {"--apply": self.apply, "--calibrate": self.fit, "--review": self.page, "--review-serve": self.served}
+
+    def without_model(
+        self, schema: Any, format: str, evidence: Evidence, settings: TaskSettings, env: Environment
+    ) -> ExitCode | None:
+        """What needs no model, if that is asked for. Raises UsageError, LeapError."""
+        if self.fit is not None:
+            if format == "csv":
+                raise click.UsageError("--calibrate prints text, or one JSON document with --format json")
+            return fit_reviews(self.fit, as_json=format == "json", target=settings.target, env=env)
+        if self.apply is not None:
+            return apply_reviews(self.apply, schema, format, evidence=evidence.shown, target=settings.target, env=env)
+        if not self.goes_on:
+            return None
+        Reviewing(self, evidence.below, env).go_on()
+        return ExitCode.DONE
+
+    def of_extraction(self, format: str, below: float | Thresholds, env: Environment) -> Reviewing | None:
+        """What an extraction is shown by, if it is to be looked over. Raises UsageError."""
+        if self.page is None and self.served is None:
+            return None
+        if format == "csv":
+            raise click.UsageError(
+                "a review cannot be combined with --format csv; leap extract --apply prints it as one"
+            )
+        reviewing = Reviewing(self, below, env)
+        reviewing.check()
+        return reviewing
+
+
 class Reviewing:
     """What is to be looked over, as far as it has come. ``below``: what makes a value doubtful."""
 
-    def __init__(self, wish: ReviewPage, below: float | Thresholds, env: Environment) -> None:
+    def __init__(self, wish: Review, below: float | Thresholds, env: Environment) -> None:
         self._wish, self._below, self._env = wish, below, env
         self._reviews: list[ReviewedDocument] = []
 
@@ -37,9 +89,9 @@ class Reviewing:
             )
 
     def _check_places(self) -> None:
-        for option, name in (("--review", self._wish.page), ("--review-serve", self._wish.served)):
+        for flag, name in (("--review", self._wish.page), ("--review-serve", self._wish.served)):
             if name is not None:
-                check_file(self._env.cwd / name, name, option)
+                check_file(self._env.cwd / name, name, flag)
 
     def add(self, name: str, text: str, schema: dict[str, Any], document: Any, found: list[dict[str, Any]]) -> None:
         """Take in an extraction of this text."""
@@ -180,3 +232,82 @@ def fit_reviews(path: Path, *, as_json: bool, target: str | None, env: Environme
 
 def _part(part: float | None, count: int, of: int) -> str:
     return "none" if part is None else f"{part:.2f} ({count} of {of})"
+
+
+def cases(env: Environment, names: Sequence[str], undecided: bool) -> Iterator[dict[str, Any]]:
+    """Cases of these files for ``leap eval make``. Raises UsageError where there are none."""
+    from leap_core.tasks.review.documents import read_reviews, reviews_as_cases
+
+    if not names:
+        raise click.UsageError("--from review takes files of reviewed documents")
+    reviews = [each for name in names for each in read_reviews(env.cwd / name)]
+    left = 0 if undecided else sum(bool(each.undecided) for each in reviews)
+    if left == len(reviews):
+        raise click.UsageError(f"in none of {left} documents all fields are decided: {UNDECIDED}")
+    if left:
+        Output(env).note(f"left out {left} of {len(reviews)} documents, in which fields have no decision; {UNDECIDED}")
+    yield from reviews_as_cases(reviews, undecided=undecided)
+
+
+UNDECIDED = "--undecided takes them as they were extracted"
+
+
+def _build(arguments: Arguments) -> Review:
+    for name, beside in REVIEWED_BESIDE.items():
+        if arguments[name] is None:
+            continue
+        for each, _ in arguments.typed_options():
+            if each.name not in (name, *beside):
+                raise click.UsageError(
+                    f"{arguments.flag(name)} cannot be combined with {arguments.flag(str(each.name))}"
+                )
+        if arguments["files"]:
+            raise click.UsageError(f"{arguments.flag(name)} takes no texts: the file of reviewed documents has them")
+    goes_on = arguments["review_serve"] is not None and not any(map(arguments.is_set, ("schema", "files", "images")))
+    if goes_on:
+        for each, _ in arguments.typed_options():
+            if each.name not in BESIDE:
+                raise click.UsageError(f"--review-serve without --json-schema asks no model: {each.opts[0]} has no use")
+    cwd = arguments.env.cwd
+    apply, fit = (None if arguments[name] is None else cwd / arguments[name] for name in ("apply", "fit"))
+    return Review(apply, fit, arguments["review"], arguments["review_serve"], goes_on)
+
+
+REVIEWED_BESIDE = {"apply": ("schema", "format", "evidence", "target"), "fit": ("format", "target")}
+"""What makes sense beside each; all else is about asking a model."""
+BESIDE = ("review", "review_serve", "doubtful_below")
+"""What makes sense where no model is asked."""
+_APART = ("background", "dry_run", "strict")
+
+REVIEW = OptionGroup(
+    "review",
+    "Review",
+    (
+        option(
+            "--apply",
+            type=FileName(),
+            help="Print the reviewed documents of this file with their decisions; no model runs.",
+        ),
+        option(
+            "--calibrate",
+            "fit",
+            type=FileName(),
+            help="Fit --confidence-threshold to this file of reviewed documents and print the gain; -o saves it.",
+        ),
+        option(
+            "--review",
+            type=FileName(),
+            metavar="FILE.html",
+            help="Write an HTML page to accept, correct or reject each value.",
+        ),
+        option(
+            "--review-serve",
+            type=FileName(),
+            metavar="FILE.jsonl",
+            help="Serve the review page on this machine and save decisions to this file; without --json-schema "
+            "resume that file.",
+        ),
+    ),
+    _build,
+    {"review": _APART, "review_serve": _APART},
+)

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource, augment_usage_errors
 
 from leap_core.system.dataclass import dataclass
+from leap_core.system.features import own_parts
 
 from .arguments import CommandLine
 from .environment import Environment
@@ -139,6 +140,17 @@ class OptionGroup(Generic[Value]):
             for other in others if given else ():
                 for pair in product(given, arguments.sharing_rules(other)):
                     arguments.check_apart(*pair)
+
+
+def own_groups(rows: Mapping[str, str]) -> Callable[[Decorated], Decorated]:
+    """A decorator that gives a command the groups of features, as far as these are there."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for group in reversed([*own_parts(rows).values()]):
+            function = group(function)
+        return function
+
+    return decorate
 
 
 def hand_over(context: click.Context, groups: list[tuple[OptionGroup[Any], tuple[str, ...]]]) -> None:

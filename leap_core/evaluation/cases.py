@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ..conversation.sessions import RATINGS, Mark
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject
 from ..system.dataclass import dataclass
-from ..tasks.review.documents import ReviewedDocument, corrected_document
 from .expectations import KINDS, Expectation, read_expectations
 from .formats import as_cases
 
@@ -183,20 +181,6 @@ def cases_of_batch(lines: Mapping[str, JsonObject], results: Sequence[JsonObject
         asked = line["body"] if isinstance(line.get("body"), dict) else line
         request = {key: value for key, value in asked.items() if key not in ("id", "custom_id", "model")}
         yield {"id": name, **request, "expect": expect}
-
-
-def cases_of_reviews(reviews: Sequence[ReviewedDocument], *, undecided: bool) -> Iterator[JsonObject]:
-    """A case for each text of which everything was decided; ``undecided``: also for the others. Pictures, whose files
-    reviews do not have, are left out. Raises LeapSerializationError where a correction breaks the schema."""
-    names: set[str] = set()
-    for review in reviews:
-        if (review.undecided and not undecided) or not review.text.strip():
-            continue
-        again = (f"{review.file}#{n}" for n in count(2))
-        name = next(each for each in chain([review.file], again) if each not in names)
-        names.add(name)
-        request = {"task": "extract", "schema": review.schema, "text": review.text}
-        yield {"id": name, **request, "expect": {"json": corrected_document(review)}}
 
 
 def expected(text: str, calls: Sequence[JsonObject]) -> JsonObject | None:

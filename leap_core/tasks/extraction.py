@@ -26,12 +26,14 @@ from ..schemas.json_schema import check_schema, parse_json, resolved_schema, wit
 from ..schemas.json_values import JsonObject, object_at, text_at
 from ..schemas.transforms import MUST, absent_as_null, all_optional, closed
 from ..system.dataclass import dataclass
+from ..system.features import own_parts
 from .evidence.evidence import invented_last, with_missed, without_repeats
 from .evidence.places import find_places
 from .evidence.values import NOT_IN_TEXT
-from .review.documents import corrected_document, read_review
 from .task import Prompt, Task, TaskAnswer, TaskModel, merged, pictures_of, pieces_that_fit, table_row, text_of
 
+FEATURES = {"review": "leap_core.tasks.review.documents:example_of"}
+"""Functions of an example's fields that return them with its document."""
 LARGEST_FILE = 16 * 1024 * 1024
 """Bytes; no context holds as much."""
 
@@ -101,9 +103,9 @@ def examples_of_file(path: Path, schema: JsonObject, name: str | None = None) ->
 def read_example(value: object, schema: JsonObject) -> Example:
     """One example, checked. Raises LeapError with the pointer of the value that is wrong."""
     fields = object_at(value, "the example")
-    if "evidence" in fields and "schema" in fields:
-        fields = {**fields, "document": corrected_document(read_review(fields))}
-    elif isinstance(fields.get("expect"), dict):
+    for read in own_parts(FEATURES).values():
+        fields = read(fields)
+    if isinstance(fields.get("expect"), dict):
         fields = {**fields, "document": fields["expect"].get("json")}
     for name in ("text", "document"):
         if fields.get(name) is None:

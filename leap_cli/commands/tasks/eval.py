@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...answers.cases import BATCH, FEATURES, SOURCES, cases_from
 from ...display.batches import ProgressLine
 from ...display.evaluation import Shown, print_case, print_evaluation
 from ...exit_codes import ExitCode
@@ -140,7 +141,7 @@ def show(
 @click.option(
     "--from",
     "source",
-    type=click.Choice(["sessions", "log", "batch", "review"]),
+    type=click.Choice(SOURCES),
     required=True,
     help="Source: saved sessions, the prompt log, batch results, or reviewed documents.",
 )
@@ -158,10 +159,8 @@ def make(
     """
     from leap_core.system.files import replace_text
 
-    from ...answers.cases import BATCH, REVIEW, cases_from
-
     output = Output(env)
-    for name in names if source in (BATCH, REVIEW) else ():
+    for name in names if source in (BATCH, *FEATURES) else ():
         check_apart(env, {"NAMES": name, "--output": target})
     lines = cases_from(env, source, names, limit, undecided=undecided)
     text = "".join(f"{line}\n" for line in lines)
@@ -169,7 +168,7 @@ def make(
         output.text(text)
     else:
         replace_text(env.cwd / target, text)
-    good = "the reviewed document" if source == REVIEW else "the answer that was given"
+    good = "the reviewed document" if source in FEATURES else "the answer that was given"
     output.note(f"{'1 case' if len(lines) == 1 else f'{len(lines)} cases'}: each expects {good}")
 
 

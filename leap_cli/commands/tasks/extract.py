@@ -6,7 +6,7 @@ import json
 from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,12 +16,13 @@ from ...exit_codes import ExitCode
 from ...framework.arguments import FileName
 from ...framework.click_classes import format_choice, leap_command
 from ...framework.environment import Environment
+from ...framework.option_groups import own_groups
 from ...framework.options import option
 from ...framework.output import Output
 from ...input.files import STDIN
 from ...options.background import check_apart
 from ...options.constraints import OPEN_OBJECTS, read_schema_argument
-from ...options.review import EVIDENCE, REVIEW_PAGE, REVIEWED, Evidence, Reviewed, ReviewPage
+from ...options.evidence import EVIDENCE, Evidence
 from ...options.tasks import (
     EXAMPLES,
     TASK,
@@ -34,8 +35,7 @@ from ...options.tasks import (
     read_task_of,
 )
 
-if TYPE_CHECKING:
-    from ...answers.reviews import Reviewing
+FEATURES = {"review": "leap_cli.answers.reviews:REVIEW"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ class ExtractArguments:
     verbatim: bool | None
     evidence: Evidence
     examples: str | None
-    reviewed: Reviewed
-    review: ReviewPage
     settings: TaskSettings
+    review: Any = None
 
 
 @leap_command("extract", into=ExtractArguments)
@@ -62,8 +61,8 @@ class ExtractArguments:
     "--schema",
     "schema",
     metavar="SCHEMA",
-    help="Extract data that matches this schema: a file, JSON, a saved name, or 'name, age int'; required except "
-    "with --apply, --calibrate, and when --review-serve resumes.",
+    help="Extract data that matches this schema: a file, JSON, a saved name, or 'name, age int'; required unless "
+    "documents are only reviewed.",
 )
 @click.option(
     "--image", "images", type=FileName(), multiple=True, help="Extract from this image; - reads standard input."
@@ -84,8 +83,7 @@ class ExtractArguments:
 )
 @EVIDENCE
 @EXAMPLES
-@REVIEWED
-@REVIEW_PAGE
+@own_groups(FEATURES)
 def command(env: Environment, /, args: ExtractArguments) -> ExitCode:
     """Information extraction: turn each text, document, image or standard input into one JSON document that matches a
     schema.
@@ -93,38 +91,24 @@ def command(env: Environment, /, args: ExtractArguments) -> ExitCode:
     Missing data is omitted. A text beyond the context window is split: lists of its chunks are merged, and other fields
     keep their first value. If a text fails, the others are still processed (exit code 8).
     """
-    from ...answers.reviews import Reviewing, apply_reviews, fit_reviews
-
-    format, settings, evidence, reviewed, review = args.format, args.settings, args.evidence, args.reviewed, args.review
-    reads = {"--apply": reviewed.apply, "--calibrate": reviewed.fit, "--examples": args.examples}
+    format, settings, evidence, review = args.format, args.settings, args.evidence, args.review
     writes = {"--output": settings.target, "--errors": settings.errors, "--low-confidence": evidence.doubtful}
-    check_apart(env, {**reads, **writes, "--review": review.page, "--review-serve": review.served})
+    check_apart(env, {"--examples": args.examples, **writes, **({} if review is None else review.files)})
     given = None if args.schema is None else read_schema_argument(args.schema, env)
-    if reviewed.fit is not None:
-        if format == "csv":
-            raise click.UsageError("--calibrate prints text, or one JSON document with --format json")
-        return fit_reviews(reviewed.fit, as_json=format == "json", target=settings.target, env=env)
-    if reviewed.apply is not None:
-        return apply_reviews(reviewed.apply, given, format, evidence=evidence.shown, target=settings.target, env=env)
-    reviewing = Reviewing(review, evidence.below, env)
-    if review.goes_on:
-        reviewing.go_on()
-        return ExitCode.DONE
+    done = None if review is None else review.without_model(given, format, evidence, settings, env)
+    if done is not None:
+        return ExitCode(done)
     if given is None:
         raise click.UsageError("Missing option '--json-schema'.")
-    if review.wanted and format == "csv":
-        raise click.UsageError("a review cannot be combined with --format csv; leap extract --apply prints it as one")
-    reviewing.check()
+    reviewing = None if review is None else review.of_extraction(format, evidence.below, env)
     if args.additional_properties:
         settings.overrides.additional_properties = True
     if args.grounding is not None:
         settings.overrides.grounding = args.grounding
-    extraction = _Extraction(
-        env, given, format, evidence, reviewing if review.wanted else None, settings, args.verbatim
-    )
+    extraction = _Extraction(env, given, format, evidence, reviewing, settings, args.verbatim)
     extraction.check(args.images, args.examples)
     code = extraction.run(args.images, args.examples)
-    if not settings.background:
+    if reviewing is not None and not settings.background:
         reviewing.serve()
     return code
 
@@ -137,7 +121,7 @@ class _Extraction:
     schema: Any
     format: str
     evidence: Evidence
-    reviewing: Reviewing | None
+    reviewing: Any
     settings: TaskSettings
     verbatim: bool | None
     documents: list[Any] = field(default_factory=list)

@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain, count
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -379,3 +380,25 @@ def _decision(value: object, path: str) -> Decision:
 
 def _same_decision(one: Decision, other: Decision) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def reviews_as_cases(reviews: Sequence[ReviewedDocument], *, undecided: bool) -> Iterator[JsonObject]:
+    """A case of evaluation for each text of which everything was decided; ``undecided``: also for the others.
+    Pictures, whose files reviews do not have, are left out. Raises LeapSerializationError where a correction breaks the
+    schema."""
+    names: set[str] = set()
+    for review in reviews:
+        if (review.undecided and not undecided) or not review.text.strip():
+            continue
+        again = (f"{review.file}#{n}" for n in count(2))
+        name = next(each for each in chain([review.file], again) if each not in names)
+        names.add(name)
+        request = {"task": "extract", "schema": review.schema, "text": review.text}
+        yield {"id": name, **request, "expect": {"json": corrected_document(review)}}
+
+
+def example_of(fields: JsonObject) -> JsonObject:
+    """Fields of an example, with the document of a review as it was decided. Raises LeapSerializationError."""
+    if "evidence" in fields and "schema" in fields:
+        return {**fields, "document": corrected_document(read_review(fields))}
+    return fields
