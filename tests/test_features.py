@@ -39,6 +39,10 @@ REVIEW = (
     *("leap_core.tasks.review", "leap_core.server.review"),
     "leap_cli.answers.reviews",
 )
+WEB_UI = (
+    *("leap_core.server.page", "leap_cli.options.web_ui"),
+    "leap_cli.commands.records.job_page",
+)
 SEARCH = (
     *("leap_core.tasks.search", "leap_core.server.page.passages", "leap_cli.options.passages"),
     *("leap_cli.commands.ask.search", "leap_cli.commands.models.mcp_search"),
@@ -55,6 +59,7 @@ FEATURES = {
     ),
     "decide": (("decide",), DECIDE),
     "review": ((), REVIEW),
+    "web UI": (("jobs page",), WEB_UI),
     "search and RAG": (("index", "search", "ask"), SEARCH),
 }
 """The commands and the modules and packages of each feature; those of what builds on it are among them."""

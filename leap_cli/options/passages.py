@@ -68,6 +68,26 @@ PASSAGES = OptionGroup(
 )
 
 
+def _checked_indexes(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises IndexNotFoundError for an index that is not there."""
+    from leap_core.tasks.search.updating import Indexes
+
+    for name in names:
+        Indexes.of(ctx.ensure_object(Environment).directories).open(name).close()
+    return names
+
+
+OFFERED_INDEX = option(
+    "--index",
+    "page_indexes",
+    multiple=True,
+    metavar="NAME",
+    callback=_checked_indexes,
+    help="Offer this search index in the web UI.",
+)
+"""For ``web_ui.FEATURES``."""
+
+
 def named_index(env: Environment, words: Sequence[str]) -> tuple[str, str]:
     """The index and the question: the only index, and the default one, need not be named. Raises UsageError where
     either is missing."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -34,12 +34,21 @@ from .metrics import Metrics, RequestLog, access_log
 from .models.abilities import Offer
 from .models.loaded_model import LoadRequest
 from .models.loaded_models import Bounds, LoadedModels
-from .page.page_sessions import PageServices
-from .page.routes import PAGE_PATHS, page_routes
 from .records import owner_of
 
 OPEN_PATHS = frozenset({"/health", STATUS_PATH})
 TICK_SECONDS = 0.25
+
+
+MakeRoutes = Callable[[LoadedModels], Sequence[Route]]
+
+
+class Page(Protocol):
+    """What is served to people at /. ``open_paths`` need no key."""
+
+    open_paths: frozenset[str]
+
+    def routes(self, models: LoadedModels) -> list[Route]: ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,9 @@ class ServerSettings:
     ``files``, and of responses of the background, which are kept in ``responses``; where one is None there are none.
     ``offer``: the models that requests may have loaded, within ``bounds``. ``run``: the run directory, where
     ``leap ps`` finds the server. ``log_requests``: a line on stderr for every request. ``page``: serve the page for
-    people at /, which may do this beside asking. ``all_jobs``: show and cancel all jobs of the user, not only those
-    that the server has made. ``host_names``: names that clients of this machine call it by, besides its own.
+    people at /. ``more_routes``: functions that return the routes of plugins. ``all_jobs``: show and cancel all jobs
+    of the user, not only those that the server has made. ``host_names``: names that clients of this machine call it by,
+    besides its own.
     ``ping_interval``: seconds without data until a stream sends a keep-alive, 0 for never.
     """
 
@@ -67,7 +77,8 @@ class ServerSettings:
     bounds: Bounds | None = None
     run: Path | None = None
     log_requests: bool = False
-    page: PageServices | None = None
+    page: Page | None = None
+    more_routes: Sequence[MakeRoutes] = ()
     all_jobs: bool = False
     host_names: tuple[str, ...] = ()
     ping_interval: float = PING_SECONDS
@@ -138,11 +149,12 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     routes += OllamaEndpoints(models, generation, urls=settings.urls).routes()
     open_paths = OPEN_PATHS
     if settings.page is not None:
-        routes += page_routes(settings.page, models)
-        open_paths |= PAGE_PATHS
+        routes += settings.page.routes(models)
+        open_paths |= settings.page.open_paths
     else:
         routes.append(alive_route())
         open_paths |= {"/"}
+    routes += [route for make in settings.more_routes for route in make(models)]
     app = build_app(models, generation, routes)
     guard = AccessCheck(
         app,

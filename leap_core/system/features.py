@@ -10,6 +10,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from ..errors import LeapError
 from .directories import Directories
 
 PACKAGES = Path(__file__).parent.parent.parent
@@ -29,6 +30,17 @@ def own_parts(rows: Mapping[str, str]) -> dict[str, Any]:
 def _load(value: str) -> Any:
     module, _, attribute = value.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def loaded_plugins(group: str, directories: Directories, on_warning: Callable[[str], object]) -> list[Any]:
+    """The objects of a group of plugins. One that cannot be loaded is left out, and ``on_warning`` gets one line."""
+    found = []
+    for load in parts({}, group, directories, on_warning).values():
+        try:
+            found.append(load())
+        except LeapError as error:
+            on_warning(error.message)
+    return found
 
 
 def parts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_cli.commands.models.serve import ServedPage
+from leap_cli.options.web_ui import ServedPage
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def test_what_cannot_be_offered_is_said_before_anything_is_served(leap, argument
 
 def test_what_is_private_has_a_key(leap):
     env = leap.environment("", terminal=False, stdin_terminal=False)
-    assert ServedPage(False, False, False, (), ()).services(env, None) is None
-    plain = ServedPage(True, False, False, (), ()).services(env, None)
-    assert plain is not None and plain.key is None and "model-server" in plain.guides
-    private = [ServedPage(True, False, True, (), ()).services(env, key) for key in (None, None, "given")]
-    first, second, given = (services.key for services in private if services is not None)
+    assert ServedPage(False, False, False, (), ()).web_page(env, None) is None
+    plain = ServedPage(True, False, False, (), ()).web_page(env, None)
+    assert plain is not None and plain.key is None and "model-server" in plain.services.guides
+    private = [ServedPage(True, False, True, (), ()).web_page(env, key) for key in (None, None, "given")]
+    first, second, given = (each.key for each in private if each is not None)
     assert first and second and first != second and given == "given"
-    assert private[0] is not None and private[0].sessions == env.directories.sessions_file
+    assert private[0] is not None and private[0].services.sessions == env.directories.sessions_file
 
 
 def test_a_model_may_be_named_as_elsewhere(leap):

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from leap_core.system.dataclass import dataclass
-from leap_core.system.features import is_there, own_parts
+from leap_core.system.features import loaded_plugins
 
 from ...completion.value_types import ModelName
 from ...framework.arguments import reading
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
-from ...framework.option_groups import Arguments, OptionGroup
+from ...framework.option_groups import Arguments, OptionGroup, own_groups
 from ...framework.options import Duration, Size, option
 from ...framework.output import Output, page_opener
 from ...options.first_use import have_here
 from ...options.loading import HOST_LOADING, HostLoading, configured_keep_alive, model_reference, naming_the_default
-from ...options.tools import known_tools, read_policy
 
 if TYPE_CHECKING:
-    from leap_core.conversation.calls import LeapFunction
     from leap_core.server.foreground import ServerSettings
     from leap_core.server.models.abilities import Offer
     from leap_core.server.models.loaded_models import Bounds
-    from leap_core.server.page.page_sessions import PageServices
 
+FEATURES = {"web UI": "leap_cli.options.web_ui:PAGE"}
 SHORTEST_PING, LONGEST_PING = 0.1, 3600.0
 FOR_ONE = {"adapters": "--lora", "mm_proj_path": "--mmproj"}
 """Options of loading that fit a single model."""
@@ -113,87 +110,6 @@ SERVED_MODELS = OptionGroup(
         ),
     ),
     _served_models,
-)
-
-
-INDEXES = "leap_core.tasks.search.updating:Indexes"
-NEEDING_PAGE = ("opens", "sessions", "page_tools", "page_indexes")
-
-
-@dataclass(frozen=True)
-class ServedPage:
-    """``opens``: the page is opened in a browser. ``sessions``: conversations are kept. ``functions``: what models may
-    call there. ``indexes``: what is searched."""
-
-    wanted: bool
-    opens: bool
-    sessions: bool
-    functions: Sequence[LeapFunction]
-    indexes: Sequence[str]
-
-    def services(self, env: Environment, api_key: str | None) -> PageServices | None:
-        """What the page may do; None without a page. What is private has a fresh key where the server has none."""
-        from leap_core.server.page.page_sessions import PageServices
-
-        if not self.wanted:
-            return None
-        services: dict[str, Any] = guides()
-        if self.sessions:
-            services["sessions"] = env.directories.sessions_file
-        if self.functions:
-            services |= {"functions": self.functions, "policy": read_policy(env, self.functions)}
-        if self.indexes:
-            services |= {"indexes": self.indexes, "index_directory": env.directories.data / "indexes"}
-        private = PageServices(**services).are_private
-        return PageServices(**services, key=api_key or (secrets.token_urlsafe(16) if private else None))
-
-
-def guides() -> dict[str, Any]:
-    """The guides that the page shows."""
-    from ...help.topics import topics
-    from ...reference.pages import page
-
-    return {"guides": topics(), "guide": page}
-
-
-def _page(arguments: Arguments) -> ServedPage:
-    """Raises UsageError, LeapToolError, and IndexNotFoundError for an index that is not there."""
-    env, names, indexes = arguments.env, arguments["page_tools"], arguments["page_indexes"]
-    if not arguments["page"]:
-        for name in NEEDING_PAGE:
-            if arguments.is_set(name):
-                raise click.UsageError(f"{arguments.flag(name)} is for the page: add --web-ui")
-    functions: Sequence[LeapFunction] = ()
-    if names:
-        from leap_core.tools.sources import choose
-
-        functions = choose(names, known_tools(env))
-    for name in indexes:
-        if not is_there(INDEXES):
-            raise click.UsageError("--index needs search, which this leap does not have")
-        own_parts({"indexes": INDEXES})["indexes"].of(env.directories).open(name).close()
-    return ServedPage(arguments["page"], arguments["opens"], arguments["sessions"], functions, indexes)
-
-
-PAGE = OptionGroup(
-    "page",
-    "Web UI",
-    (
-        option("--web-ui", "page", is_flag=True, help="Serve a web UI at /: conversations, models, speed, jobs."),
-        option("--open", "opens", is_flag=True, help="Open the page in the web browser."),
-        option(
-            "--sessions", is_flag=True, help="Save the web UI's conversations as sessions; leap chat -c continues them."
-        ),
-        option(
-            "--tool",
-            "page_tools",
-            multiple=True,
-            metavar="NAME",
-            help="Offer this tool in the web UI, whose user approves each call (see leap tools list).",
-        ),
-        option("--index", "page_indexes", multiple=True, metavar="NAME", help="Offer this search index in the web UI."),
-    ),
-    _page,
 )
 
 
@@ -289,10 +205,10 @@ SERVER = OptionGroup(
 @leap_command("serve")
 @SERVED_MODELS
 @SERVER
-@PAGE
+@own_groups(FEATURES)
 @HOST_LOADING
 def command(
-    env: Environment, /, models: ServedModels, settings: ServerSettings, page: ServedPage, loading: HostLoading
+    env: Environment, /, models: ServedModels, settings: ServerSettings, loading: HostLoading, page: Any = None
 ) -> None:
     """Serve models to other programs over OpenAI-, Anthropic- and Ollama-compatible APIs.
 
@@ -307,7 +223,8 @@ def command(
     from leap_core.server.foreground import serve
 
     use_engine(loading.engine)
-    output, services = Output(env), page.services(env, settings.api_key)
+    output = Output(env)
+    web_page = None if page is None else page.web_page(env, settings.api_key)
 
     def tell(names: list[str]) -> None:
         ready = [f"{', '.join(names)} ready"] if names else []
@@ -316,16 +233,22 @@ def command(
 
     def listening(url: str) -> None:
         output.text(f"{url}\n")
-        if services is not None:
-            own = services.key is not None and settings.api_key is None
-            address = url.removesuffix("v1") + (f"#key={services.key}" if own else "")
+        if web_page is not None:
+            own = web_page.key is not None and settings.api_key is None
+            address = url.removesuffix("v1") + (f"#key={web_page.key}" if own else "")
             output.text(f"{address}\n")
             if settings.api_key is not None:
                 output.note("the page asks for the API key")
             if page.opens:
                 open_page(address)
 
-    settings = replace(settings, offer=models.offer(env, loading.request), bounds=models.bounds, page=services)
+    settings = replace(
+        settings,
+        offer=models.offer(env, loading.request),
+        bounds=models.bounds,
+        page=web_page,
+        more_routes=loaded_plugins("leap.routes", env.directories, output.warning),
+    )
     with naming_the_default(env, None if models.default is not None else ""), page_opener(env) as open_page:
         for reference in models.staying:
             have_here(env, reference)

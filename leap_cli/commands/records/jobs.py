@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from leap_core.system.features import own_parts
 
 from ...completion.value_types import JobId
 from ...display.jobs import (
@@ -29,9 +30,8 @@ from ...framework.arguments import FileName
 from ...framework.click_classes import format_flag, leap_command, leap_group
 from ...framework.environment import Environment
 from ...framework.options import Duration, age, option
-from ...framework.output import YES, Format, Output, confirm_meant, confirm_removal, page_opener, removal_flags
+from ...framework.output import YES, Format, Output, confirm_meant, confirm_removal, removal_flags
 from ...options.background import open_jobs, print_id
-from ..models.serve import guides
 from .job_workers import watch, worker, workers
 
 if TYPE_CHECKING:
@@ -122,46 +122,7 @@ def _for_each(ids: Iterable[str], action: Callable[[str], T], tell: Callable[[li
     tell(done)
 
 
-@leap_command("page", short_help="Show jobs in a web browser.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Port to listen on; 0 takes any free one.",
-)
-@click.option("--open", "opens", is_flag=True, help="Open the page in the web browser.")
-def page(env: Environment, /, port: int, opens: bool) -> None:
-    """Serve a web page of jobs and batches to this machine, with their progress and a button to cancel each.
-
-    The printed address contains a new key, so only you can open it. It runs until Ctrl-C and loads no model; leap serve
-    --web-ui includes the same page.
-    """
-    from jobs.client.server_jobs import ServedJobs
-    from leap_core.server.foreground import ServerSettings, serve
-    from leap_core.server.page.page_sessions import PageServices
-
-    output = Output(env)
-    key = secrets.token_urlsafe(16)
-
-    def tell(url: str) -> None:
-        address = f"{url.removesuffix('/v1')}/#key={key}"
-        output.text(f"{address}\n")
-        if opens:
-            open_page(address)
-
-    settings = ServerSettings(
-        port=port,
-        api_key=key,
-        jobs=ServedJobs(env.variables),
-        files=env.directories.data / "served",
-        page=PageServices(key=key, **guides()),
-        all_jobs=True,
-    )
-    with page_opener(env) as open_page:
-        serve((), settings, cwd=env.cwd, on_listening=tell, on_ready=lambda _: output.note("Ctrl-C ends it"))
-
-
+FEATURES = {"web UI": "leap_cli.commands.records.job_page:page"}
 PROGRESS_SECONDS = 0.5
 """The time between two looks at how far a job is."""
 
@@ -451,5 +412,5 @@ def stats(env: Environment, /, format: str) -> None:
         output.note(f"a worker runs (process {pid})" if statistics["worker"]["running"] else "no worker runs")
 
 
-for each in (watch, wait, print_output, cancel, retry, remove, prune, worker, workers, page):
+for each in (watch, wait, print_output, cancel, retry, remove, prune, worker, workers, *own_parts(FEATURES).values()):
     command.add_command(each)

@@ -184,8 +184,6 @@ FILES = Path(__file__).parent / "files"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 SCRIPTS = tuple(sorted(path.name for path in FILES.glob("*.js")))
 PAGES = {"/": "index.html", **{f"/{name}": name for name in ("page.css", *SCRIPTS)}}
-PAGE_PATHS = frozenset(PAGES)
-"""They need no key: the page asks for it."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; media-src blob:; "
@@ -195,6 +193,19 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+
+
+class WebPage:
+    """The page of a server, with these services: ``ServerSettings.page``."""
+
+    open_paths = frozenset(PAGES)
+    """They need no key: the page asks for it."""
+
+    def __init__(self, services: PageServices) -> None:
+        self.services, self.key = services, services.key
+
+    def routes(self, models: LoadedModels) -> list[Route]:
+        return page_routes(self.services, models)
 
 
 def page_routes(services: PageServices | None = None, models: LoadedModels | None = None) -> list[Route]:
