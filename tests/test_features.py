@@ -35,6 +35,10 @@ DECIDE = (
     *("leap_core.tasks.decisions.protocols", "leap_core.server.endpoints.decisions"),
     "leap_cli.commands.tasks.decide",
 )
+RAY = (
+    *("leap_core.batch.clusters.ray_workers", "leap_core.batch.clusters.opening"),
+    *("leap_cli.options.ray", "leap_cli.diagnosis.ray_cluster"),
+)
 REVIEW = (
     *("leap_core.tasks.review", "leap_core.server.review"),
     "leap_cli.answers.reviews",
@@ -58,6 +62,7 @@ FEATURES = {
         CONVERSION + IMPROVE,
     ),
     "decide": (("decide",), DECIDE),
+    "Ray": ((), RAY),
     "review": ((), REVIEW),
     "web UI": (("jobs page",), WEB_UI),
     "search and RAG": (("index", "search", "ask"), SEARCH),

@@ -119,9 +119,10 @@ def _opened(
     elif settings.cluster.on is None:
         runner = open_model(checked.model, settings.loading_options())
     else:
-        from leap_core.batch.clusters.opening import open_on_cluster
+        from leap_core.batch.checking import open_on_cluster
 
-        return open_on_cluster(checked, settings, variables=variables)
+        cluster: Runner = open_on_cluster(checked, settings, variables=variables)
+        return cluster
     return PrioritizedRunner(runner, of_job(attempt.job.priority)) if isinstance(runner, ModelRunner) else runner
 
 

@@ -2,8 +2,6 @@
 
 A ``problem`` keeps leap from working, a ``warning`` from working well. The hub is never a problem, since everything but
 downloads works without it.
-
-``python -m leap_cli.diagnosis.checks ADDRESS`` writes the nodes, or why there are none, as one JSON line.
 """
 
 from __future__ import annotations
@@ -16,13 +14,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from leap_core.errors import LeapError
 from leap_core.system.addresses import masked
 from leap_core.system.dataclass import dataclass
+from leap_core.system.features import own_parts
 
 from ..framework.environment import Environment
 from ..framework.error_boundary import outcome_of
@@ -149,53 +148,8 @@ def server(env: Environment) -> Iterator[Check]:
         yield Check("workers", OK, f"{len(alive)} alive: {', '.join(alive[:10])}", None, facts)
 
 
-AUTO = "auto"
-"""Ray's word for a cluster that runs on this machine; none is started for it."""
-
-
-def cluster(env: Environment, on: str | None, patience: float) -> Iterator[Check]:
-    """The cluster ``on`` (``ray``, ``ray://HOST:PORT``), or that of RAY_ADDRESS, if any."""
-    from leap_core.batch.clusters.opening import ADDRESS_VARIABLE, RAY, address_of
-    from leap_core.system.processes import child_environment
-
-    if on is None and not env.variables.get(ADDRESS_VARIABLE):
-        return
-    address = address_of(on or RAY, env.variables) or AUTO
-    variables = child_environment({**os.environ, **env.variables})
-    command = [sys.executable, "-m", "leap_cli.diagnosis.checks", address]
-    where = "this machine" if address == AUTO else address
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, env=variables, check=False
-        )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        found = {"error": f"{where} did not answer in {patience:g} s", "hint": None}
-    except (OSError, ValueError, IndexError):
-        found = {"error": f"the look at {where} ended without an answer", "hint": None}
-    yield _check(found)
-
-
-def _check(found: dict[str, Any]) -> Check:
-    if "error" in found:
-        return Check("Ray cluster", PROBLEM, found["error"], found["hint"] or "ray status says what Ray knows")
-    nodes = found["nodes"]
-    processors, gpus = (sum(node[name] for node in nodes) for name in ("processors", "gpus"))
-    detail = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}, {processors:g} processors, {gpus:g} GPUs"
-    wrong = [f"{node['host']}: {node['error']}" for node in nodes if node["error"]]
-    advice = "install the same leap on every node" if wrong else None
-    return Check("Ray cluster", WARNING if wrong else OK, "; ".join([detail, *wrong[:5]]), advice, found)
-
-
-def _look(address: str) -> dict[str, Any]:
-    from leap_core.batch.clusters.ray_workers import look_at
-
-    try:
-        return {"nodes": [asdict(node) for node in look_at(address)]}
-    except LeapError as error:
-        return {"error": error.message, "hint": error.hint}
-
-
+FEATURES = {"Ray": "leap_cli.diagnosis.ray_cluster:cluster"}
+"""Functions of the environment, what is to be looked at, and the seconds that it may take, that return checks."""
 LITTLE_SPACE, NO_SPACE = 2_000_000_000, 50_000_000
 HUB_SECONDS = 5.0
 DISTRIBUTIONS = (
@@ -231,7 +185,8 @@ def checks(env: Environment, *, patience: float, on: str | None = None) -> Itera
     yield from databases(env)
     yield worker(env)
     yield from server(env)
-    yield from cluster(env, on, patience)
+    for look in own_parts(FEATURES).values():
+        yield from look(env, on, patience)
     yield hub(env)
     yield from engine(env, patience)
 
@@ -467,7 +422,3 @@ def _generation_check(facts: dict[str, Any] | None, failure: str) -> Check:
     if KNOWN not in facts["answer"]:
         return Check("generation", PROBLEM, f"{QUESTION} {detail}", "llama.cpp computes wrongly here", facts)
     return Check("generation", OK, detail, None, facts)
-
-
-if __name__ == "__main__":
-    print(json.dumps(_look(sys.argv[1])), flush=True)

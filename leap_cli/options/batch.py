@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.system.dataclass import dataclass
+from leap_core.system.features import own_parts
 
 from ..completion.value_types import ModelName
 from ..framework.arguments import FileName
@@ -205,14 +206,9 @@ class Machines:
     workers: str | None = None
 
 
+CLUSTERS = tuple(own_parts({"Ray": "leap_cli.options.ray:CLUSTER"}).values())
 _MACHINE_OPTIONS = (
-    option(
-        "--on",
-        metavar="CLUSTER",
-        help="Run on a Ray cluster: ray or ray://HOST:10001; ray means RAY_ADDRESS, this machine's cluster, or a "
-        "new one.",
-    ),
-    option("--workers", metavar="N|MIN..MAX", help="Number of model copies on the cluster; by default as many as fit."),
+    *CLUSTERS,
     option(
         "--shard",
         metavar="I/N",
@@ -223,15 +219,9 @@ _MACHINE_OPTIONS = (
 
 
 def _build_machines(arguments: Arguments) -> Machines:
-    from leap_core.batch.clusters.opening import address_of, numbers_of_workers
     from leap_core.batch.settings import Part
 
-    on, workers = arguments["on"], arguments["workers"]
-    if workers is not None and on is None:
-        raise click.UsageError("--workers needs --on, the cluster that they are of")
-    if on is not None:
-        address_of(on, arguments.env.variables)
-        numbers_of_workers(workers)
+    on, workers = next((group.build(arguments) for group in CLUSTERS), (None, None))
     shard, merge = arguments["shard"], arguments["merge"]
     if (shard is not None or merge is not None) and arguments.get("target") == "-":
         name = "--merge" if shard is None else "--shard"

@@ -6,11 +6,18 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..conversation.options import ModelLoadingOptions
-from ..errors import LeapModelNotDownloadedError, LeapModelNotFoundError, LeapOptionsError, LeapSerializationError
+from ..errors import (
+    LeapModelNotDownloadedError,
+    LeapModelNotFoundError,
+    LeapOptionsError,
+    LeapSerializationError,
+    LeapUnavailableError,
+)
 from ..system.dataclass import dataclass
+from ..system.features import own_parts
 from .answering import Pace
 from .escalation import When
 from .input.line_index import MOST_PROBLEMS, CheckedLines, LineIndex, LineProblem, check_lines
@@ -229,3 +236,14 @@ def _named_by(models: set[str | None]) -> str | None:
             f"the lines name the models {several}{others}", hint="-m MODEL answers every line with one model"
         )
     return next(iter(models))
+
+
+CLUSTERS = {"ray": "leap_core.batch.clusters.opening:open_on_cluster"}
+
+
+def open_on_cluster(checked: CheckedBatch, settings: BatchSettings, **given: Any) -> Any:
+    """The runner that answers on the cluster of the batch, not yet entered. ``given``: see ``CLUSTERS``. Raises
+    LeapUnavailableError where this leap knows no cluster, and LeapModelNotFoundError."""
+    for open_runner in own_parts(CLUSTERS).values():
+        return open_runner(checked, settings, **given)
+    raise LeapUnavailableError("this leap runs no batches on clusters")

@@ -132,11 +132,12 @@ def _run(
     def load() -> AbstractContextManager[Runner]:
         nonlocal nodes
         if settings.cluster.on is not None:
-            from leap_core.batch.clusters.opening import open_on_cluster
+            from leap_core.batch.checking import open_on_cluster
 
             cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd, on_note=output.note)
             nodes = cluster.nodes
-            return cluster
+            opened: AbstractContextManager[Runner] = cluster
+            return opened
         if checked.embeds:
             return open_embedder(env, checked.model, model)
         runner = warm_or_load(env, checked.model, settings.loading_options(), model)

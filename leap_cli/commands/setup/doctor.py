@@ -7,6 +7,7 @@ import click
 from ...exit_codes import ExitCode
 from ...framework.click_classes import format_choice, leap_command
 from ...framework.environment import Environment
+from ...framework.option_groups import own_groups
 from ...framework.options import Duration
 from ...framework.output import Format, Output
 
@@ -19,23 +20,19 @@ from ...framework.output import Format, Output
     show_default=True,
     help="Timeout for the built-in model and a cluster to answer.",
 )
-@click.option("--on", metavar="CLUSTER", help="Also check this Ray cluster: ray or ray://HOST:10001.")
+@own_groups({"Ray": "leap_cli.options.ray:CHECKED_CLUSTER"})
 @format_choice("Output format: text, one JSON document, JSON Lines, or quiet: names of failed checks.")
-def command(env: Environment, /, timeout: float, on: str | None, format: str) -> ExitCode:
+def command(env: Environment, /, timeout: float, format: str, cluster: tuple[str | None, ...] = (None,)) -> ExitCode:
     """Check the installation: versions, CPU and GPU, directories, disk, configuration, models, the background
     processes, the Ray cluster of --on or RAY_ADDRESS, the hub, and an answer of the built-in model.
 
     The exit code is 1 if something prevents leap from working. An unreachable hub is only a warning.
     """
-    from leap_core.batch.clusters.opening import address_of
-
     from ...diagnosis.checks import OK, PROBLEM, SKIPPED, checks
 
-    if on is not None:
-        address_of(on, env.variables)
     output = Output(env, format)
     results = []
-    for check in checks(env, patience=timeout, on=on):
+    for check in checks(env, patience=timeout, on=cluster[0]):
         output.progress(f"{check.name}: {check.state}")
         results.append(check)
     unwell = [check for check in results if check.state not in (OK, SKIPPED)]

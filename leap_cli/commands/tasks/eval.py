@@ -190,9 +190,11 @@ def _evaluation(
 
     def load(checked: CheckedBatch) -> AbstractContextManager[Runner]:
         if checked.settings.cluster.on is not None:
-            from leap_core.batch.clusters.opening import open_on_cluster
+            from leap_core.batch.checking import open_on_cluster
 
-            return open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)
+            cluster: AbstractContextManager[Runner]
+            cluster = open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)
+            return cluster
         if checked.embeds:
             return open_embedder(env, checked.model, model)
         return warm_or_load(env, checked.model, checked.settings.loading_options(), model)

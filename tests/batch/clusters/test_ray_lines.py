@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from leap_cli.diagnosis.checks import cluster
+from leap_cli.diagnosis.ray_cluster import cluster
 from leap_core.batch.checking import CheckedBatch, check_batch
 from leap_core.batch.clusters import ray_workers
 from leap_core.batch.clusters.line_answerer import LineAnswerer
