@@ -42,7 +42,7 @@ def site(tmp_path_factory) -> Path:
         name, _, code = block.code.partition("\n")
         if name in ("# pyproject.toml", "# leap_shout.py"):
             (source / name[2:]).write_text(code, "utf-8")
-    assert sum(len(path.read_text().splitlines()) for path in source.iterdir()) <= 45
+    assert sum(len(path.read_text().splitlines()) for path in source.iterdir()) <= 95
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "--target", str(target), str(source)], check=True, timeout=100, capture_output=True)
     return target
@@ -78,6 +78,15 @@ def test_a_plugin_adds_a_command(program):
 def test_a_plugin_adds_a_tool(program):
     assert output(program("tools", "call", "count_letters", '{"text": "a-b"}', "--yes")) == "2\n"
     assert "count_letters  plugin  ask " in output(program("tools", "list"))
+
+
+def test_a_plugin_adds_a_function_for_jobs_and_a_topic_of_help(program):
+    job = output(program("shout", "--background", "hello")).strip()
+    program("jobs", "wait", job, "--timeout", "60s")
+    assert json.loads(output(program("jobs", "output", job))) == {"text": "HELLO"}
+    assert output(program("help", "shouting")) == "# Shouting\n\n`leap shout TEXT` prints TEXT in capitals.\n"
+    assert "shouting" in output(program("help"))
+    program("jobs", "worker", "--shutdown")
 
 
 def test_a_plugin_opens_a_model_here_and_in_a_job(program):
@@ -119,6 +128,9 @@ def test_a_plugin_opens_a_model_that_is_served(start):
         f"{url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     assert until(lambda: answer_of(request)) == PARIS
+    shout = urllib.request.Request(f"{url}/shout", b'{"text": "hello"}', {"Content-Type": "application/json"})
+    with urllib.request.urlopen(shout, timeout=60) as answer:
+        assert json.load(answer) == {"text": "HELLO"}
     server.terminate()
     server.wait(100)
 

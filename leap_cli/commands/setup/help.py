@@ -27,6 +27,8 @@ def command(
     """Print a page of the documentation or the help of a command, or search both for WORDS. Without an argument, list
     the pages.
     """
+    from leap_core.system.plugins import plugins
+
     ctx, output = click.get_current_context(), Output(env)
     if install_man:
         if words:
@@ -39,11 +41,16 @@ def command(
     if man:
         _show_manual_page(ctx, words, output)
         return
+    others = plugins("leap.help", env.directories, reserved=topics(), on_warning=output.warning)
     if not words:
+        listed = {**topics(), **{name: plugin.summary for name, plugin in others.items()}}
         output.records(
-            [{"topic": topic, "about": about} for topic, about in topics().items()], ["topic", "about"], name="topic"
+            [{"topic": topic, "about": about} for topic, about in listed.items()], ["topic", "about"], name="topic"
         )
         output.note("leap help TOPIC prints one; leap help COMMAND, or leap COMMAND --help, explains a command")
+        return
+    if len(words) == 1 and words[0] in others:
+        _print_page(str(others[words[0]].load()), output)
         return
     if len(words) == 1 and _is_page(words[0]):
         _print(words[0], output)
@@ -87,13 +94,18 @@ def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
 def _print(topic: str, output: Output) -> None:
     from leap_core.errors import LeapError
 
-    from ...answers.markdown import MarkdownStream
     from ...reference.pages import page
 
     try:
         text = page(topic)
     except FileNotFoundError as error:
         raise LeapError(str(error), hint="leap COMMAND --help explains each command") from None
+    _print_page(text, output)
+
+
+def _print_page(text: str, output: Output) -> None:
+    from ...answers.markdown import MarkdownStream
+
     if output.columns is not None:
         from ...help.guides import laid_out
 
