@@ -68,22 +68,21 @@ PASSAGES = OptionGroup(
 )
 
 
-def _checked_indexes(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+def _offered(arguments: Arguments) -> Sequence[str]:
     """Raises IndexNotFoundError for an index that is not there."""
     from leap_core.tasks.search.updating import Indexes
 
+    names: Sequence[str] = arguments["page_indexes"]
     for name in names:
-        Indexes.of(ctx.ensure_object(Environment).directories).open(name).close()
+        Indexes.of(arguments.env.directories).open(name).close()
     return names
 
 
-OFFERED_INDEX = option(
-    "--index",
+OFFERED_INDEXES = OptionGroup(
     "page_indexes",
-    multiple=True,
-    metavar="NAME",
-    callback=_checked_indexes,
-    help="Offer this search index in the web UI.",
+    "Web UI",
+    (option("--index", "page_indexes", multiple=True, metavar="NAME", help="Offer this search index in the web UI."),),
+    _offered,
 )
 """For ``web_ui.FEATURES``."""
 

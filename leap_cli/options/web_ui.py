@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from leap_core.conversation.calls import LeapFunction
     from leap_core.server.page.routes import WebPage
 
-FEATURES = {"search": "leap_cli.options.passages:OFFERED_INDEX"}
+FEATURES = {"search": "leap_cli.options.passages:OFFERED_INDEXES"}
+INDEXES = tuple(own_parts(FEATURES).values())
 NEEDING_PAGE = ("opens", "sessions", "page_tools", "page_indexes")
 
 
@@ -69,7 +70,7 @@ def _page(arguments: Arguments) -> ServedPage:
             if arguments.is_set(name):
                 raise click.UsageError(f"{arguments.flag(name)} is for the page: add --web-ui")
     functions: Sequence[LeapFunction] = ()
-    indexes = arguments.get("page_indexes") or ()
+    indexes: Sequence[str] = next((group.build(arguments) for group in INDEXES), ())
     if names:
         from leap_core.tools.sources import choose
 
@@ -93,7 +94,7 @@ PAGE = OptionGroup(
             metavar="NAME",
             help="Offer this tool in the web UI, whose user approves each call (see leap tools list).",
         ),
-        *own_parts(FEATURES).values(),
+        *INDEXES,
     ),
     _page,
 )
