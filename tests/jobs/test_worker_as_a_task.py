@@ -5,10 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from jobs.table.job import State
+from jobs.worker import worker as worker_module
+from jobs.worker.worker_loop import WorkerLoop
 from leap_core.models.builtin import model_path
 
 from .test_many_machines import ENDLESS, SHORT, settings, source
@@ -20,9 +25,19 @@ pytestmark = [
 ]
 
 
-def worker(machine, *args: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "leap_cli", "jobs", "worker", *args]
-    return subprocess.Popen(command, env=machine.variables, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def worker(machine) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``leap jobs worker`` with these arguments; it does not outlive the test."""
+    with ExitStack() as started:
+
+        def start(*args: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "leap_cli", "jobs", "worker", *args]
+            process = subprocess.Popen(command, env=machine.variables, stderr=subprocess.PIPE, text=True)
+            started.enter_context(process)  # closes its pipe and waits
+            started.callback(process.kill)
+            return process
+
+        yield start
 
 
 @pytest.fixture
@@ -30,32 +45,49 @@ def machine(machines):
     return machines("task", lease=120.0)
 
 
-def test_until_empty_does_all_there_is_and_ends(machine, tmp_path):
+def test_until_empty_does_all_there_is_and_ends(machine, worker, tmp_path):
     source(tmp_path, 40)
     with machine.client() as jobs:
         id = jobs.batch(settings(tmp_path))
-        process = worker(machine, "--until-empty")
-        assert process.wait(60) == 0, process.stderr.read()
+        process = worker("--until-empty")
+        assert process.wait(100) == 0, process.stderr.read()
         assert jobs.get(id).state is State.SUCCEEDED
-    process.stderr.close()
 
 
-def test_when_its_time_is_over_it_ends_with_what_it_has(machine):
+def test_when_its_time_is_over_it_ends(machine, worker):
+    process = worker("--for", "1s")
+    assert process.wait(100) == 0
     with machine.client() as jobs:
-        process = worker(machine, "--for", "3s")
-        first = jobs.generate("Hi", options=SHORT)
-        assert jobs.wait(first, 30).state is State.SUCCEEDED
-        assert process.wait(100) == 0
         late = jobs.generate("Hi", options=SHORT)
         assert jobs.get(late).state is State.QUEUED
-    process.stderr.close()
+
+
+def test_what_it_has_when_its_time_is_over_it_does_and_begins_nothing_more(machine, monkeypatch):
+    loops: list[WorkerLoop] = []
+    monkeypatch.setattr(worker_module, "WorkerLoop", lambda *of: loops.append(WorkerLoop(*of)) or loops[-1])
+    with machine.client() as jobs:
+        first = jobs.generate("Count.", options=ENDLESS)
+        limited = worker_module.Worker(machine.configuration, 1e6)
+        thread = threading.Thread(target=limited.run)
+        thread.start()
+        try:
+            until(lambda: jobs.events(first))
+            limited._due = 0.0
+            until(lambda: loops[0].draining)
+            late = jobs.generate("Hi", options=SHORT)
+            assert jobs.cancel(first).state is State.CANCELLED
+            thread.join(100)
+            assert not thread.is_alive() and jobs.get(late).state is State.QUEUED
+        finally:
+            limited.stop.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["the worker", "all processes of the task"])
-def test_a_task_that_is_ended_hands_its_leases_back_at_once(machine, to_all):
+def test_a_task_that_is_ended_hands_its_leases_back_at_once(machine, worker, to_all):
     with machine.client() as jobs:
         id = jobs.generate("Count.", options=ENDLESS)
-        process = worker(machine, "--foreground")
+        process = worker("--foreground")
         until(lambda: jobs.events(id))
         if to_all:  # as Slurm does at the end of a task's time
             children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
@@ -65,9 +97,8 @@ def test_a_task_that_is_ended_hands_its_leases_back_at_once(machine, to_all):
         until(lambda: jobs.get(id).state is State.QUEUED)
         assert process.wait(60) == 0
         assert not list(jobs.workers()) or not next(iter(jobs.workers())).is_alive
-        other = worker(machine, "--for", "1s")
-        until(lambda: jobs.get(id).attempt == 2)
+        other = worker("--foreground")
+        until(lambda: jobs.get(id).state is State.RUNNING)
         assert jobs.cancel(id).state is State.CANCELLED
-        other.wait(100)
-    for each in (process, other):
-        each.stderr.close()
+        other.terminate()
+        assert other.wait(100) == 0
