@@ -19,6 +19,15 @@ OF_OTHER_PROGRAMS = (
 """Variables that say where other programs keep their models."""
 
 
+PLAIN_PLACES = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_STATE_HOME": ".local/state",
+}
+"""Where Linux keeps what belongs to a user: a variable, and the place in the user's home without it."""
+
+
 def absolute_home(variables: Mapping[str, str]) -> str | None:
     """``LEAP_HOME`` as it means the same in any directory; None where it is not set."""
     home = variables.get("LEAP_HOME")
@@ -28,6 +37,17 @@ def absolute_home(variables: Mapping[str, str]) -> str | None:
 def packages_directory() -> Path:
     """The directory that holds the packages ``leap_core``, ``leap_cli`` and ``jobs``."""
     return Path(__file__).resolve().parents[2]
+
+
+def _plain_places(variables: Mapping[str, str]) -> list[Path] | None:
+    """Configuration, data, cache and state as platformdirs says, whose import takes as long as all of ``leap --help``.
+    None where it has to be asked: on other systems than Linux, and where a variable is not an absolute path."""
+    home, is_android = variables.get("HOME", ""), hasattr(sys, "getandroidapilevel") or "ANDROID_ROOT" in variables
+    places = [variables.get(name) or f"{home.rstrip('/')}/{place}" for name, place in PLAIN_PLACES.items()]
+    is_plain = all(place.startswith("/") and place.strip() == place for place in [home, *places])
+    if sys.platform != "linux" or is_android or not is_plain:
+        return None
+    return [Path(place) / APPLICATION for place in places]
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,9 @@ class Directories:
         if home:
             root = Path(home)
             return Directories(root, root, root / "models", root / "cache", root / "logs", root / "run")
+        if (places := _plain_places(os.environ)) is not None:
+            config, data, cache, state = places
+            return Directories(config, data, data / "models", cache, state / "log", state / "run")
         import platformdirs
 
         system = platformdirs.PlatformDirs(APPLICATION, appauthor=False)

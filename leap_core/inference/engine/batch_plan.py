@@ -30,16 +30,18 @@ PROMISE = 0.25
 token, and a short prompt, read in the step after, 0.5 s for its first."""
 PROMISE_BESIDE_HIGHER = 0.1
 """The same for prompts of lower levels beside a request of level interactive."""
-PROMISE_ALONE = 0.5
-"""The same for a prompt that is read alone: on a processor a request that comes interrupts it."""
+PROMISE_PAUSED = 0.5
+"""The same for a prompt that is read alone while others wait or pause, or where nothing may interrupt it."""
+PROMISE_ALONE = 2.0
+"""The same where nobody else is there, and whoever comes interrupts it: so much work at most is done again."""
 ATTENTION_TILE = 64
 """Positions of a chunk from which on llama.cpp computes the attention of f16 keys and values by tiles, which is faster.
-A prompt that is read alone has chunks of so many where they take four times as long as promised at most."""
+A prompt that is read alone has chunks of so many where they take PROMISE_ALONE at most."""
 LEAST_CHUNK = 4
 """Positions of a chunk beside other requests, however slow the machine."""
 PAUSED_STEPS = 4
 """So many steps after one another are a short prompt's alone, while requests of lower levels pause."""
-PAUSED_SECONDS = PAUSED_STEPS * PROMISE_ALONE
+PAUSED_SECONDS = PAUSED_STEPS * PROMISE_PAUSED
 """A prompt that is read in so long is short."""
 UNTIL_KNOWN = 128
 """Positions of a chunk before any was timed."""
@@ -65,14 +67,18 @@ class PromptPace:
 
     def most_positions(self, promise: float, batch_size: int) -> int:
         """Prompt positions of a step that takes ``promise`` seconds at most."""
-        is_alone = promise == PROMISE_ALONE
+        is_alone = promise >= PROMISE_PAUSED
         if self._speed is None:
             self._allowed = min(batch_size, self._first if is_alone else LONG_STEP)
         else:
             most = min(batch_size, max(LONG_STEP, 2 * self._largest), int(self._speed * promise))
-            is_tile = is_alone and min(batch_size, self._speed * 4 * promise) >= ATTENTION_TILE
+            is_tile = is_alone and min(batch_size, self._speed * PROMISE_ALONE) >= ATTENTION_TILE
             self._allowed = max(ATTENTION_TILE if is_tile else LONG_STEP + 1 if is_alone else LEAST_CHUNK, most)
         return self._allowed
+
+    def seconds(self, positions: int) -> float:
+        """How long a step of so many positions takes; 0 while that is not known."""
+        return 0.0 if self._speed is None else positions / self._speed
 
     def is_short(self, positions: int) -> bool:
         """Whether so many positions are read while lower levels pause."""
@@ -196,13 +202,13 @@ class Planner:
         self._paused = 0
         """Steps after one another in which lower levels paused."""
 
-    def plan(self, running: list[Slot]) -> list[list[StepPart]]:
+    def plan(self, running: list[Slot], alone: float = PROMISE_PAUSED) -> list[list[StepPart]]:
         """The decodes of the next step, as ``plan_step`` gives them."""
         if len(self._kept) == len(running) and all(part.goes_on() for part in self._kept) and running:
             return [self._kept]
         context = self._context
         running = self._without_paused(running)
-        plan = plan_step(running, context.batch_size, self._pace, apart=context.exact)
+        plan = plan_step(running, context.batch_size, self._pace, alone, apart=context.exact)
         is_kept = len(plan) == 1 and len(plan[0]) == len(running) and all(part.is_next_token for part in plan[0])
         self._kept = plan[0] if is_kept else []
         self._sequences = [part.slot.index for part in self._kept]
@@ -230,10 +236,12 @@ class Planner:
             part.add_to(self._context)
 
 
-def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: bool = False) -> list[list[StepPart]]:
+def plan_step(
+    running: list[Slot], batch_size: int, pace: PromptPace, alone: float = PROMISE_PAUSED, *, apart: bool = False
+) -> list[list[StepPart]]:
     """The decodes of the next step in order, at most ``batch_size`` positions together, and no more of prompts than
-    ``pace`` allows: half of that for the prompt that came first (a quarter where another has a higher priority), the
-    rest for the others by priority, the shortest first. llama.cpp
+    ``pace`` allows for ``alone`` seconds, or for fewer beside others: half of that for the prompt that came first (a
+    quarter where another has a higher priority), the rest for the others by priority, the shortest first. llama.cpp
     reads either tokens or embeddings in a decode, gives either logits or hidden states, and computes all with the same
     adapters. ``apart``: each part has a decode of its own."""
     answering: list[tuple[Slot, int | None]] = []
@@ -250,13 +258,14 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
     for slot, stop in answering:
         room -= _append(parts, slot, stop, room)
     if reading:
-        promise = _promise([slot for slot, _ in answering], [slot for slot, _ in reading])
+        is_alone = not answering and len(reading) == 1
+        promise = alone if is_alone else _promise([slot for slot, _ in answering], [slot for slot, _ in reading])
         room = min(room, pace.most_positions(promise, batch_size))
         oldest, *others = reading
         left = _left(*oldest)
-        is_alone = not parts and not others and batch_size > 2 * LONG_STEP
-        if is_alone and room < left < room + LONG_STEP:  # a rest of few positions, which the pace decides, would be
-            room = left if left <= batch_size else left - LONG_STEP  # rounded differently with some types of weights
+        leaves_few = is_alone and batch_size > 2 * LONG_STEP and room < left < room + LONG_STEP
+        if leaves_few:  # how many the pace decides, and some types of weights would round them differently
+            room = left if left <= batch_size else left - LONG_STEP
         others.sort(key=lambda each: (-_priority(each[0]), _left(each[0], None)))
         is_lower = bool(others) and _priority(others[0][0]) > _priority(oldest[0])
         kept = min(left, room // (4 if is_lower else 2))  # so that short prompts without end do not keep it waiting
@@ -274,9 +283,7 @@ def plan_step(running: list[Slot], batch_size: int, pace: PromptPace, *, apart: 
 
 
 def _promise(answering: list[Slot], reading: list[Slot]) -> float:
-    """Seconds that the prompts of a step may take."""
-    if len(reading) == 1 and not answering:
-        return PROMISE_ALONE
+    """Seconds that the prompts of a step may take beside others."""
     if any(map(is_interactive, answering)) and not any(map(is_interactive, reading)):
         return PROMISE_BESIDE_HIGHER
     return PROMISE

@@ -20,6 +20,8 @@ MUCH_SHORTER = 4
 SHARE_LOST = 4
 """A chunk is interrupted after so many times as long as the last interrupted one had run."""
 LEAST_PAUSE = 0.5
+WAITS = 0.5
+"""Seconds that another prompt of the same level waits for the end of a chunk."""
 
 
 class Interruption:
@@ -32,12 +34,19 @@ class Interruption:
         self.is_closed = False
         self.makes_way = False
         """Whether the last decode that could be interrupted was, for another request."""
-        self._begun = self._not_before = 0.0
+        self._begun = self._ends = self._not_before = 0.0
+
+    @property
+    def may_make_way(self) -> bool:
+        """Whether a decode that begins now could make way for another request; for a while after one that did not."""
+        return not self._context.model.on_gpu and time.perf_counter() >= self._not_before
 
     @contextmanager
-    def allowed(self, request: Request) -> Iterator[None]:
-        """Within the block the running decode ends when ``request`` is cancelled, also when it was before."""
+    def allowed(self, request: Request, seconds: float = 0.0) -> Iterator[None]:
+        """Within the block the running decode, which takes about ``seconds``, ends when ``request`` is cancelled, also
+        when it was before."""
         self.makes_way, self._begun = False, time.perf_counter()
+        self._ends = self._begun + seconds
         self._set(request)
         try:
             yield
@@ -57,9 +66,8 @@ class Interruption:
         if request is None or request.cancelled or self.is_closed or now < self._not_before:
             return
         left = len(request.target) - max(request.read, request.cached)
-        if other.priority > request.priority or (
-            other.priority == request.priority and MUCH_SHORTER * len(other.prompt) <= left
-        ):
+        waits_long = now + WAITS < self._ends or MUCH_SHORTER * len(other.prompt) <= left
+        if other.priority > request.priority or (other.priority == request.priority and waits_long):
             self.makes_way = True
             self._not_before = now + max(LEAST_PAUSE, SHARE_LOST * (now - self._begun))
             self._context.abort()

@@ -26,7 +26,17 @@ from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Planner, PromptPace, StepOutput, StepPart
+from .batch_plan import (
+    FEW,
+    LONG_STEP,
+    PROMISE_ALONE,
+    PROMISE_PAUSED,
+    DeviceSpeed,
+    Planner,
+    PromptPace,
+    StepOutput,
+    StepPart,
+)
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
@@ -80,6 +90,8 @@ class Scheduler:
         """The request that gets a slot just now."""
         self._closing = ""
         self._interruption = Interruption(context)
+        self._is_alone = False
+        """Whether the running step was planned while no other request was there."""
         self._unasked_aborts = 0
         self._step_begun: tuple[int, float] | None = None
         """The positions of the decode that runs (0 for an encoding), and since when."""
@@ -187,7 +199,8 @@ class Scheduler:
             if time.perf_counter() - begun > ENCODED_SECONDS:
                 self._progressed = time.perf_counter()
         on_gpu = self._context.model.on_gpu
-        for parts in self._planner.plan(ready):
+        self._is_alone = len(self._running()) == 1 and not self._waiting and self._interruption.may_make_way
+        for parts in self._planner.plan(ready, PROMISE_ALONE if self._is_alone else PROMISE_PAUSED):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             if any(part.count > LONG_STEP for part in parts):  # what is held back would wait for a long step
@@ -344,7 +357,9 @@ class Scheduler:
         if not prefilling or len(parts) > 1 or self._context.model.on_gpu:  # only a processor can be interrupted
             return self._settle(self._context.decode(hidden=hidden), parts)
         state = self._memory.partial_state(parts[0].slot)
-        with self._interruption.allowed(parts[0].request):
+        with self._interruption.allowed(parts[0].request, self._pace.seconds(parts[0].count)):
+            if self._is_alone and self._waiting:  # it came before it could interrupt
+                return False
             code = self._context.decode(hidden=hidden)
         return self._settle(code, parts, state)
 

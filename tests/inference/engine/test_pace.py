@@ -13,6 +13,7 @@ from leap_core.inference.engine.batch_plan import (
     PROMISE,
     PROMISE_ALONE,
     PROMISE_BESIDE_HIGHER,
+    PROMISE_PAUSED,
     UNTIL_KNOWN,
     Planner,
     PromptPace,
@@ -33,14 +34,17 @@ def timed(speed: float) -> PromptPace:
 def test_a_chunk_follows_from_the_speed_and_the_promise() -> None:
     assert PromptPace().most_positions(PROMISE_ALONE, 512) == UNTIL_KNOWN
     assert PromptPace().most_positions(PROMISE, 512) == LONG_STEP
-    assert timed(400).most_positions(PROMISE_ALONE, 512) == int(400 * PROMISE_ALONE)
+    assert timed(400).most_positions(PROMISE_ALONE, 512) == 512
+    assert timed(200).most_positions(PROMISE_ALONE, 512) == int(200 * PROMISE_ALONE)
+    assert timed(400).most_positions(PROMISE_PAUSED, 512) == int(400 * PROMISE_PAUSED)
     assert timed(400).most_positions(PROMISE, 512) == int(400 * PROMISE)
     assert timed(4000).most_positions(PROMISE, 512) == 512
     assert timed(10).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
     assert timed(60).most_positions(PROMISE, 512) == 15
-    assert timed(30).most_positions(PROMISE_ALONE, 512) == LONG_STEP + 1
-    assert timed(35).most_positions(PROMISE_ALONE, 512) == ATTENTION_TILE
-    assert timed(70).most_positions(PROMISE_ALONE, 48) == 35
+    assert timed(30).most_positions(PROMISE_ALONE, 512) == 60
+    assert timed(30).most_positions(PROMISE_PAUSED, 512) == LONG_STEP + 1
+    assert timed(35).most_positions(PROMISE_PAUSED, 512) == ATTENTION_TILE
+    assert timed(70).most_positions(PROMISE_PAUSED, 48) == 35
     assert timed(10).most_positions(PROMISE, 512) == LEAST_CHUNK
 
 
@@ -68,13 +72,24 @@ def planned(slots: list[Slot], pace: PromptPace) -> dict[int, int]:
 
 
 def test_a_prompt_beside_an_answer_or_another_prompt_is_read_in_shorter_chunks() -> None:
-    assert planned(reading(24_000), timed(400)) == {0: int(400 * PROMISE_ALONE)}
+    assert planned(reading(24_000), timed(400)) == {0: int(400 * PROMISE_PAUSED)}
     long, answer = reading(24_000, 40)
     assert planned([long, answering(answer)], timed(400)) == {0: int(400 * PROMISE), 1: 1}
     batch, answer = reading(24_000, 40, priorities=(BATCH, INTERACTIVE))
     assert planned([batch, answering(answer)], timed(400)) == {0: int(400 * PROMISE_BESIDE_HIGHER), 1: 1}
     batch, answer = reading(24_000, 40, priorities=(BATCH, BATCH))
     assert planned([batch, answering(answer)], timed(400)) == {0: int(400 * PROMISE), 1: 1}
+
+
+def test_a_prompt_that_nobody_waits_for_is_read_in_the_largest_chunks() -> None:
+    def chunks(slots: list[Slot]) -> dict[int, int]:
+        (parts,) = plan_step(slots, 512, timed(300), PROMISE_ALONE)
+        return {part.slot.index: part.count for part in parts}
+
+    assert chunks(reading(24_000)) == {0: 512}
+    long, answer = reading(24_000, 40)
+    assert chunks([long, answering(answer)]) == {0: int(300 * PROMISE), 1: 1}
+    assert chunks(reading(24_000, 24_000)) == {0: 37, 1: 38}
 
 
 def test_prompts_of_a_higher_level_are_read_first() -> None:
@@ -109,7 +124,7 @@ def test_a_step_is_at_most_twice_as_large_as_one_that_was_timed() -> None:
         pace.observe(size, size / 100_000)
         pace.observe(40, 40 / 100_000)
         assert pace.most_positions(PROMISE, 4096) == 2 * size
-    pace.observe(2048, 2.0)
+    pace.observe(2048, 5.0)
     assert pace.most_positions(PROMISE_ALONE, 4096) == 1024, "it took too long"
 
 

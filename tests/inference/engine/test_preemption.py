@@ -21,6 +21,7 @@ from leap_core.errors import LeapGenerationError
 from leap_core.inference.constraints.compiling import compile_constraint
 from leap_core.inference.constraints.delayed_end import DelayedEnd
 from leap_core.inference.engine import interruption, waiting
+from leap_core.inference.engine.batch_plan import LONG_STEP, StepPart
 from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.scheduler import Scheduler
@@ -276,9 +277,42 @@ def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
         inside.makes_way = False
         inside.make_way(asked(words(8, 2), 3, INTERACTIVE))
         assert not inside.makes_way, "one after another would let the long prompt never end"
+        assert not inside.may_make_way, "and so its chunks are short for a while"
+        inside._not_before, inside._ends = 0.0, time.perf_counter() + PATIENCE
+        inside.make_way(asked(words(300, 2), 3, BATCH))
+        assert not inside.makes_way, "its level is lower"
+        inside.make_way(asked(words(300, 2), 3, INTERACTIVE))
+        assert inside.makes_way, "the chunk takes longer than a prompt is to wait"
         inside._request = None
         inside.reset()
     assert not scheduler._context.is_aborting
+
+
+def test_who_comes_while_a_chunk_is_prepared_does_not_wait_for_it(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = make_scheduler(slots=2)
+    long, other = asked(words(400, 1), 3, INTERACTIVE), asked(words(300, 2), 3, INTERACTIVE)
+    build, decode = scheduler._planner.build, scheduler._context.decode
+    came: list[bool] = []
+    at_decode: list[bool] = []
+
+    def submit_and_build(parts: list[StepPart]) -> None:
+        if not came and parts[0].count > LONG_STEP:
+            came.append(scheduler._is_alone)
+            scheduler.submit(other)
+        build(parts)
+
+    def note_and_decode(**given: bool) -> int:
+        if came:
+            at_decode.append(scheduler._is_alone)
+        return decode(**given)
+
+    monkeypatch.setattr(scheduler._planner, "build", submit_and_build)
+    monkeypatch.setattr(scheduler._context, "decode", note_and_decode)
+    scheduler.submit(long)
+    told(long), told(other)
+    assert came == [True] and not at_decode[0]
 
 
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
