@@ -201,13 +201,18 @@ class Planner:
         self._sequences: list[int] = []
         self._paused = 0
         """Steps after one another in which lower levels paused."""
+        self.is_alone = False
+        """Whether the step was planned while no other request was there."""
 
-    def plan(self, running: list[Slot], alone: float = PROMISE_PAUSED) -> list[list[StepPart]]:
-        """The decodes of the next step, as ``plan_step`` gives them."""
+    def plan(self, running: list[Slot], *, is_alone: bool = False) -> list[list[StepPart]]:
+        """The decodes of the next step, as ``plan_step`` gives them. ``is_alone``: no other request is there, and one
+        that comes may interrupt the step."""
+        self.is_alone = is_alone
         if len(self._kept) == len(running) and all(part.goes_on() for part in self._kept) and running:
             return [self._kept]
         context = self._context
         running = self._without_paused(running)
+        alone = PROMISE_ALONE if is_alone else PROMISE_PAUSED
         plan = plan_step(running, context.batch_size, self._pace, alone, apart=context.exact)
         is_kept = len(plan) == 1 and len(plan[0]) == len(running) and all(part.is_next_token for part in plan[0])
         self._kept = plan[0] if is_kept else []

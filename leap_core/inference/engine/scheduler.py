@@ -26,17 +26,7 @@ from ...conversation.generator import Activity
 from ...conversation.responses import GenerationFinishReason as Reason
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError
 from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
-from .batch_plan import (
-    FEW,
-    LONG_STEP,
-    PROMISE_ALONE,
-    PROMISE_PAUSED,
-    DeviceSpeed,
-    Planner,
-    PromptPace,
-    StepOutput,
-    StepPart,
-)
+from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Encoder, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
 from .interruption import Interruption
@@ -51,7 +41,6 @@ from .waiting import GUARD_SECONDS, Preemption, WaitingOrder
 
 if TYPE_CHECKING:
     from ..constraints.masks import MaskFiller
-    from .batch_plan import Encoder
 
 CROWD = 8
 """Answers at once from which on tokens are delivered several at a time."""
@@ -90,8 +79,6 @@ class Scheduler:
         """The request that gets a slot just now."""
         self._closing = ""
         self._interruption = Interruption(context)
-        self._is_alone = False
-        """Whether the running step was planned while no other request was there."""
         self._unasked_aborts = 0
         self._step_begun: tuple[int, float] | None = None
         """The positions of the decode that runs (0 for an encoding), and since when."""
@@ -199,8 +186,8 @@ class Scheduler:
             if time.perf_counter() - begun > ENCODED_SECONDS:
                 self._progressed = time.perf_counter()
         on_gpu = self._context.model.on_gpu
-        self._is_alone = len(self._running()) == 1 and not self._waiting and self._interruption.may_make_way
-        for parts in self._planner.plan(ready, PROMISE_ALONE if self._is_alone else PROMISE_PAUSED):
+        is_alone = len(self._running()) == 1 and not self._waiting and self._interruption.may_make_way
+        for parts in self._planner.plan(ready, is_alone=is_alone):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             if any(part.count > LONG_STEP for part in parts):  # what is held back would wait for a long step
@@ -315,8 +302,6 @@ class Scheduler:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        from .batch_plan import Encoder
-
         return Encoder(self._governor.threads_for_long_step)
 
     @cached_property
@@ -358,7 +343,7 @@ class Scheduler:
             return self._settle(self._context.decode(hidden=hidden), parts)
         state = self._memory.partial_state(parts[0].slot)
         with self._interruption.allowed(parts[0].request, self._pace.seconds(parts[0].count)):
-            if self._is_alone and self._waiting:  # it came before it could interrupt
+            if self._planner.is_alone and self._waiting:  # it came before it could interrupt
                 return False
             code = self._context.decode(hidden=hidden)
         return self._settle(code, parts, state)

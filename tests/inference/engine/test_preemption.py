@@ -299,13 +299,13 @@ def test_who_comes_while_a_chunk_is_prepared_does_not_wait_for_it(
 
     def submit_and_build(parts: list[StepPart]) -> None:
         if not came and parts[0].count > LONG_STEP:
-            came.append(scheduler._is_alone)
+            came.append(scheduler._planner.is_alone)
             scheduler.submit(other)
         build(parts)
 
     def note_and_decode(**given: bool) -> int:
         if came:
-            at_decode.append(scheduler._is_alone)
+            at_decode.append(scheduler._planner.is_alone)
         return decode(**given)
 
     monkeypatch.setattr(scheduler._planner, "build", submit_and_build)
