@@ -4,8 +4,8 @@ leap's time includes the start of Python, the SHA-256 of the file, fsync and the
 Both sides' files lie on the same disk. With ``--per-connection`` the server limits each connection, and the table shows
 what several connections bring.
 
-    python benchmarks/download.py [--megabytes 300] [--rounds 5]
-    python benchmarks/download.py --per-connection 8 --megabytes 100 --rounds 1
+    python -m benchmarks.download [--megabytes 300] [--rounds 5]
+    python -m benchmarks.download --per-connection 8 --megabytes 100 --rounds 1
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 ROOT = Path(__file__).parent.parent
 REPOSITORY, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"

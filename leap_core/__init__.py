@@ -66,7 +66,7 @@ _NAMES = {
     "tools.policy": "FunctionPolicy ToolPolicy",
     "tools.run": "FunctionRun run_functions",
 }
-"""The public names, by the module that defines them; ``__init__.pyi`` tells type checkers the same."""
+"""The public names, by the module that defines them; ``__init__.pyi`` has the same for type checkers."""
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 _ALIASES = {

@@ -184,7 +184,7 @@ class Registry:
 
     @cached_property
     def others(self) -> OtherPrograms:
-        """The models of other programs, and the user's wish not to use them."""
+        """The models of other programs, and whether the user wants to use them."""
         from .other_programs import OtherPrograms
 
         return OtherPrograms(self.variables, self.directories)

@@ -20,7 +20,7 @@ from .dataclass import dataclass
 from .directories import Directories
 
 _tables: dict[Path, tuple[object, dict[str, Any]]] = {}
-"""The file of each path as it was last read: what tells that it has changed, and its tables."""
+"""The file of each path as it was last read: how a change is noticed, and its tables."""
 POSTGRESQL = ("postgresql://", "postgres://")
 
 

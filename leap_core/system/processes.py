@@ -177,5 +177,5 @@ if sys.platform == "win32":
 else:
 
     def creation_time(pid: int) -> str | None:
-        """Told on Windows alone."""
+        """Reported on Windows alone."""
         raise NotImplementedError

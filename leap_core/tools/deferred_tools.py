@@ -37,7 +37,7 @@ MOST_SEARCHES = 4
 """In one answer; then the model has to do with what it has."""
 LINE_CHARACTERS, DESCRIPTION_CHARACTERS, PARAMETER_CHARACTERS = 90, 300, 120
 LINES_SHARE = 0.5
-"""Of the bound: what the lines of folded tools may take, or they are told by name, or not at all."""
+"""Of the bound: what the lines of folded tools may take, or they are listed by name, or not at all."""
 WEIGHTS = "8.0, 2.0, 1.0"
 """Of a tool's name, description and parameters in a search."""
 WORDS_OF = {
@@ -60,7 +60,7 @@ WORDS_OF = {
     "notebook": "jupyter ipynb cell",
     "message": "tell reply contact",
 }
-"""Words of wishes, by words in the names of tools that grant them."""
+"""Words of requests, by words in the names of tools that grant them."""
 FILE_NAME = re.compile(r"\w\.[a-z]{1,5}\b|\b(README|LICENSE|Makefile|Dockerfile)\b")
 MOST_SEARCHED = 100_000
 """Characters of a request's text in which tools are looked for."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leap_cli.diagnosis import checks as diagnosis
-from leap_core.testing import FakeHub
+from tests.support.hub import FakeHub
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from leap_core.models.builtin import model_path
 from leap_core.models.resolving import resolve_local
-from leap_core.testing import FakeHub, ScriptedModelRunner
+from leap_core.testing import ScriptedModelRunner
+from tests.support.hub import FakeHub
 
 REPO, FILE = "unsloth/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q4_K_M.gguf"
 LINE = ("-m", "qwen3:0.6b", "Hi.")

@@ -15,7 +15,7 @@ from leap_cli.main import main
 from leap_cli.setup.machine import SPARE_DISK, Machine, ModelOffer, obstacle_to, offers, suggestion
 from leap_core.models.builtin import model_path
 from leap_core.system.memory import machine_memory
-from leap_core.testing import FakeHub
+from tests.support.hub import FakeHub
 
 GB = 10**9
 NAME = "LFM2.5-350M"

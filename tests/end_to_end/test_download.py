@@ -16,7 +16,7 @@ import pytest
 
 from leap_core.models.builtin import model_path
 from leap_core.system.files import hash_file
-from leap_core.testing.hub import API, FILES, FakeHub
+from tests.support.hub import API, FILES, FakeHub
 
 from .conftest import Program
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from leap_core.models.builtin import model_path
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from .conftest import QUESTION, TERMINAL_STUB
 from .test_chat import terminal as terminal

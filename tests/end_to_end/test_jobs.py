@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from leap_core.models.builtin import model_path
-from leap_core.testing.hub import FakeHub
 from tests.jobs import processes
+from tests.support.hub import FakeHub
 
 from .conftest import QUESTION
 

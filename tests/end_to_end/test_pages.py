@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.models.builtin import model_path
-from leap_core.testing import FakeHub
+from tests.support.hub import FakeHub
 from tests.support.pages import Block, blocks_of, is_as_shown, outputs_of, script_of, with_outputs
 
 from .conftest import LEAP, ROOT, SHORT_ANSWERS, WARM, install

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.models.builtin import model_path
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from ..jobs import processes
 from ..jobs.waiting import until

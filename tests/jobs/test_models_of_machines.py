@@ -18,7 +18,7 @@ from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError
 from leap_core.models.builtin import model_path
 from leap_core.models.download.downloading import download_model
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from .waiting import until
 

@@ -28,7 +28,7 @@ from jobs.table.job import State
 from jobs.worker_process import is_running
 from leap_core.conversation.options import GenerationOptions
 from leap_core.system.locks import is_locked
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from . import processes
 from .waiting import until

@@ -13,7 +13,7 @@ import pytest
 
 from leap_core.models.download.downloading import Download, DownloadOptions, Event, Notice
 from leap_core.models.resolving import LocalModel
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 SMALL = 2_000_003
 

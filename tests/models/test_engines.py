@@ -31,7 +31,7 @@ from leap_core.models import engine_releases
 from leap_core.models.engine_releases import RELEASES_VARIABLE, install_engine
 from leap_core.models.engines import add_engine, remove_engine
 from leap_core.system.directories import Directories
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from .broken_engines import compiled, mangle
 

@@ -18,7 +18,7 @@ from leap_core.errors import (
 from leap_core.models.download.downloading import Download, DownloadOptions, Event, Progress
 from leap_core.models.download.transfer import BLOCK
 from leap_core.models.http import DownloadStopped
-from leap_core.testing.hub import API, FILES, RESOLVE, FakeHub, Fault
+from tests.support.hub import API, FILES, RESOLVE, FakeHub, Fault
 
 REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
 NAME = "LFM2-350M"

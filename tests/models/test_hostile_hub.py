@@ -8,8 +8,8 @@ import pytest
 
 from leap_core.errors import LeapModelDownloadError
 from leap_core.models.store import Store
-from leap_core.testing.hub import FakeHub, ServedFile
 from tests.support.growth import check_growth
+from tests.support.hub import FakeHub, ServedFile
 
 from .conftest import Downloads
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leap_core.testing.hub import API
+from tests.support.hub import API
 
 SMALL, SPLIT = "LiquidAI/LFM2-350M-GGUF", "someone/Big-LFM2-GGUF"
 

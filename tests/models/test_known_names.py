@@ -13,7 +13,7 @@ from leap_core.models.aliases_and_endpoints import check_alias
 from leap_core.models.catalogue import Catalogue
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 from .architectures import architecture_file
 from .conftest import Downloads

@@ -18,7 +18,7 @@ from leap_core.models.other_programs import DOCKER, LLAMA_CPP, OLLAMA, OtherProg
 from leap_core.models.resolving import LocalModel, Registry
 from leap_core.opening import load_local
 from leap_core.system.directories import Directories
-from leap_core.testing import FakeHub
+from tests.support.hub import FakeHub
 from tests.support.tables import check_each
 
 from .stores_of_others import OtherStores

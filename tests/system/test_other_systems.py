@@ -16,7 +16,7 @@ from leap_core.inference.engine import threads as physical_cores
 from leap_core.models.builtin import model_path
 from leap_core.system import processes as process_identity
 from leap_core.system.processes import CREATION_FLAGS, OF_A_SESSION, kill_group
-from leap_core.testing.hub import FakeHub
+from tests.support.hub import FakeHub
 
 WITHOUT_LINUX = '''
 """Takes away what other systems have not, before leap is imported."""

@@ -122,7 +122,7 @@ def _announce(writer: Any, tensor: PlannedTensor) -> None:
 
 
 def _write_card(writer: Any, family: Family) -> None:
-    """Name, license and sampling, as far as the directory tells."""
+    """Name, license and sampling, as far as the directory has them."""
     from gguf import Metadata, size_label
 
     total_count, shared, expert, experts = writer.get_total_parameter_count()

@@ -273,7 +273,7 @@ def own_name(model: LocalModel, store: Store) -> str:
 
 
 OnStep = Callable[[str, str, int, int], object]
-"""Hears what is made, of which unit, how many are done, and of how many."""
+"""Called with what is made, of which unit, how many are done, and of how many."""
 OnMade = Callable[[Quantized], object]
 PATHS = ("cwd", "output", "text")
 

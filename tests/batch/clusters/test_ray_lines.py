@@ -25,7 +25,7 @@ from leap_core.errors import LeapModelNotFoundError
 from leap_core.models.builtin import model_path
 from leap_core.models.download.downloading import download_model
 from leap_core.opening import HostUse, open_embedding_runner, open_runner
-from leap_core.testing import FakeHub
+from tests.support.hub import FakeHub
 
 from ...wav_bytes import wav_of
 

@@ -18,9 +18,9 @@ from leap_core.inference.trial.trial_child import CRASH, HANG, REFUSED, SOUND, L
 from leap_core.inference.trial.verdicts import require_sound, verdict_on
 from leap_core.models.model_files import import_model
 from leap_core.models.store import Store
-from leap_core.testing.hub import FakeHub
 from tests.models.conftest import Downloads
 from tests.models.gguf_file import STRING, GGUFFile, Value
+from tests.support.hub import FakeHub
 from tests.support.random_models import TINY_LLAMA, write_random_model
 
 SHORT = Limits(cpu_seconds=2, seconds=60, memory_bytes=6 * 1024**3)

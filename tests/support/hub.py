@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from ..system.dataclass import dataclass
-from ..system.files import hash_file
+from leap_core.system.dataclass import dataclass
+from leap_core.system.files import hash_file
 
 API, RESOLVE, FILES = "/api/", "/resolve/", "/storage/"
 """What to give a fault as ``where`` to hit the API, the hub's answers to downloads, or the storage's."""
