@@ -170,7 +170,7 @@ class LoadedModels:
             model.release()
 
     def _agree(self, model: LoadedModel, load_request: LoadRequest) -> LoadedModel:
-        """The model, to be called by another name and kept as long as was asked. Raises LeapModelLoadingError where it is
+        """The model, to be called by another name and kept as long as asked. Raises LeapModelLoadingError where it is
         loaded in another way."""
         different = model.differs(load_request)
         if different:
