@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_core.conversation.messages import ChatMessage
+from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.request import Request
 from leap_core.errors import LeapJobError, LeapUnavailableError
 from leap_core.models.digests import ModelDigests
 from leap_core.schemas.json_values import JsonObject
@@ -47,6 +49,7 @@ from .watching import JobWatcher
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
+    from leap_core.conversation.calls import LeapFunction
 
     from ..queue import WakeUpQueue
 
@@ -116,26 +119,37 @@ class JobsClient(JobWatcher):
     # -- submitting
 
     def generate(self, prompt: str | Sequence[ChatMessage], *, policy: Policy | None = None, **request: Any) -> str:
-        """Answer a prompt, or a conversation, in the background; the job's id. ``request``: fields of AnswerRequest."""
+        """Answer a prompt, or a conversation, in the background; the job's id. ``request``: as of ``generation``."""
         request.setdefault("model_may_come", _comes_after(policy))
         return self.submit([self._with(self.generation(prompt, **request), policy)])[0]
 
-    def generation(self, prompt: str | Sequence[ChatMessage], **request: Any) -> NewJob:
-        """A job that answers a prompt, to be submitted with others. ``request``: fields of AnswerRequest. Raises
+    def generation(
+        self,
+        prompt: str | Sequence[ChatMessage],
+        *,
+        system: str | None = None,
+        options: GenerationOptions | None = None,
+        functions: Sequence[LeapFunction] = (),
+        **request: Any,
+    ) -> NewJob:
+        """A job that answers a prompt, to be submitted with others. ``request``: other fields of AnswerRequest. Raises
         LeapModelNotFoundError when this machine has no such model."""
-        answer = AnswerRequest(prompt, **request)
+        messages = [ChatMessage("user", prompt)] if isinstance(prompt, str) else list(prompt)
+        if system is not None:
+            messages.insert(0, ChatMessage("system", system))
+        answer = AnswerRequest(Request(messages, functions, options or GenerationOptions()), **request)
         place = self._shared_model(answer.model, answer.cwd)
         if place is None:
             return generation_job(answer, self._submitter)
         job = generation_job(replace(answer, model=BUILTIN), self._submitter)  # perhaps only a worker has the model
         return shared_job(job, place)
 
-    def transcribe(self, data: bytes, *, policy: Policy | None = None, **request: Any) -> str:
-        """Write down what is said in a sound, in the background; the job's id. ``request``: fields of
-        TranscriptRequest. Raises LeapSerializationError for what is no sound."""
-        asked = TranscriptRequest(data, **request)
+    def transcribe(self, data: bytes, name: str, *, policy: Policy | None = None, **request: Any) -> str:
+        """Write down what is said in a sound, which messages call ``name``, in the background; the job's id.
+        ``request``: fields of TranscriptRequest. Raises LeapSerializationError for what is no sound."""
+        asked = TranscriptRequest(name, **request)
         place = self._shared_model(asked.model, asked.cwd)
-        with self._keeping(transcription_job(asked, self._submitter)) as job:
+        with self._keeping(transcription_job(asked, data, self._submitter)) as job:
             if place is not None:  # the sound is kept in a file here
                 job = replace(shared_job(job, place), machine=self.configuration.machine)
             return self.submit([self._with(job, policy)])[0]

@@ -12,7 +12,7 @@ from leap_core.system.files import cannot_write
 
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
-from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, SCHEDULE, WEBHOOK, Job, State
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, SCHEDULE, TRANSCRIBE, WEBHOOK, Job, State
 from ..table.row_reading import TableReader
 from ..table.store_protocol import Database
 
@@ -29,7 +29,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         raise LeapJobError(f"the job {job.id} {what}, and has no results of its own", hint=hint.format(job.id))
     if job.kind == COMMAND:
         return _printed(job, TableReader(database))
-    if job.kind == GENERATE:
+    if job.kind in (GENERATE, TRANSCRIBE):
         text = text_of_result(job)
         return iter(text.split("\n") if text is not None else ())
     if job.kind == BATCH and database.is_shared:

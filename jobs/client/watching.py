@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from ..table.job import FOLDER, GENERATE, Job, JobEvent, State
+from ..table.job import FOLDER, GENERATE, TRANSCRIBE, Job, JobEvent, State
 from ..table.row_reading import ID_CHARACTERS
 from ..table.table import Table
 from .results import text_of_result
@@ -139,7 +139,7 @@ class JobWatcher:
 def _of_result(job: Job) -> Sequence[JobEvent]:
     """The end of an answer, and its text, as its output had them."""
     message = (job.result or {}).get("message")
-    if job.kind != GENERATE or job.result is None or not isinstance(message, dict):
+    if job.kind not in (GENERATE, TRANSCRIBE) or job.result is None or not isinstance(message, dict):
         return []
     chunk = {"type": "chunk", "text": text_of_result(job) or ""}
     return [JobEvent(job.attempt, 0, chunk), JobEvent(job.attempt, 1, {"type": "complete", **job.result})]

@@ -9,13 +9,12 @@ import os
 import re
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import Field, field, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from leap_core.conversation.messages import ChatMessage, ChatMessageRole
-from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
+from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.request import Request
 from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.schemas.json_values import JsonObject
@@ -24,11 +23,10 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import OF_OTHER_PROGRAMS, private_directory
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, WEBHOOK, NewJob
+from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, TRANSCRIBE, WEBHOOK, NewJob
 
 if TYPE_CHECKING:
     from leap_core.batch.settings import BatchSettings
-    from leap_core.conversation.calls import LeapFunction
 
 BUILTIN = "builtin"
 
@@ -41,53 +39,86 @@ class Submitter:
     variables: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
-    """An answer to a prompt, or to a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm
-    model where there is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is written
-    whole or not at all."""
+class JobRequest:
+    """What a kind of job is asked for. Its fields are the parameters of the job, but for those of ``NOT_KEPT``."""
 
-    prompt: str | Sequence[ChatMessage]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def to_json(self) -> JsonObject:
+        """The parameters."""
+        return {name: value for name, value in vars(self).items() if value is not None and name not in NOT_KEPT}
+
+    @classmethod
+    def of(cls: type[Asked], parameters: Mapping[str, Any]) -> Asked:
+        """What a job with these parameters is asked for."""
+        return cls(**{each.name: parameters[each.name] for each in fields(cls) if each.name in parameters})
+
+
+Asked = TypeVar("Asked", bound=JobRequest)
+NOT_KEPT = ("request", "cwd", "model_may_come")
+"""What matters only until a job is submitted, or is written in another way."""
+
+
+@dataclass(frozen=True)
+class AnswerRequest(JobRequest):
+    """An answer to a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm model where there
+    is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is written whole or not at all.
+    ``variables``: those of the environment that matter; ``label``: what lists of jobs say."""
+
+    request: Request
     model: str = BUILTIN
-    system: str | None = None
-    options: GenerationOptions | None = None
-    functions: Sequence[LeapFunction] = ()
-    loading: Mapping[str, Any] | None = None
+    loading: Mapping[str, Any] = field(default_factory=dict)
     host: bool = True
     cwd: Path = field(default_factory=Path.cwd)
-    speech: Path | None = None
+    speech: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
     model_may_come: bool = False
     """Whether the model need not be here yet, because the job comes after another one."""
 
+    def to_json(self) -> JsonObject:
+        return {**super().to_json(), **self.request.to_json()}
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> AnswerRequest:
+        return super().of({**parameters, "request": Request.from_json(parameters)})
+
 
 @dataclass(frozen=True)
-class TranscriptRequest:
-    """What is said in a sound of any format, which is kept until the job is removed. ``name``: what messages call it.
-    ``output``: the file for the transcript; it is in the job's result in any case. ``longest``: seconds of a piece.
-    ``format``: of the transcript, see ``tasks.transcription.write``."""
+class TranscriptRequest(JobRequest):
+    """What is said in a sound, which is ``kept`` in a file until the job is removed. ``output``: the file for the
+    transcript; it is in the job's result in any case. ``longest``: seconds of a piece. ``format``: of the transcript,
+    see ``tasks.transcription.write``. The others as of an answer."""
 
-    data: bytes
-    name: str
+    label: str
     prompt: str
     longest: float
     max_tokens: int
     format: str
     model: str = BUILTIN
     output: str | None = None
-    loading: Mapping[str, Any] | None = None
+    kept: str = ""
+    loading: Mapping[str, Any] = field(default_factory=dict)
     host: bool = True
     cwd: Path = field(default_factory=Path.cwd)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    model_may_come: bool = False
 
 
 @dataclass(frozen=True)
-class DownloadRequest:
-    """A model for this machine. ``options``: fields of DownloadOptions."""
+class DownloadRequest(JobRequest):
+    """A model for this machine. ``options``: fields of DownloadOptions. The others as of an answer."""
 
     model: str
     quantization: str | None = None
     revision: str | None = None
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     cwd: Path = field(default_factory=Path.cwd)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+
+    def to_json(self) -> JsonObject:
+        return {**super().to_json(), "cwd": str(self.cwd)}
 
 
 @dataclass(frozen=True)
@@ -269,60 +300,39 @@ KEPT_FILES = ("kept", "kept_output")
 def generation_job(request: AnswerRequest, submitter: Submitter) -> NewJob:
     """A job that answers a prompt, or a conversation. Raises LeapModelNotFoundError when this machine has no such
     model."""
-    prompt = request.prompt
-    messages = [ChatMessage(ChatMessageRole.USER, prompt)] if isinstance(prompt, str) else list(prompt)
-    if request.system is not None:
-        messages.insert(0, ChatMessage(ChatMessageRole.SYSTEM, request.system))
-    parameters: JsonObject = {
-        "label": _label(messages[-1].text if messages else ""),
-        **_model_parameters(request, submitter),
-        **Request(messages, request.functions, request.options or GenerationOptions()).to_json(),
-    }
+    messages = request.request.messages
+    request = replace(request, label=_label(messages[-1].text if messages else ""))
     if request.speech is not None:
-        parameters["speech"] = os.path.abspath(request.cwd / request.speech)
-    return NewJob(GENERATE, parameters)
+        request = replace(request, speech=os.path.abspath(request.cwd / request.speech))
+    return NewJob(GENERATE, _anywhere(request, submitter, GENERATE).to_json())
 
 
-def transcription_job(request: TranscriptRequest, submitter: Submitter) -> NewJob:
-    """A generation that writes down what is said in a sound. Raises LeapSerializationError for what is no sound."""
+def transcription_job(request: TranscriptRequest, data: bytes, submitter: Submitter) -> NewJob:
+    """A job that writes down what is said in a sound of any format. Raises LeapSerializationError for what is none."""
     from leap_core.conversation.media.audio import as_wav, naming_source
 
-    model = _model_parameters(request, submitter)
-    with naming_source(request.name):
-        wav = as_wav(request.data).data
-    parameters: JsonObject = {
-        "label": _label(request.name),
-        **model,
-        "messages": [],
-        "transcription": {
-            "prompt": request.prompt,
-            "longest": request.longest,
-            "max_tokens": request.max_tokens,
-            "format": request.format,
-            "output": request.output,
-        },
-        "kept": _keep([wav], submitter.configuration.inputs, ".wav"),
-    }
-    return NewJob(GENERATE, parameters)
+    asked = _anywhere(request, submitter, TRANSCRIBE)
+    with naming_source(request.label):
+        wav = as_wav(data).data
+    kept = _keep([wav], submitter.configuration.inputs, ".wav")
+    return NewJob(TRANSCRIBE, replace(asked, label=_label(request.label), kept=kept).to_json())
 
 
-def _model_parameters(request: AnswerRequest | TranscriptRequest, submitter: Submitter) -> JsonObject:
-    """How the model of an answer is found and loaded."""
+OfModel = TypeVar("OfModel", AnswerRequest, TranscriptRequest)
+
+
+def _anywhere(request: OfModel, submitter: Submitter, kind: str) -> OfModel:
+    """The request with its model found, and loaded in the same way in any directory."""
     from leap_core.models.resolving import Registry
 
     registry = Registry(submitter.variables, request.cwd)
-    may_come = isinstance(request, AnswerRequest) and request.model_may_come
-    (registry.can_answer if may_come else registry.find)(request.model)
-    slots = submitter.configuration.concurrency[GENERATE]
-    loading = {name: value for name, value in (request.loading or {}).items() if value is not None}
-    settings = {"slots": slots, **_engine_of(submitter), **loading}
-    ModelLoadingOptions(**settings)
-    return {
-        "model": _absolute_reference(request.model, submitter.variables, request.cwd),
-        "loading": settings,
-        "variables": submitted_variables(submitter.variables, MODEL_VARIABLES),
-        "host": request.host,
-    }
+    (registry.can_answer if request.model_may_come else registry.find)(request.model)
+    loading = {name: value for name, value in request.loading.items() if value is not None}
+    loading = {"slots": submitter.configuration.concurrency[kind], **_engine_of(submitter), **loading}
+    ModelLoadingOptions(**loading)
+    model = _absolute_reference(request.model, submitter.variables, request.cwd)
+    variables = submitted_variables(submitter.variables, MODEL_VARIABLES)
+    return replace(request, model=model, loading=loading, variables=variables)
 
 
 def _engine_of(submitter: Submitter) -> dict[str, str]:
@@ -334,16 +344,9 @@ def _engine_of(submitter: Submitter) -> dict[str, str]:
 
 def download_job(request: DownloadRequest, variables: Mapping[str, str]) -> NewJob:
     """A job that downloads a model."""
-    parameters: JsonObject = {
-        "label": f"{request.model}:{request.quantization}" if request.quantization else request.model,
-        "model": request.model,
-        "quantization": request.quantization,
-        "revision": request.revision,
-        "options": dict(request.options or {}),
-        "cwd": str(request.cwd),
-        "variables": submitted_variables(variables, DOWNLOAD_VARIABLES),
-    }
-    return NewJob(DOWNLOAD, parameters)
+    label = f"{request.model}:{request.quantization}" if request.quantization else request.model
+    variables = submitted_variables(variables, DOWNLOAD_VARIABLES)
+    return NewJob(DOWNLOAD, replace(request, label=label, variables=variables).to_json())
 
 
 def function_job(function: str, arguments: JsonObject, label: str, submitter: Submitter) -> NewJob:

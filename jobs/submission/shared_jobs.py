@@ -23,7 +23,7 @@ from leap_core.system.dataclass import dataclass
 from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
 from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
-from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, VERSION, Job, NewJob
+from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, TRANSCRIBE, VERSION, Job, NewJob
 from ..table.store_protocol import Conflict, Database
 from ..table.table import Table, dumps, new_id
 from .new_jobs import BUILTIN, BatchRequest, Submitter
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
     from leap_core.batch.settings import BatchSettings
 
-GENERATION = (
-    *("label", "model", "version", "messages", "options", "tools", "loading", "host", "embeds"),
-    *("transcription", "kept"),
-)
 FIELDS = {
-    GENERATE: GENERATION,
+    GENERATE: ("label", "model", "version", "messages", "options", "tools", "loading", "host"),
+    TRANSCRIBE: ("label", "model", "kept", "prompt", "longest", "max_tokens", "format", "loading", "host"),
     DOWNLOAD: ("label", "model", "quantization", "revision", "options"),
     SHARD: ("label", "model", "loading", "host", "embeds", "batch", "columns", "first", "last", "count", "shard"),
 }
@@ -48,7 +45,7 @@ def confined(job: Job, configuration: JobsConfiguration) -> Job:
     """The job as this worker may do it. Raises LeapJobError that says what its row may not name."""
     if not configuration.is_shared:
         return job
-    refuse_files(job.parameters)
+    refuse_files(job.kind, job.parameters)
     parameters: JsonObject = {name: job.parameters[name] for name in FIELDS[job.kind] if name in job.parameters}
     parameters["variables"] = {}
     if job.kind == DOWNLOAD:
@@ -62,10 +59,9 @@ def confined(job: Job, configuration: JobsConfiguration) -> Job:
     return replace(job, parameters=parameters)
 
 
-def refuse_files(parameters: Mapping[str, Any]) -> None:
+def refuse_files(kind: str, parameters: Mapping[str, Any]) -> None:
     """Raises LeapJobError for parameters of a job on a server that name a file of one machine."""
-    transcription = parameters.get("transcription")
-    if parameters.get("speech") is not None or (isinstance(transcription, dict) and transcription.get("output")):
+    if parameters.get("speech") is not None or (kind == TRANSCRIBE and parameters.get("output")):
         raise LeapJobError(
             "a job on a server cannot write a file of this machine",
             hint="leave out --background, or the file: leap jobs output prints a transcript",
@@ -237,7 +233,7 @@ def shared_job(job: NewJob, model: SharedModel) -> NewJob:
     large, or writes a file."""
     parameters = {name: value for name, value in job.parameters.items() if name not in LOCAL_PARAMETERS}
     parameters["model"] = model.name
-    refuse_files(parameters)
+    refuse_files(job.kind, parameters)
     size = len(json.dumps(parameters))
     if size > MOST_BYTES:
         raise _too_large("the prompt and its attachments take", size, "leave out --background")

@@ -14,11 +14,11 @@ from typing import Any
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-from .job import DOWNLOAD, GENERATE, SHARD, VERSION, WorkerIdentity
+from .job import DOWNLOAD, GENERATE, SHARD, TRANSCRIBE, VERSION, WorkerIdentity
 from .store_protocol import Database, Row
 
 LONGEST_BACK_OFF_SECONDS = 60.0
-SHARED_KINDS = (DOWNLOAD, GENERATE, SHARD)
+SHARED_KINDS = (DOWNLOAD, GENERATE, TRANSCRIBE, SHARD)
 NOW = "(SELECT leap_now())"
 """Read once a statement, so that an index can be used for what is compared with it."""
 READY = (

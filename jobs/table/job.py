@@ -26,7 +26,8 @@ from leap_core.errors import LeapError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
-DOWNLOAD, GENERATE, BATCH, FUNCTION, COMMAND = "download", "generate", "batch", "function", "command"
+DOWNLOAD, GENERATE, TRANSCRIBE, BATCH = "download", "generate", "transcribe", "batch"
+FUNCTION, COMMAND = "function", "command"
 SHARD = "shard"
 """A stretch of the lines of a batch, which one worker answers."""
 WEBHOOK = "webhook"
@@ -37,7 +38,7 @@ FOLDER = "folder"
 """Another one: it queues a job for each new file."""
 STANDING = (SCHEDULE, FOLDER)
 """Kinds of jobs that have no end of their own."""
-KINDS = (DOWNLOAD, GENERATE, BATCH, FUNCTION, COMMAND, WEBHOOK, SCHEDULE, FOLDER)
+KINDS = (DOWNLOAD, GENERATE, TRANSCRIBE, BATCH, FUNCTION, COMMAND, WEBHOOK, SCHEDULE, FOLDER)
 LATER = 253_402_300_800.0
 """The year 10000: ``run_after`` of a job that comes after others, until they have ended."""
 VERSION = 3

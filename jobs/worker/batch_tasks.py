@@ -31,9 +31,7 @@ def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
     parameters = attempt.job.parameters
     settings = BatchSettings.from_json(parameters["batch"])
     variables = variables_of(parameters)
-    checked = check_batch(
-        settings, default_model=parameters.get("default_model"), variables=variables, cwd=Path(parameters["cwd"])
-    )
+    checked = check_batch(settings, default_model=None, variables=variables, cwd=Path(parameters["cwd"]))
     with checked:
         load = partial(_opened, attempt, checked, settings, variables, open_model)
         return _run_batch(attempt, settings, checked, load)

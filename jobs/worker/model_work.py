@@ -20,13 +20,13 @@ from ..configuration import JobsConfiguration
 from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
 from ..table.batch_rows import BatchRows
-from ..table.job import BATCH, SHARD, Ending, Job
+from ..table.job import BATCH, SHARD, TRANSCRIBE, Ending, Job
 from ..table.table import Table
 from ..worker_log import log
 from .attempt import Attempt, Attempts
 from .outcomes import run_attempt
 from .remote_table import WorkerCalls, remote_tables
-from .tasks import OpenModel, generate
+from .tasks import OpenModel, generate, transcribe
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
@@ -92,7 +92,7 @@ class ModelWork:
         load = partial(self._models.lend, open_model=opening, priority=of_job(job.priority))
         if job.kind == SHARD:
             return partial(shard, rows=self._rows, load=load)
-        return partial(generate, load=load)
+        return partial(transcribe if job.kind == TRANSCRIBE else generate, load=load)
 
 
 def _opened(configuration: JobsConfiguration) -> tuple[Table, Table, BatchRows]:

@@ -17,7 +17,6 @@ from leap_core.conversation.generator import require_voice
 from leap_core.conversation.messages import ChatMessage, Speech
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.prompt_progress import PromptReading, ReportingGeneration, seconds_left
-from leap_core.conversation.request import Request
 from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapUnsupportedMediaError
@@ -25,7 +24,7 @@ from leap_core.inference.speech.spoken_file import SpokenFile
 from leap_core.schemas.json_values import JsonObject
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import variables_of
+from ..submission.new_jobs import AnswerRequest, DownloadRequest, TranscriptRequest, variables_of
 from ..submission.shared_jobs import confined
 from ..table.job import ClaimLostError, Ending, State
 from .attempt import Attempt
@@ -102,7 +101,7 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     from leap_core.models.http import DownloadStopped
 
     parameters = confined(attempt.job, configuration).parameters
-    variables = variables_of(parameters)
+    asked, variables = DownloadRequest.of(parameters), variables_of(parameters)
 
     def take(event: Event) -> None:
         if isinstance(event, Progress):
@@ -114,10 +113,10 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
         elif isinstance(event, FileFinished):
             attempt.emit(event.to_json())
 
-    options = DownloadOptions(**parameters.get("options", {}))
-    fetch = Download(options, on_event=take, stop=attempt.stop, variables=variables, cwd=Path(parameters["cwd"]))
+    options = DownloadOptions(**asked.options)
+    fetch = Download(options, on_event=take, stop=attempt.stop, variables=variables, cwd=Path(asked.cwd))
     try:
-        local = fetch.run(parameters["model"], parameters.get("quantization"), parameters.get("revision"))
+        local = fetch.run(asked.model, asked.quantization, asked.revision)
     except DownloadStopped:
         return Ending(State.CANCELLED)
     size = local.path.stat().st_size
@@ -127,15 +126,12 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
 
 def generate(attempt: Attempt, load: Load) -> Ending:
     """Answer one conversation, written down piece by piece."""
-    parameters = attempt.job.parameters
-    if "transcription" in parameters:
-        return _transcribe(attempt, load)
-    asked = Request.from_json(parameters)
-    with load(parameters["model"], ModelLoadingOptions.from_json(parameters.get("loading", {}))) as runner:
+    asked = AnswerRequest.of(attempt.job.parameters)
+    with load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
-        speech = JobSpeech(parameters.get("speech"), runner)
-        generation = ReportingGeneration(asked.start(runner), partial(_report_prompt, attempt))
+        speech = JobSpeech(asked.speech, runner)
+        generation = ReportingGeneration(asked.request.start(runner), partial(_report_prompt, attempt))
         attempt.when_stopped(generation.stop)
         complete = None
         tokens = 0
@@ -168,21 +164,20 @@ def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptRea
             attempt.progress({**counts, "eta": seconds_left([reading])})
 
 
-def _transcribe(attempt: Attempt, load: Load) -> Ending:
+def transcribe(attempt: Attempt, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
     from leap_core.system.files import replace_text
-    from leap_core.tasks.transcription import TIMED, as_json, read_recording, transcribe, write
+    from leap_core.tasks.transcription import TIMED, as_json, read_recording, write
+    from leap_core.tasks.transcription import transcribe as pieces_of
 
-    parameters = attempt.job.parameters
-    request = parameters["transcription"]
-    sound = Path(parameters["kept"]).read_bytes()
-    recording = read_recording(sound, longest=request["longest"], phrases=request["format"] in TIMED)
-    options = GenerationOptions(max_tokens=request["max_tokens"])
+    asked = TranscriptRequest.of(attempt.job.parameters)
+    recording = read_recording(Path(asked.kept).read_bytes(), longest=asked.longest, phrases=asked.format in TIMED)
+    options = GenerationOptions(max_tokens=asked.max_tokens)
     total = len(recording.pieces)
     done: list[Transcribed] = []
     with (
-        load(parameters["model"], ModelLoadingOptions.from_json(parameters.get("loading", {}))) as runner,
-        closing(transcribe(runner, recording, prompt=request["prompt"], options=options)) as pieces,
+        load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner,
+        closing(pieces_of(runner, recording, prompt=asked.prompt, options=options)) as pieces,
     ):
         while not attempt.stop.is_set() and (piece := next(pieces, None)) is not None:
             done.append(piece)
@@ -192,9 +187,9 @@ def _transcribe(attempt: Attempt, load: Load) -> Ending:
     result["message"] = ChatMessage("assistant", result["text"]).to_json()
     if len(done) < total:
         return Ending(State.CANCELLED, result)
-    if request["output"] is not None:
-        place = Path(request["output"])
-        replace_text(place, write(done, request["format"], seconds=recording.seconds, model=runner.model_id))
+    if asked.output is not None:
+        place = Path(asked.output)
+        replace_text(place, write(done, asked.format, seconds=recording.seconds, model=runner.model_id))
         result["output"] = str(place)
         attempt.note(f"the transcript is in {place}")
     return Ending(State.SUCCEEDED, result)

@@ -27,6 +27,7 @@ from ..table.job import (
     FUNCTION,
     GENERATE,
     SHARD,
+    TRANSCRIBE,
     WEBHOOK,
     Claim,
     ClaimLostError,
@@ -425,7 +426,7 @@ class WorkerLoop:
         fire(self._table)
 
     def _do(self, job: Job) -> None:
-        if job.kind in (GENERATE, BATCH, SHARD):
+        if job.kind in (GENERATE, TRANSCRIBE, BATCH, SHARD):
             self._run_in_process(job)
             return
         if job.kind == DOWNLOAD:

@@ -92,7 +92,8 @@ def _jobs(reference: str, env: Environment) -> Sequence[Job]:
 
 
 def history_of_job(job: Job) -> Sequence[ChatMessage]:
-    from leap_core.conversation.messages import ChatMessage, messages_from_json
+    from leap_core.conversation.messages import ChatMessage
+    from leap_core.conversation.request import Request
 
     answer = (job.result or {}).get("message")
     if job.kind != "generate":
@@ -101,7 +102,7 @@ def history_of_job(job: Job) -> Sequence[ChatMessage]:
         raise LeapJobError(
             f"the job {job.id} is {job.state.value} and has no answer", hint=f"leap jobs status {job.id} shows more"
         )
-    return [*messages_from_json(job.parameters["messages"]), ChatMessage.from_json(answer)]
+    return [*Request.from_json(job.parameters).messages, ChatMessage.from_json(answer)]
 
 
 Reading = Callable[[], "TrainingConversation"]

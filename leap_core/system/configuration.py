@@ -111,6 +111,7 @@ SETTINGS = (
     ),
     Setting("jobs.download", int, "Downloads in the background at once.", 2, low=1, high=64),
     Setting("jobs.generate", int, "Answers in the background at once.", 4, low=1, high=64),
+    Setting("jobs.transcribe", int, "Transcripts in the background at once.", 4, low=1, high=64),
     Setting("jobs.batch", int, "Batches in the background at once.", 1, low=1, high=64),
     Setting("jobs.function", int, "Functions in the background at once, such as quantizing.", 1, low=1, high=64),
     Setting("jobs.command", int, "Commands and messages after jobs at once.", 4, low=1, high=64),
@@ -148,7 +149,7 @@ TOOL_SETTINGS = tuple(
     )
 )
 """Keys allowed in ``[tools.NAME]``."""
-JOB_KINDS = ("download", "generate", "batch", "function", "command")
+JOB_KINDS = ("download", "generate", "transcribe", "batch", "function", "command")
 """The kinds of jobs of which ``jobs.KIND`` run at once."""
 
 

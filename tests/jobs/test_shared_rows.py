@@ -36,11 +36,11 @@ def test_files_of_a_row_are_refused(configuration, tmp_path):
     inputs.mkdir(parents=True)
     (inputs / "link.wav").symlink_to(tmp_path / "notes.txt")
     forbidden = [
-        job("generate", transcription={"output": str(tmp_path / "notes.txt")}),
+        job("transcribe", output=str(tmp_path / "notes.txt")),
         job("generate", speech=str(tmp_path / "notes.wav")),
-        job("generate", transcription={}, kept=str(tmp_path / "notes.txt")),
-        job("generate", transcription={}, kept=str(inputs / ".." / "config.toml")),
-        job("generate", transcription={}, kept=str(inputs / "link.wav")),
+        job("transcribe", kept=str(tmp_path / "notes.txt")),
+        job("transcribe", kept=str(inputs / ".." / "config.toml")),
+        job("transcribe", kept=str(inputs / "link.wav")),
         job("generate", loading={"adapters": [{"path": "/x"}]}),
         job("generate", loading={"mm_proj_path": "/x"}),
         job("shard", batch={"loading": {"mm_proj_path": "/x"}}),
@@ -63,8 +63,8 @@ def test_a_shard_reads_and_writes_no_file(configuration):
 
 def test_what_a_job_may_name_stays(configuration):
     kept = configuration.inputs / "sound.wav"
-    parameters = {"transcription": {"output": None}, "kept": str(kept), "messages": [], "loading": {"slots": 2}}
-    assert confined(job("generate", **parameters), configuration).parameters.items() >= parameters.items()
+    parameters = {"format": "text", "kept": str(kept), "max_tokens": 8, "loading": {"slots": 2}}
+    assert confined(job("transcribe", **parameters), configuration).parameters.items() >= parameters.items()
 
 
 def test_a_row_brings_no_variables_that_jobs_do_not_take(configuration, monkeypatch):

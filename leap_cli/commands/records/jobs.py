@@ -214,7 +214,7 @@ def _wait_with_progress(jobs: JobsClient, id: str, deadline: float | None, outpu
 
 def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -> None:
     results = "kept_output" in job.parameters or job.parameters.get("do") == "leap"
-    if (job.kind != "generate" and not results) or job.state.value != "succeeded":
+    if (job.kind not in ("generate", "transcribe") and not results) or job.state.value != "succeeded":
         return
     if titled:
         output.note(f"{job.id}: {job.label}")
@@ -230,7 +230,7 @@ def _print_answer(jobs: JobsClient, job: Job, output: Output, *, titled: bool) -
 
 LARGEST = 2**63 - 1
 """The largest integer of SQLite."""
-KINDS = ("download", "generate", "batch", "function", "command", "webhook", "schedule", "folder")
+KINDS = ("download", "generate", "transcribe", "batch", "function", "command", "webhook", "schedule", "folder")
 
 
 @leap_group("jobs")
