@@ -245,6 +245,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
         "adapter": _adapter(header),
         "sampling": sampling,
         "parser": local.parser_name,
+        "calls": _calls(local.chat_template or header.chat_template, local.parser_name, header),
         "takes": _media_taken(local),
         "gives": _given(header),
         "same_answer": "on a CPU" if header.is_alike else "on a CPU with --deterministic",
@@ -284,6 +285,15 @@ for each in (manifest, alias, fit, search, add_endpoint, endpoints, bench, cache
 
 def _license(entry: CatalogueEntry) -> str:
     return f"license {entry.license}" if entry.license else ""
+
+
+def _calls(template: str | None, parser: str, header: GGUFHeader) -> str | None:
+    """The format of the model's calls; None where its template takes no functions."""
+    from leap_core.conversation.calls import LFMFunctionCallParser
+    from leap_core.inference.template.learning import name_of_format
+
+    own = [LFMFunctionCallParser().start_marker] if (header.architecture or "").startswith("lfm2") else []
+    return parser if parser != "auto" else name_of_format(template or "", own)
 
 
 def _needs(header: GGUFHeader) -> dict[str, int | None]:

@@ -31,6 +31,7 @@ from ...conversation.calls.parsers import (
     LeapFunctionCallParser,
     parser_for_template,
 )
+from ...errors import LeapModelLoadingError
 from ...schemas.grammar_matcher import REASONING_TAGS
 from ...system.dataclass import dataclass
 
@@ -44,6 +45,7 @@ NAMES, KEYS, VALUES, IDS = (
     ("qzidaaaa1", "qzidbbbb2", "qzidcccc3"),
 )
 CONTENT, REASON, NUMBER = "Xwcontent", "Xwreason", 70417
+QUESTION = {"role": "user", "content": "Xwquestion"}
 INDEX = "{index}"
 BARE = JSONFunctionCallParser.name
 WORD = r"\w+"
@@ -109,6 +111,20 @@ def format_of_template(template: ChatTemplate | None, source: str, special_token
     return _kept[digest]
 
 
+def name_of_format(source: str, special_tokens: Collection[str]) -> str | None:
+    """The line for users about a template's calls; None for one that takes no functions, or is none."""
+    from .chat_template import ChatTemplate
+
+    try:
+        template = ChatTemplate(source, bos_text="", eos_text="", special_texts=special_tokens)
+    except LeapModelLoadingError:
+        return None
+    if not template.renders_functions:
+        return None
+    form = format_of_template(template, source, special_tokens)
+    return form.parser.name if form.is_known else "only JSON: the chat template does not show how they are written"
+
+
 def _format(template: ChatTemplate | None, source: str, parser: LeapFunctionCallParser) -> ReplyFormat:
     is_lfm = parser.name == "lfm" and parser.start_marker in source
     if template is None or is_lfm or parser.name in (CHANNELS.name, RECIPIENTS.name):
@@ -138,9 +154,8 @@ class Probe:
 
     def _rendered(self, **fields: Any) -> str:
         message = {"role": "assistant", "content": "", **fields}
-        question = {"role": "user", "content": "Xwquestion"}
         for content in ("", None):
-            given = [question, message if message["content"] else {**message, "content": content}]
+            given = [QUESTION, message if message["content"] else {**message, "content": content}]
             text = self._template.probed(given, add_generation_prompt=False, tools=TOOLS)
             if text:
                 return text
@@ -168,9 +183,9 @@ class Probe:
         before = len(_shared(self._plain, one))
         after = len(_shared(self._plain.partition(CONTENT)[2], one[before:], at_end=True))
         texts = {name: self._of_calls(calls) for name, calls in PROBES.items()}
-        start, _, end = self._plain[before:].partition(CONTENT)
-        around = SEGMENT.findall(NO_THOUGHT.sub("", start) + end[: len(end) - after])
-        self._around = [each for each in around if TAG.fullmatch(each)]
+        opened = self._template.probed([QUESTION], tools=TOOLS)
+        start, _, end = self._plain[min(before, len(_shared(self._plain, opened))) :].partition(CONTENT)
+        self._around = [*_marked(NO_THOUGHT.sub("", start)), *_marked(end[: len(end) - after])]
         ends = one[len(one) - after :] if after else ""
         return {
             name: NO_THOUGHT.sub("", text[before : len(text) - after])
@@ -277,7 +292,7 @@ class Probe:
         text = self._rendered(content=CONTENT, reasoning_content=REASON, thinking=REASON, reasoning=REASON)
         before, found, rest = text.partition(REASON)
         after, answer, _ = rest.partition(CONTENT)
-        ends = [each for each in SEGMENT.findall(after.strip()) if each.strip()]
+        ends = SEGMENT.findall(after.strip())
         if not (found and answer and ends):
             return (), tuple(self._around)
         start = before[len(_shared(self._plain, text)) :].strip()
@@ -286,7 +301,7 @@ class Probe:
             start = last if set(re.findall(WORD, last)) & set(re.findall(WORD, after)) else ""
         end = ends[0] if MARKER.fullmatch(ends[0]) else after.strip()
         tags = {start, end, *(tag for pair in REASONING_TAGS for tag in pair)}
-        around = [each for each in (*self._around, *ends[1:]) if each not in tags and TAG.fullmatch(each)]
+        around = [each for each in (*self._around, *_marked("".join(ends[1:]))) if each not in tags]
         is_usual = not start or (start, end) == REASONING_TAGS[0]
         return () if is_usual else (start, end), tuple(dict.fromkeys(around))
 
@@ -311,6 +326,13 @@ class Frame:
             separator=self.separator,
             closing=self.closing,
         )
+
+
+def _marked(text: str) -> list[str]:
+    """The texts to leave out of an answer: tags, or tags with words between them."""
+    parts = [each for each in SEGMENT.findall(text) if each.strip()]
+    has_tag = any(map(TAG.fullmatch, parts))
+    return parts if all(map(TAG.fullmatch, parts)) else [text.strip()] if has_tag else []
 
 
 def _names(text: str) -> set[str]:

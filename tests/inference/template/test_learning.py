@@ -15,7 +15,7 @@ from leap_core.conversation.responses import Chunk, Complete, GenerationFinishRe
 from leap_core.conversation.streams import last_of
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.template.chat_template import ChatTemplate
-from leap_core.inference.template.learning import ReplyFormat, format_of_template
+from leap_core.inference.template.learning import ReplyFormat, format_of_template, name_of_format
 from leap_core.inference.template.reply import ReplyBuilder
 
 from ...support.random_models import TINY_LLAMA, write_random_model
@@ -118,3 +118,18 @@ def test_a_reply_of_a_format_that_is_not_known_has_a_warning(name: str, tmp_path
             end = last_of(conversation.generate_response(ChatMessage("user", "Hi"), options))
             said = [line for line in end.warnings if "how it writes function calls" in line]
             assert len(said) == (bool(functions) and chosen == "auto" and not UNSEEN[name].is_learned)
+
+
+def test_what_models_info_says_of_calls():
+    assert name_of_format(UNSEEN["an object in a tag"].template, ()) == "learned"
+    assert name_of_format("{% if tools %}<tool_call>{% endif %}", ()) == "hermes"
+    assert "does not show" in (name_of_format(UNSEEN["quotes of its own"].template, ()) or "")
+    assert name_of_format("{{ messages[0].content }}", ()) is name_of_format("{% broken", ()) is None
+
+
+def test_words_around_an_answer_are_no_part_of_it():
+    template = (
+        "{{ tools or '' }}{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %} to=all{% endif %}"
+        "<|text|>{{ m.content }}<|eot|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+    )
+    assert summary(read(learned(template), " to=all<|text|>It is to=all."))[0] == "It is to=all."
