@@ -11,11 +11,11 @@ import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from leap_core.errors import LeapOptionsError, LeapSerializationError
-from leap_core.system.configuration import POSTGRESQL, JobSettings, read_job_settings
+from leap_core.system.configuration import POSTGRESQL, JobSettings, default_of, read_job_settings
 from leap_core.system.dataclass import dataclass
 from leap_core.system.directories import Directories, private_directory
 from leap_core.system.files import replacing
@@ -50,28 +50,12 @@ DEFAULT_NAME = "worker"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-DEFAULTS = JobSettings()
-
-
-@dataclass(frozen=True)
-class JobsConfiguration:
-    """Paths and settings. ``jobs_url``: the PostgreSQL server of table and queue; None means the SQLite files of the
-    data directory. ``concurrency``: jobs of each kind that run at once. ``idle_seconds``: how long a worker without
-    work stays. ``lease_seconds``: how long a claim on a server holds without a sign of life. ``fetch_models``: the
-    worker fetches models that jobs on a server need. ``keep_output_days``: how long the output of jobs that ended is
-    kept, 0 means as long as they. ``name``: of the worker, where several run in one data directory. ``webhook``: where
-    messages about jobs go; ``webhook_secret`` signs them."""
+@dataclass(frozen=True, kw_only=True)
+class JobsConfiguration(JobSettings):
+    """Settings and paths. ``name``: of the worker, where several run in one data directory."""
 
     directories: Directories
-    concurrency: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULTS.at_once))
-    idle_seconds: float = DEFAULTS.idle_minutes * 60.0
-    jobs_url: str | None = None
-    lease_seconds: float = DEFAULTS.lease_seconds
     name: str = DEFAULT_NAME
-    fetch_models: bool = False
-    keep_output_days: float = DEFAULTS.keep_output_days
-    webhook: str | None = None
-    webhook_secret: str | None = None
 
     @staticmethod
     def from_environment(variables: Mapping[str, str] | None = None, *, name: str = DEFAULT_NAME) -> JobsConfiguration:
@@ -85,25 +69,18 @@ class JobsConfiguration:
             raise LeapSerializationError(f"it begins with none of {', '.join(POSTGRESQL)}", path="jobs_url")
         if NAME.fullmatch(name) is None:
             raise LeapOptionsError("name", f"{name!r} is not letters, digits, dots, dashes and underscores")
-        idle = settings.idle_minutes * 60.0
-        if url is not None and not settings.idle_minutes_is_set:
-            idle = math.inf  # clients of other machines cannot start it again
-        return JobsConfiguration(
-            directories=directories,
-            concurrency=settings.at_once,
-            idle_seconds=idle,
-            jobs_url=url,
-            lease_seconds=settings.lease_seconds,
-            name=name,
-            fetch_models=settings.fetch_models,
-            keep_output_days=settings.keep_output_days,
-            webhook=settings.webhook,
-            webhook_secret=settings.webhook_secret,
-        )
+        return JobsConfiguration(**{**vars(settings), "jobs_url": url}, directories=directories, name=name)
 
     def named(self, name: str) -> JobsConfiguration:
         """The same for another worker of this data directory."""
         return replace(self, name=name)
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long a worker without work stays; one of a server for ever, which clients cannot start again."""
+        if self.idle_minutes is not None:
+            return self.idle_minutes * 60.0
+        return math.inf if self.is_shared else float(default_of("jobs.idle_minutes")) * 60.0
 
     @property
     def is_shared(self) -> bool:

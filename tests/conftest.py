@@ -187,7 +187,7 @@ def stop_worker(home: Path) -> None:
         from jobs.configuration import JobsConfiguration
         from jobs.worker_process import WorkerKeeper
 
-        WorkerKeeper(JobsConfiguration(Directories.from_environment({"LEAP_HOME": str(home)})), {}).stop()
+        WorkerKeeper(JobsConfiguration(directories=Directories.from_environment({"LEAP_HOME": str(home)})), {}).stop()
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def run_in_foreground(
     """For ``leap jobs worker --foreground``: work until a signal comes, or the terminal is closed; ``until_empty``:
     until there is nothing that this worker could begin. After ``seconds`` it begins nothing more. Raises
     LeapUnavailableError when another worker runs."""
-    worker = Worker(replace(configuration, idle_seconds=0.0 if until_empty else math.inf), seconds)
+    worker = Worker(replace(configuration, idle_minutes=0.0 if until_empty else math.inf), seconds)
     before = {number: signal.signal(number, lambda *_: worker.stop.set()) for number in _ending_signals()}
     try:
         if not worker.run():

@@ -166,15 +166,16 @@ def check_setting(key: str, value: object, name: str) -> None:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``at_once``: jobs of each kind that run at once. ``idle_minutes``: how long a worker without work stays;
-    ``idle_minutes_is_set``: in the file. ``jobs_url``: the server of table and queue, None means SQLite files.
+    """``concurrency``: jobs of each kind that run at once. ``idle_minutes``: how long a worker without work stays, None
+    as it is usual. ``jobs_url``: the PostgreSQL server of table and queue, None means the SQLite files.
     ``lease_seconds``: how long a claim on a server holds without a sign of life. ``fetch_models``: a worker of a server
     fetches models that jobs need and it lacks. ``keep_output_days``: how long the output of jobs that ended is kept, 0
     means as long as they. ``webhook``: where messages about jobs go; ``webhook_secret`` signs them."""
 
-    at_once: Mapping[str, int] = field(default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS})
-    idle_minutes: float = default_of("jobs.idle_minutes")
-    idle_minutes_is_set: bool = False
+    concurrency: Mapping[str, int] = field(
+        default_factory=lambda: {kind: default_of(f"jobs.{kind}") for kind in JOB_KINDS}
+    )
+    idle_minutes: float | None = None
     jobs_url: str | None = None
     lease_seconds: float = default_of("jobs.lease_seconds")
     fetch_models: bool = default_of("jobs.fetch_models")
@@ -258,12 +259,8 @@ def read_job_settings(path: Path) -> JobSettings:
     plain = ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days", "webhook", "webhook_secret")
     values = _given(path, "jobs_url", *(f"jobs.{name}" for name in (*JOB_KINDS, *plain)))
     fields = {key.removeprefix("jobs."): value for key, value in values.items()}
-    at_once = JobSettings().at_once
-    return JobSettings(
-        at_once={kind: fields.pop(kind, at_once[kind]) for kind in JOB_KINDS},
-        idle_minutes_is_set="idle_minutes" in fields,
-        **fields,
-    )
+    concurrency = {kind: fields.pop(kind, usual) for kind, usual in JobSettings().concurrency.items()}
+    return JobSettings(concurrency, **fields)
 
 
 def _given(path: Path, *keys: str) -> dict[str, Any]:

@@ -282,8 +282,8 @@ def test_the_defaults_are_those_that_the_code_has():
     from leap_core.system.configuration import JobSettings
 
     default, jobs = {setting.key: setting.default for setting in GENERAL}, JobSettings()
-    assert {f"jobs.{kind}": count for kind, count in jobs.at_once.items()}.items() <= default.items()
-    for name in ("idle_minutes", "lease_seconds", "fetch_models", "keep_output_days"):
+    assert {f"jobs.{kind}": count for kind, count in jobs.concurrency.items()}.items() <= default.items()
+    for name in ("lease_seconds", "fetch_models", "keep_output_days"):
         assert default[f"jobs.{name}"] == getattr(jobs, name)
     policy = ToolPolicy()
     assert default["tools.policy"] == policy.decision

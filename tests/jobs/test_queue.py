@@ -94,6 +94,7 @@ def test_the_configuration_of_jobs(leap_home):
     assert JobsConfiguration.from_environment().concurrency == {
         "download": 2,
         "generate": 4,
+        "transcribe": 4,
         "batch": 1,
         "function": 1,
         "command": 4,
