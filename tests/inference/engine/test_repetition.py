@@ -145,3 +145,11 @@ def test_a_generation_that_goes_in_circles_ends(make_scheduler, model: LlamaMode
         tokens, ended = finish(sequence)
         assert ended.reason is reason and set(tokens) == {350}
         assert len(tokens) == (700 if watch is None else PROSE[0])
+
+
+def test_pieces_up_to_the_longest_are_found():
+    def ended(period: int) -> bool:
+        watch = RepetitionWatch(lambda token: b" word")
+        return any([watch.goes_in_circles(n % period) for n in range(10 * period)])
+
+    assert [ended(LONGEST), ended(LONGEST + 1)] == [True, False]
