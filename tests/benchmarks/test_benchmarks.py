@@ -51,6 +51,7 @@ RUNS = {
     "recall": "",
     "redaction": "",
     "schema_correctness": "schemas",
+    "run_all": f"{BUILTIN} --parts prefill,start",
     "search": "--chunks 2000 --dimensions 32",
     "search_command": "--chunks 300 --repeat 1",
     "speech": "--frames 8 --threads 1",
@@ -222,6 +223,19 @@ def test_a_side_that_dies_ends_the_benchmark_in_one_line(tmp_path):
 def test_a_model_of_the_benchmarks_own_is_made(tmp_path):
     run("make_model", "tiny.gguf", tmp_path)
     assert (tmp_path / "tiny.gguf").stat().st_size < 10_000_000
+
+
+def test_rows_take_the_place_of_those_of_their_claims(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from run_all import BEGIN, END, HEAD, claims_in, merged
+
+    printed = "| decode at depth 0, tokens/s | leap: 9.5 | llama-bench: 10 | 0.950 | >= 0.9 | 1.0 |"
+    (claim,) = claims_in(printed, "decode.py smol.gguf")
+    assert (claim.leap, claim.other, claim.ratio, claim.goal) == ("9.5", "llama-bench 10", "0.950", ">= 0.95")
+    other, later = claim.line("abc").replace("llama-bench", "Llama"), claim.line("def").replace("9.5", "11")
+    page = f"before\n{BEGIN} -->\n{HEAD}{claim.line('abc')}\n{other}\n{END}\nafter\n"
+    assert merged(page, [later]) == page.replace(claim.line("abc"), later)
+    assert merged(f"{BEGIN} -->\n{END}", [later]) == f"{BEGIN} -->\n{HEAD}{later}\n{END}"
 
 
 def test_every_benchmark_is_run_here():

@@ -97,6 +97,11 @@ class ComputeLoop:
         begun, current = self._step_begun, self._current
         return None if current is None or current is member else begun
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several models take turns: what is held back would wait for the step of another."""
+        return len(self._members) > 1
+
     def begin_anew(self) -> None:
         """In a forked child, which has neither the thread nor whoever held the lock."""
         members, self._members = self._members, []

@@ -180,6 +180,7 @@ class Scheduler:
             self._admit()
         ready = self._running()
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
+            self._deliver(ready, at_once=True)
             begun = time.perf_counter()
             self._step_begun = 0, begun
             ready = self._encoder.encode_next(ready, self._fail)
@@ -219,8 +220,7 @@ class Scheduler:
             self._deliver(ready)
 
     def _time_device(self, size: int, started: float, parts: list[StepPart]) -> None:
-        is_read = any(part.output is not StepOutput.NOTHING for part in parts)
-        self._device_speed.observe(size, started, is_read=is_read)
+        self._device_speed.observe(size, started, is_read=any(part.output is not StepOutput.NOTHING for part in parts))
         if self._device_speed.value is not None:
             self._memory.set_speed(self._device_speed.value)
 
@@ -294,7 +294,7 @@ class Scheduler:
         """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""
         now = time.perf_counter()
         pause = max(DELIVERY_SECONDS, min(LONGEST_DELIVERY_SECONDS, SECONDS_PER_READER * len(slots)))
-        if at_once or len(slots) < CROWD or now >= self._delivered + pause:
+        if at_once or len(slots) < CROWD or compute_loop.is_shared or now >= self._delivered + pause:
             self._delivered = now
             for slot in slots:
                 if slot.request is not None:

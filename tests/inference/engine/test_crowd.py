@@ -118,3 +118,23 @@ def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, m
     for each in (*begun, long):
         list(each)
     assert held and all(count == 0 for _, count in held)
+
+
+@pytest.mark.slow
+def test_no_token_is_held_back_where_another_model_may_take_its_turn(
+    runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)
+    monkeypatch.setattr(scheduler, "CROWD", 1)
+    monkeypatch.setattr(type(scheduler.compute_loop), "is_shared", True)
+    step, held = scheduler.Scheduler._step, []
+
+    def noting(self: scheduler.Scheduler) -> None:
+        step(self)
+        requests = [slot.request for slot in self._running()]
+        held.extend(len(each._undelivered) for each in requests if each is not None)
+
+    monkeypatch.setattr(scheduler.Scheduler, "_step", noting)
+    options = GenerationOptions(rng_seed=1, max_tokens=20, repetition_detection=False)
+    list(runner.start([ChatMessage("user", "Hi")], (), options))
+    assert held and not any(held)
