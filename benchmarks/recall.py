@@ -1,6 +1,6 @@
 """Recall at 5 of `leap search` over this project's documentation: with words, with vectors, with both.
 
-    python benchmarks/recall.py [--model builtin-embed] [--model FILE.gguf] [--verbose]
+    python benchmarks/recall.py [--model builtin-embed] [--model FILE.gguf] [--python] [--verbose]
 
 A question counts as found where one of the first five passages is of the page that answers it. The questions were
 written from the pages' subjects, not from their sentences.
@@ -9,8 +9,11 @@ written from the pages' subjects, not from their sentences.
 from __future__ import annotations
 
 import argparse
+import json
+import pydoc
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 from harness import SHORT
@@ -110,15 +113,35 @@ QUESTIONS = {
 }
 
 
-def measure(model: str | None, verbose: bool) -> None:
+LONGEST_PAGE = 12_000
+"""Characters of a module's help that are indexed."""
+
+
+def python_help(directory: Path) -> dict[str, str]:
+    """Write the help of modules of Python's library into a directory, as pages; the questions with their pages. The
+    questions chose nothing."""
+    known = json.loads((Path(__file__).parent / "tasks" / "python_questions.json").read_text("utf-8"))
+    for name in {*known["questions"].values(), *known["others"]}:
+        try:
+            text = pydoc.plain(pydoc.render_doc(import_module(name)))
+        except ImportError:  # not of this version or system
+            continue
+        (directory / f"{name}.md").write_text(text[:LONGEST_PAGE], "utf-8")
+    return {text: page for text, page in known["questions"].items() if (directory / f"{page}.md").exists()}
+
+
+def measure(model: str | None, given: argparse.Namespace) -> None:
     """Print the share of questions that are found in each way."""
     questions = {text: page for text, page in QUESTIONS.items() if not SHORT or page in PAGES.split()}
+    docs, patterns, verbose = DOCS, tuple(f"{page}.md" for page in PAGES.split()), given.verbose
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "index"
-        patterns = tuple(f"{page}.md" for page in PAGES.split())
+        if given.python:
+            docs, patterns = Path(directory), ("*.md",)
+            questions = python_help(docs)
         runner = None if model is None else open_embedding_runner(model, host="never")
         started = time.perf_counter()
-        update_index(path, IndexSettings((str(DOCS),), patterns, model), runner)
+        update_index(path, IndexSettings((str(docs),), patterns, model), runner)
         print(f"{model or 'no model'}: indexed in {time.perf_counter() - started:.0f} s")
         with IndexFile(path) as index:
             searcher = Searcher(index, runner)
@@ -140,10 +163,11 @@ def main() -> None:
     """Measure each model."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", action="append", help="an embedding model; by default the built-in one")
+    parser.add_argument("--python", action="store_true", help="questions about Python's library, over its help")
     parser.add_argument("--verbose", action="store_true", help="print what is not found")
     given = parser.parse_args()
     for model in given.model or ["builtin-embed"]:
-        measure(model, given.verbose)
+        measure(model, given)
 
 
 if __name__ == "__main__":

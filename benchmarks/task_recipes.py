@@ -61,10 +61,11 @@ def present(value: Any) -> Any:
 
 
 class Extracting:
-    """Documents by a schema."""
+    """Documents by a schema. ``warned``: texts of which an answer's values were named as not in the text."""
 
     def __init__(self, model: ModelRunner) -> None:
         self._model = model
+        self.warned: set[str] = set()
 
     def plain(self, case: ExtractCase) -> tuple[bool, str]:
         prompt = [ChatMessage("user", f"Extract the data from this text as JSON.\n\n{case.text}")]
@@ -74,7 +75,10 @@ class Extracting:
     def recipe(self, case: ExtractCase, recipes: Mapping[str, str] | None = None) -> tuple[bool, str]:
         task, _ = read_task({"task": "extract", "schema": case.schema}, recipes)
         overrides = GenerationOptions(max_tokens=MOST_TOKENS)
-        return self._judged(case, task.complete(self._model, case.text, overrides=overrides).full_message.text)
+        answered = task.complete(self._model, case.text, overrides=overrides)
+        if any("is not in the text" in each for each in answered.warnings):
+            self.warned.add(case.text)
+        return self._judged(case, answered.full_message.text)
 
     def invents(self, case: ExtractCase, answer: str) -> bool:
         """Whether an answer has a number or date that its text lacks."""
@@ -174,6 +178,25 @@ def compared(first: Sequence[tuple[bool, str]], second: Sequence[tuple[bool, str
     print(f"    difference {mean:+.1%} ({low:+.1%} to {high:+.1%}), p {p:.3f}")
 
 
+def grounding_cost(model: ModelRunner, cases: Sequence[ExtractCase]) -> None:
+    """Print what limiting values to the text costs: each text with and without, in turns, one at a time. Processor time
+    of all threads; the second of a pair has the prompt computed, so the share is rather too high."""
+    seconds, tokens = {True: 0.0, False: 0.0}, {True: 0, False: 0}
+    for number, case in enumerate(cases):
+        task, _ = read_task({"task": "extract", "schema": case.schema})
+        for grounding in (True, False) if number % 2 else (False, True):
+            overrides = GenerationOptions(max_tokens=MOST_TOKENS, grounding=grounding)
+            started = time.process_time()
+            answered = task.complete(model, case.text, overrides=overrides)
+            seconds[grounding] += time.process_time() - started
+            tokens[grounding] += answered.stats.completion_tokens if answered.stats else 0
+    each = {key: seconds[key] / max(1, tokens[key]) for key in seconds}
+    print(
+        f"  grounded {seconds[True]:.1f} s for {tokens[True]} tokens, free {seconds[False]:.1f} s for {tokens[False]}"
+    )
+    print(f"    ratio {seconds[True] / seconds[False]:.3f}, by token {each[True] / each[False]:.3f}", flush=True)
+
+
 TASKS = ("extract", "classify", "ask")
 
 
@@ -183,6 +206,8 @@ def measure(task: str, model: ModelRunner, given: argparse.Namespace) -> None:
     way: Any
     sides: dict[str, Callable[[Any], tuple[bool, str]]] = {}
     if task == "extract":
+        if given.cost:
+            return grounding_cost(model, extract_cases(given.seed, given.limit))
         cases, way = extract_cases(given.seed, given.limit), Extracting(model)
     elif task == "classify":
         cases, way = classify_cases(given.seed, given.limit), Classifying(model)
@@ -199,12 +224,18 @@ def measure(task: str, model: ModelRunner, given: argparse.Namespace) -> None:
         cited = [way.cited(case, answer) for case, (is_right, answer) in zip(questions, ours, strict=True) if is_right]
         ours_cited, others_cited = (sum(each) for each in zip(*cited, strict=True)) if cited else (0, 0)
         print(f"    of the right ones {ours_cited} cite the passage that answers, {others_cited} another one")
-    for title, side in {"plain prompt": way.plain, **sides}.items():
+    if isinstance(way, Extracting):
+        invented = [case for case, (_, answer) in zip(cases, ours, strict=True) if way.invents(case, answer)]
+        unmarked = sum(case.text not in way.warned for case in invented)
+        print(f"    {len(invented)} with a number or date that the text lacks, {unmarked} of them without a warning")
+    if not given.alone:
+        sides = {"plain prompt": way.plain, **sides}
+    for title, side in sides.items():
         other = measured(title, cases, side)
         compared(ours, other)
         if isinstance(way, Extracting):
-            counts = [sum(map(way.invents, cases, (answer for _, answer in each))) for each in (ours, other)]
-            print(f"    with a number or date that the text lacks: {counts[0]}, {title} {counts[1]}")
+            count = sum(map(way.invents, cases, (answer for _, answer in other)))
+            print(f"    {count} with a number or date that the text lacks")
     for case, (is_right, answer) in zip(cases, ours, strict=True):
         if given.verbose and not is_right:
             print(f"    {case}\n      -> {answer}")
@@ -219,6 +250,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recipe", type=Path, action="append", default=[], metavar="FILE.toml", help="also this one")
     parser.add_argument("--labels", action="store_true", help="classify also by labels of one token")
+    parser.add_argument("--alone", action="store_true", help="without the plain prompt")
+    parser.add_argument("--cost", action="store_true", help="extract: only what limiting values to the text costs")
     parser.add_argument("--verbose", action="store_true", help="print what the recipe of this revision has wrong")
     given = parser.parse_args()
     for path in given.models:
