@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from harness import SHORT, alternate
@@ -150,13 +151,14 @@ def start(given: argparse.Namespace) -> list[Claim]:
         if completion and completion.exists():
             words = ["-p", PROMPT, "-n", "8", "-no-cnv", "--no-warmup", "-t", str(given.threads), "-c", "2048"]
             theirs = [str(completion), "-m", str(given.model), *words, "--no-display-prompt"]
-            sides = [lambda: first_byte(cold, variables), lambda: first_byte(theirs, variables)]
+            sides = [partial(first_byte, cold, variables), partial(first_byte, theirs, variables)]
             claim("cold start to the first byte, s", ".3f", sides, "llama-completion", "<= 1.1")
-        base = lambda: processor_time(python, variables)  # noqa: E731
-        helped = lambda: processor_time([*leap, "--help"], variables)  # noqa: E731
+        base = partial(processor_time, python, variables)
+        helped = partial(processor_time, [*leap, "--help"], variables)
         claim("processor time of `leap --help`, s", ".3f", [helped, base], "importing click", "<= 1.15")
         try:
-            warm = lambda: processor_time([*leap, "generate", "--host", *model], variables)  # noqa: E731
+            processor_time([*leap, "load", str(given.model)], variables)
+            warm = partial(processor_time, [*leap, "generate", "--host", *model], variables)
             claim("processor time of a warm prompt, s", ".3f", [warm, base], "importing click", "<= 2")
         finally:
             subprocess.run([*leap, "unload", "--all"], env=variables, capture_output=True, check=False)
