@@ -142,6 +142,7 @@ def test_waiting_between_attempts(table):
 def test_cancelling(table):
     queued, running = add(table), add(table)
     assert table.request_cancel(queued) is State.CANCELLED
+    assert table.get(queued).finished is not None
     claim = begin(table)
     assert claim.id == running and table.request_cancel(running) is State.RUNNING
     assert table.wanted_to_stop("run-1") == {(running, 1)} and table.wanted_to_stop("run-2") == set()
