@@ -45,7 +45,7 @@ def test_a_conversation_goes_on_by_its_id_and_outlives_the_server(tmp_path: Path
 
         asked = {"model": "builtin", "input": "Count.", "conversation": id}
         response = await client.responses.create(background=True, **asked)  # type: ignore[call-overload]
-        messages = queue.asked[0].messages
+        messages = queue.asked[0].request.messages
         assert [message.text for message in messages] == [
             "I am Zoë.",
             "Who am I?",
