@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 CERTIFICATE_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
@@ -17,6 +20,8 @@ def trusted(named: tuple[str, str] | None) -> ssl.SSLContext | bool:
     """What httpx takes as ``verify``. Raises OSError, with variable and file, for one that cannot be used."""
     if named is None:
         return True
+    import ssl
+
     variable, file = named
     try:
         return ssl.create_default_context(cafile=file)

@@ -94,4 +94,4 @@ def test_what_a_job_waits_for_imports_only_what_every_job_needs(module, unwanted
 def test_a_prompt_without_documents_imports_no_reader_of_documents():
     names = imported("-m", "leap_cli", "generate", "-m", "missing.gguf", "hi", code=2)
     assert "leap_core.opening" in names, "the model is looked for after the prompt is read"
-    assert not names & {"leap_core.documents", "leap_core.system.child", "numpy", "httpx"}
+    assert not names & {"leap_core.documents", "leap_core.system.child", "numpy", "httpx", "ssl"}
