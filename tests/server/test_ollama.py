@@ -206,4 +206,8 @@ def test_bodies_become_requests() -> None:
     ids = [call.id for call in chat.messages[0].function_calls or ()]
     assert [message.tool_call_id for message in chat.messages[1:]] == ids[::-1]
     assert chat.options.repetition_penalty == 1.1 and chat.notes == ()
+    unnamed = [messages[0], *({"role": "tool", "content": "x"} for _ in ids)]
+    chat = read_ollama_chat({"model": "m", "messages": unnamed, "options": {"num_predict": 0}}).generation
+    assert chat is not None and chat.options.max_tokens is None
+    assert [message.tool_call_id for message in chat.messages[1:]] == ids
     assert read_ollama_generate({"model": "m"}).generation is None
