@@ -137,7 +137,7 @@ class JobsClient(JobWatcher):
         messages = [ChatMessage("user", prompt)] if isinstance(prompt, str) else list(prompt)
         if system is not None:
             messages.insert(0, ChatMessage("system", system))
-        answer = AnswerRequest(Request(messages, functions, options or GenerationOptions()), **request)
+        answer = AnswerRequest(request=Request(messages, functions, options or GenerationOptions()), **request)
         place = self._shared_model(answer.model, answer.cwd)
         if place is None:
             return generation_job(answer, self._submitter)
@@ -147,7 +147,7 @@ class JobsClient(JobWatcher):
     def transcribe(self, data: bytes, name: str, *, policy: Policy | None = None, **request: Any) -> str:
         """Write down what is said in a sound, which messages call ``name``, in the background; the job's id.
         ``request``: fields of TranscriptRequest. Raises LeapSerializationError for what is no sound."""
-        asked = TranscriptRequest(name, **request)
+        asked = TranscriptRequest(label=name, **request)
         place = self._shared_model(asked.model, asked.cwd)
         with self._keeping(transcription_job(asked, data, self._submitter)) as job:
             if place is not None:  # the sound is kept in a file here

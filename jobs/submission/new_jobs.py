@@ -59,22 +59,28 @@ NOT_KEPT = ("request", "cwd", "model_may_come")
 """What matters only until a job is submitted, or is written in another way."""
 
 
-@dataclass(frozen=True)
-class AnswerRequest(JobRequest):
-    """An answer to a conversation. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm model where there
-    is one. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is written whole or not at all.
-    ``variables``: those of the environment that matter; ``label``: what lists of jobs say."""
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest(JobRequest):
+    """What a model is asked for. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm model where there
+    is one. ``variables``: those of the environment that matter; ``label``: what lists of jobs say."""
 
-    request: Request
     model: str = BUILTIN
     loading: Mapping[str, Any] = field(default_factory=dict)
     host: bool = True
     cwd: Path = field(default_factory=Path.cwd)
-    speech: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     model_may_come: bool = False
     """Whether the model need not be here yet, because the job comes after another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRequest(ModelRequest):
+    """An answer to a conversation. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is
+    written whole or not at all."""
+
+    request: Request
+    speech: str | None = None
 
     def to_json(self) -> JsonObject:
         return {**super().to_json(), **self.request.to_json()}
@@ -84,30 +90,44 @@ class AnswerRequest(JobRequest):
         return super().of({**parameters, "request": Request.from_json(parameters)})
 
 
-@dataclass(frozen=True)
-class TranscriptRequest(JobRequest):
+@dataclass(frozen=True, kw_only=True)
+class TranscriptRequest(ModelRequest):
     """What is said in a sound, which is ``kept`` in a file until the job is removed. ``output``: the file for the
     transcript; it is in the job's result in any case. ``longest``: seconds of a piece. ``format``: of the transcript,
-    see ``tasks.transcription.write``. The others as of an answer."""
+    see ``tasks.transcription.write``."""
 
-    label: str
     prompt: str
     longest: float
     max_tokens: int
     format: str
-    model: str = BUILTIN
     output: str | None = None
     kept: str = ""
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    host: bool = True
-    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class FunctionRequest(JobRequest):
+    """The call of a function of a feature or a plugin, which finds ``arguments`` in its FunctionJob."""
+
+    function: str
+    arguments: JsonObject
     variables: Mapping[str, str] = field(default_factory=dict)
-    model_may_come: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class MessageRequest(JobRequest):
+    """A message to ``url`` about the job ``about``, which is known once it is queued; ``with_data``: with its label and
+    result in it."""
+
+    url: str
+    with_data: bool
+    label: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)
 class DownloadRequest(JobRequest):
-    """A model for this machine. ``options``: fields of DownloadOptions. The others as of an answer."""
+    """A model for this machine. ``options``: fields of DownloadOptions."""
 
     model: str
     quantization: str | None = None
@@ -198,9 +218,9 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
             is_address = False
         if not is_address:
             raise LeapSerializationError(f"{shown(following.webhook)} is no http or https address", path="webhook")
-        message: JsonObject = {"label": _label(f"webhook: {address.hostname}"), "do": "webhook"}
-        message |= {"url": following.webhook, "with_data": following.webhook_data}
-        jobs.append(NewJob(WEBHOOK, message, retries=len(MESSAGE_PAUSES)))
+        label = _label(f"webhook: {address.hostname}")
+        message = MessageRequest(following.webhook, following.webhook_data, label)
+        jobs.append(NewJob(WEBHOOK, message.to_json(), retries=len(MESSAGE_PAUSES)))
     return tuple(jobs)
 
 
@@ -318,7 +338,7 @@ def transcription_job(request: TranscriptRequest, data: bytes, submitter: Submit
     return NewJob(TRANSCRIBE, replace(asked, label=_label(request.label), kept=kept).to_json())
 
 
-OfModel = TypeVar("OfModel", AnswerRequest, TranscriptRequest)
+OfModel = TypeVar("OfModel", bound=ModelRequest)
 
 
 def _anywhere(request: OfModel, submitter: Submitter, kind: str) -> OfModel:
@@ -357,8 +377,7 @@ def function_job(function: str, arguments: JsonObject, label: str, submitter: Su
             f"a job on a server cannot {function}: its results stay on one machine", hint="leave out --background"
         )
     variables = submitted_variables(submitter.variables, MODEL_VARIABLES)
-    parameters = {"label": _label(label), "variables": variables, "function": function, "arguments": arguments}
-    return NewJob(FUNCTION, parameters)
+    return NewJob(FUNCTION, FunctionRequest(function, arguments, variables, _label(label)).to_json())
 
 
 def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:

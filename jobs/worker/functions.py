@@ -7,7 +7,7 @@ from leap_core.system.features import parts
 from leap_core.system.plugins import JOBS
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import variables_of
+from ..submission.new_jobs import FunctionRequest, variables_of
 from ..table.job import Ending, State
 from .attempt import Attempt
 
@@ -19,7 +19,7 @@ class FunctionAttempt:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self.arguments = attempt.job.parameters["arguments"]
+        self.arguments = FunctionRequest.of(attempt.job.parameters).arguments
         self.variables = variables_of(attempt.job.parameters)
         self.stop = attempt.stop
         self.is_again = attempt.job.attempt > 1
@@ -31,7 +31,7 @@ class FunctionAttempt:
 
 def call(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Call the function; its records are the job's output."""
-    name = attempt.job.parameters["function"]
+    name = FunctionRequest.of(attempt.job.parameters).function
     function = parts(FEATURES, JOBS, configuration.directories).get(name)
     if function is None:
         raise LeapUnavailableError(f"no installed package has the function {name!r} for jobs")

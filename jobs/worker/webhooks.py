@@ -25,7 +25,7 @@ from leap_core.schemas.json_values import JsonObject
 from leap_core.system.certificates import named_certificates, trusted
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import MESSAGE_PAUSES
+from ..submission.new_jobs import MESSAGE_PAUSES, MessageRequest
 from ..table.job import Ending, Job, State
 from ..table.table import Table
 from .attempt import Attempt
@@ -40,12 +40,12 @@ WORTH_ANOTHER_TRY = (408, 409, 425, 429)
 
 def deliver(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
     """Send the message once. Raises LeapJobError where no other try can help."""
-    job = attempt.job
-    about = table.get(job.parameters["about"])
+    job, message = attempt.job, MessageRequest.of(attempt.job.parameters)
+    about = table.get(message.about)
     if about is None:
-        raise LeapJobError(f"the job {job.parameters['about']} was removed before the message about it was sent")
-    url, moment = job.parameters["url"], str(int(time.time()))
-    body = json.dumps(_message(about, with_data=job.parameters["with_data"]), ensure_ascii=False).encode()
+        raise LeapJobError(f"the job {message.about} was removed before the message about it was sent")
+    url, moment = message.url, str(int(time.time()))
+    body = json.dumps(_message(about, with_data=message.with_data), ensure_ascii=False).encode()
     headers = {"content-type": "application/json", "webhook-id": job.id, "webhook-timestamp": moment}
     if configuration.webhook_secret is not None:
         signed = f"{job.id}.{moment}.".encode() + body
