@@ -176,10 +176,11 @@ def pytest_runtest_teardown() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_open() -> Iterator[None]:
     """A file or socket that a module's tests left open fails that module, not whichever test runs when Python finds it.
-    What is still in use then is looked at no more: a collection takes milliseconds."""
-    yield
+    What is in use when the next module begins is looked at no more: a collection takes milliseconds."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.collect()
 
 
 def stop_worker(home: Path) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..conversation.media.fetching import UrlAccess
-from ..errors import LeapOptionsError, LeapUnavailableError
+from ..errors import LeapError, LeapOptionsError, LeapUnavailableError
 from ..models.resolving import resolve_local
 from ..opening import load_as_made, load_local_for_embedding, try_local
 from ..protocols.host.host_http import LOOPBACK
@@ -154,7 +154,8 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     else:
         routes.append(alive_route())
         open_paths |= {"/"}
-    routes += [route for make in settings.more_routes for route in make(models)]
+    for make in settings.more_routes:
+        routes += _routes_of_plugin(make, models)
     app = build_app(models, generation, routes)
     guard = AccessCheck(
         app,
@@ -166,6 +167,22 @@ def application(models: LoadedModels, settings: ServerSettings, state: ServerSta
     )
     paths = [route.path for route in app.routes if isinstance(route, Route)]
     return RequestLog(PlainPaths(for_local_pages(guard), paths), generation.metrics)
+
+
+def _routes_of_plugin(make: MakeRoutes, models: LoadedModels) -> list[Route]:
+    """Raises LeapError, whatever the plugin's function raises or returns."""
+    try:
+        made = list(make(models))
+        wrong = [type(each).__name__ for each in made if not isinstance(each, Route)]
+        problem = f"{wrong[0]} is not a starlette.routing.Route" if wrong else None
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem is None:
+        return made
+    module = getattr(make, "__module__", type(make).__name__)
+    raise LeapError(
+        f"the routes of a plugin cannot be made ({module}): {problem}", hint="update or uninstall the plugin"
+    )
 
 
 async def _serve(

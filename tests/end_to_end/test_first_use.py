@@ -96,7 +96,9 @@ def test_ctrl_c_just_after_a_question_ends_it(variables):
         os.close(theirs)
         seen = b""
         while b"yes? " not in seen:
-            seen += os.read(ours, 1000)
+            arrived = os.read(ours, 1000)
+            assert arrived, seen
+            seen += arrived
         os.write(ours, b"\x03")
         assert b"KeyboardInterrupt" in asked.communicate(timeout=100)[1]
         os.close(ours)

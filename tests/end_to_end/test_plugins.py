@@ -82,7 +82,7 @@ def test_a_plugin_adds_a_tool(program):
 
 def test_a_plugin_adds_a_function_for_jobs_and_a_topic_of_help(program):
     job = output(program("shout", "--background", "hello")).strip()
-    program("jobs", "wait", job, "--timeout", "60s")
+    program("jobs", "wait", job, "--timeout", "100s")
     assert json.loads(output(program("jobs", "output", job))) == {"text": "HELLO"}
     assert output(program("help", "shouting")) == "# Shouting\n\n`leap shout TEXT` prints TEXT in capitals.\n"
     assert "shouting" in output(program("help"))

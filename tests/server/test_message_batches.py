@@ -117,6 +117,7 @@ def test_every_request_of_a_batch_is_answered_or_an_error_by_itself(tmp_path: Pa
         ask("streams", stream=True),
         ask("wrong", messages=7),
         ask("adapted", leap={"options": {"adapters": [{"path": "a.gguf"}]}}),
+        ask("misspelled", leap={"groundng": True}),
         {"custom_id": "endless", "params": {"model": "builtin", "messages": []}},
     ]
 
@@ -138,14 +139,14 @@ def test_every_request_of_a_batch_is_answered_or_an_error_by_itself(tmp_path: Pa
         batch = await client.messages.batches.retrieve(id)
         counts = batch.request_counts
         assert batch.processing_status == "ended" and batch.ended_at is not None
-        assert (counts.succeeded, counts.errored, counts.processing) == (2, 6, 0)
+        assert (counts.succeeded, counts.errored, counts.processing) == (2, 7, 0)
         found = await results(client, id)
-        assert list(map(found.__contains__, "abc")) == [True] * 3 and len(found) == 8
+        assert list(map(found.__contains__, "abc")) == [True] * 3 and len(found) == 9
         assert found["a"].message.content[0].text == "To one" and found["a"].message.stop_reason == "end_turn"
         (text, use) = found["c"].message.content
         assert (use.type, use.name, use.input, use.id) == ("tool_use", "look", {"at": 1}, "call_0")
         errors = {name: each.error.error.type for name, each in found.items() if each.type == "errored"}
-        wrong = dict.fromkeys(("b", "streams", "wrong", "adapted", "endless"), "invalid_request_error")
+        wrong = dict.fromkeys(("b", "streams", "wrong", "adapted", "misspelled", "endless"), "invalid_request_error")
         assert errors == {**wrong, "nobody": "not_found_error"}
         deleted = await client.messages.batches.delete(id)
         assert (deleted.id, deleted.type) == (id, "message_batch_deleted")

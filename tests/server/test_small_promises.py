@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from leap_core.errors import LeapGenerationError
+from leap_core.errors import LeapError, LeapGenerationError
 from leap_core.server.endpoints.ollama import alive_route
+from leap_core.server.foreground import ServerSettings, application
+from leap_core.server.models.abilities import Offer
+from leap_core.server.models.loaded_models import LoadedModels
 from leap_core.testing import Script, Stall
 from tests.support.tables import check_each
 
@@ -162,3 +165,11 @@ def test_a_limit_of_the_system_is_no_bug(failure):
     error = of_system_limit(failure)
     assert error is not None and "ulimit" in (error.hint or "")
     assert of_system_limit(RuntimeError("another")) is None and of_system_limit(LeapGenerationError("x")) is None
+
+
+@pytest.mark.parametrize("made", [lambda _models: None, lambda _models: ["/"], lambda _models: 1 / 0, 7])
+def test_routes_of_a_plugin_that_cannot_be_made_are_one_error(made):
+    settings = ServerSettings(more_routes=(made,))
+    with pytest.raises(LeapError, match="the routes of a plugin cannot be made") as caught:
+        application(LoadedModels(lambda *_: pytest.fail("loaded"), offer=Offer()), settings)
+    assert caught.value.hint == "update or uninstall the plugin"

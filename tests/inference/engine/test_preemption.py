@@ -255,7 +255,6 @@ def test_a_short_prompt_interrupts_the_chunk_of_a_long_one(
         wait_until(lambda long=long: scheduler._interruption._request is long or long.ended)
         scheduler.submit(short := asks[1]())
         assert [told(long), told(short)] == alone, turn
-        assert short.created - long.created < 1
         wait_until(lambda: not scheduler.has_work())
     assert codes.count(ABORTED) >= 2
     assert len(codes) > codes.count(ABORTED) + rounds
@@ -312,7 +311,7 @@ def test_who_comes_while_a_chunk_is_prepared_does_not_wait_for_it(
     monkeypatch.setattr(scheduler._context, "decode", note_and_decode)
     scheduler.submit(long)
     told(long), told(other)
-    assert came == [True] and not at_decode[0]
+    assert came == [scheduler._interruption.may_make_way] and not at_decode[0]
 
 
 def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
