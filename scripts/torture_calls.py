@@ -1,7 +1,9 @@
 """Random replies with calls, fragments of calls and prose: streamed in random pieces they give what they give whole.
 
-    python scripts/torture_calls.py [COUNT] [--seed N]      # 30,000 replies over all parsers of calls by default
+    python scripts/torture_calls.py [COUNT] [--seed N] [--templates DIRECTORY]
 
+There are 30,000 replies over all parsers of calls by default, and over the formats that are learned from the templates
+(*.jinja) of a directory.
 Prints each reply that differs with the pieces it came in, then the number by parser. Each third reply has a call that
 is only quoted, which must stay text.
 """
@@ -13,6 +15,7 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall, parser_named
 from leap_core.conversation.calls.dialects import CHANNELS, DIALECTS, RECIPIENTS
-from leap_core.conversation.calls.parsers import PARSERS
+from leap_core.conversation.calls.parsers import PARSERS, DialectParser, LeapFunctionCallParser
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, GenerationFinishReason, ReasoningChunk
 from leap_core.errors import GenerationStats
+from leap_core.inference.template.chat_template import ChatTemplate
+from leap_core.inference.template.learning import Probe
 from leap_core.inference.template.reply import ReplyBuilder
 
 SCHEMA = {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}, "o": {"type": "object"}}}
@@ -82,11 +87,30 @@ MARKERLESS = (CHANNELS.name, RECIPIENTS.name, "json")
 """Parsers whose calls are whole messages or replies, so that none is within a text."""
 
 
+LEARNED: dict[str, LeapFunctionCallParser] = {}
+"""Formats that were learned, by the name of the template."""
+
+
+def learn_from(templates: Mapping[str, str]) -> list[str]:
+    """The names of the templates, by name their texts, of which a format can be learned."""
+    names = []
+    for name, source in templates.items():
+        dialect = Probe(ChatTemplate(source, bos_text="", eos_text="", special_texts=())).learn()
+        if dialect is not None:
+            LEARNED[name] = DialectParser(dialect)
+            names.append(name)
+    return names
+
+
+def parser_of(name: str) -> LeapFunctionCallParser:
+    return LEARNED.get(name) or parser_named(name)
+
+
 def quoted_reply(draw: random.Random, name: str) -> str:
     """A text with a call that is only quoted."""
     call = LeapFunctionCall(draw.choice(("f", "get_weather")), {"a": draw.choice(("x", "it is", "ü€😀")), "n": 1})
     quotation = draw.choice(QUOTATIONS)
-    written = parser_named(name).dump([call])
+    written = parser_of(name).dump([call])
     for before in ("\n> ", "\n    "):
         if f"{before}{{}}" in quotation:
             written = written.replace("\n", before)
@@ -95,7 +119,7 @@ def quoted_reply(draw: random.Random, name: str) -> str:
 
 def random_reply(draw: random.Random, name: str) -> str:
     """A text such as a model of this parser may write, whole or broken."""
-    parser = parser_named(name)
+    parser = parser_of(name)
     parts = []
     for _ in range(draw.randint(1, 4)):
         values = {"a": draw.choice(VALUES), "n": draw.randint(-9, 99), "o": {"k": [draw.choice(VALUES), None]}}
@@ -140,7 +164,7 @@ STATS = GenerationStats(1, 1, 2, 0.0)
 def outcome(name: str, pieces: list[str]) -> list[object]:
     """Text, reasoning, calls and warnings of a reply that comes in these pieces, in their order."""
     vocabulary: Any = Pieces(pieces)
-    reply = ReplyBuilder(vocabulary, GenerationOptions(enable_thinking=True), parser_named(name), functions=FUNCTIONS)
+    reply = ReplyBuilder(vocabulary, GenerationOptions(enable_thinking=True), parser_of(name), functions=FUNCTIONS)
     responses = [each for token in range(len(pieces)) for each in reply.feed(token)]
     found: list[object] = []
     for each in responses + reply.finish(GenerationFinishReason.STOP, STATS):
@@ -159,13 +183,15 @@ def outcome(name: str, pieces: list[str]) -> list[object]:
     return found
 
 
-def differing(count: int, seed: int) -> tuple[list[tuple[str, str, list[str]]], Counter[str]]:
+def differing(
+    count: int, seed: int, names: Sequence[str] = PARSER_NAMES
+) -> tuple[list[tuple[str, str, list[str]]], Counter[str]]:
     """Parser, text and pieces of each reply that differs, or runs what it quotes, and how many replies of each parser
     had calls."""
     draw, wrong, called = random.Random(seed), [], Counter[str]()
     for number in range(count):
-        name = PARSER_NAMES[number % len(PARSER_NAMES)]
-        is_quoted = number // len(PARSER_NAMES) % 3 == 2 and name not in MARKERLESS
+        name = names[number % len(names)]
+        is_quoted = number // len(names) % 3 == 2 and name not in MARKERLESS
         text = quoted_reply(draw, name) if is_quoted else random_reply(draw, name)
         pieces = random_pieces(draw, text)
         whole = outcome(name, [text])
@@ -179,8 +205,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--templates", type=Path)
     given = parser.parse_args()
-    wrong, called = differing(given.count, given.seed)
+    found = sorted(given.templates.glob("*.jinja")) if given.templates else []
+    names = [*PARSER_NAMES, *learn_from({each.stem: each.read_text("utf-8") for each in found})]
+    wrong, called = differing(given.count, given.seed, names)
     for name, text, pieces in wrong:
         print(f"{name}: {text!r}\n  {outcome(name, [text])}\n  {pieces}\n  {outcome(name, pieces)}")
     print(f"{given.count} replies, {sum(called.values())} of them with calls {dict(called)}; {len(wrong)} differ")

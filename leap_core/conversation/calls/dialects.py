@@ -60,7 +60,8 @@ class Dialect:
             texts = self.elements.write(calls, spelled)
         else:
             texts = [
-                f"{self.head.format(name=call.name, index=n)}{_json(dict(call.arguments))}{self.tail}"
+                f"{self.head.format(name=call.name, index=n)}{_json(dict(call.arguments))}"
+                f"{self.tail.replace('{index}', str(n))}"
                 for n, call in enumerate(calls)
             ]
         if self.separator is None:

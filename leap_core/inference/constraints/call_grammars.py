@@ -131,7 +131,8 @@ def json_grammar(
     for function in functions:
         opening = dialect.head.format(name=json.dumps(function.name, ensure_ascii=False)[1:-1], index=INDEX)
         arguments = rules.json(_closed(function.arguments_schema))
-        calls.append(rules.add(f"{spelled(opening)} {arguments} {spelled(dialect.tail)}"))
+        closing = dialect.tail.replace("{index}", INDEX)
+        calls.append(rules.add(f"{spelled(opening)} {arguments} {spelled(closing)}"))
     more = f"({spelled(dialect.separator or '')} call){{0,{MOST_CALLS - 1}}}"
     more = more if many and dialect.separator is not None else ""
     start = f"start: gap {spelled(dialect.opening)} call {more} {spelled(dialect.closing)} gap {end}"

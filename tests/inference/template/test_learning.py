@@ -6,18 +6,23 @@ import random
 from pathlib import Path
 
 import pytest
+from llguidance import LLMatcher
 
 from leap_core import ModelLoadingOptions
 from leap_core.conversation.calls import LeapFunction, LeapFunctionCall
+from leap_core.conversation.calls.parsers import DialectParser
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.responses import Chunk, Complete, GenerationFinishReason, MessageResponse
 from leap_core.conversation.streams import last_of
+from leap_core.inference.constraints.call_grammars import json_grammar
 from leap_core.inference.runner import InProcessRunner
 from leap_core.inference.template.chat_template import ChatTemplate
 from leap_core.inference.template.learning import ReplyFormat, format_of_template, name_of_format
 from leap_core.inference.template.reply import ReplyBuilder
+from leap_core.schemas.grammar_matcher import byte_tokenizer
 
+from ...support.growth import check_growth
 from ...support.random_models import TINY_LLAMA, write_random_model
 from ...support.raw_replies import STATS, Tokens
 from .unseen_templates import UNSEEN, Unseen
@@ -133,3 +138,34 @@ def test_words_around_an_answer_are_no_part_of_it():
         "<|text|>{{ m.content }}<|eot|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"
     )
     assert summary(read(learned(template), " to=all<|text|>It is to=all."))[0] == "It is to=all."
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_forced_is_read(name: str):
+    """The grammar of calls that must be made lets through what is written, and that is read again."""
+    parser = learned(LEARNED[name].template).parser
+    assert isinstance(parser, DialectParser)
+    function = LeapFunction.from_openai(
+        {"name": "ping", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    )
+    dialect, call = parser.dialect, LeapFunctionCall("ping", {"a": "x"})
+    plain = '{"name": "ping", "arguments": {"a": "x"}}'
+    parts = (dialect.start, dialect.opening, plain, dialect.closing, dialect.end)
+    written = dialect.write([call]) if dialect.is_json else "".join(parts)
+    matcher = byte_tokenizer().matcher(
+        LLMatcher.grammar_from_lark(json_grammar([function], f'"{dialect.end}"', dialect=dialect))
+    )
+    body = written.removeprefix(dialect.start).encode()
+    assert matcher.consume_tokens(list(body)), written
+    assert summary(read(ReplyFormat(parser), written))[2] == [call]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_hostile_reply_takes_linear_time(name: str):
+    form = learned(LEARNED[name].template)
+    thought = "Hm." if LEARNED[name].thought[0] else None
+    _, reply = written(LEARNED[name], ChatMessage("assistant", "", thought, CALLS[0]))
+    start = form.parser.start_marker
+    for part in (reply, start, start + "{{{", reply[:-3], "`" + start, start + '["a"a'):
+        check_growth(lambda size, part=part: read(form, part * (size // len(part))), 1_000_000)
