@@ -142,7 +142,6 @@ POINTERS = {
 """What to write for the verbs of ollama, llm, docker and others, by group."""
 SPELLINGS = {
     "--address": "--host --hostname --bind --listen --ip",
-    "--any-whitespace": "--whitespace-pattern",
     "--audio": "--attachment --attach",
     "--baseline": "--compare",
     "--batch-size": "--ubatch-size --num-batch --n-batch --max-num-batched-tokens",

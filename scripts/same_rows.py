@@ -47,7 +47,19 @@ def models(directory: Path) -> Iterator[Path]:
     for kind in TYPES:
         made = directory / f"{kind}.gguf"
         if kind != "F32":
-            command = ["-m", "leap_cli", "models", "quantize", str(whole), "--to", kind, "--pure", "-o", str(made)]
+            command = [
+                "-m",
+                "leap_cli",
+                "models",
+                "quantize",
+                str(whole),
+                "--to",
+                kind,
+                "--option",
+                "pure",
+                "-o",
+                str(made),
+            ]
             if subprocess.run([sys.executable, *command], capture_output=True, check=False).returncode:
                 print(f"{kind}: this build of llama.cpp does not make it", file=sys.stderr)
                 continue

@@ -21,6 +21,7 @@ from .arguments import check_texts, keep_inputs, leave_out_effects, take_format_
 from .environment import Environment
 from .options import FEWEST, OPTION_GROUPS, OPTIONS, option, under_headings
 from .output import Format
+from .rare_names import OPTION, by_name, named
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -99,6 +100,7 @@ class LeapCommand(click.Command):
 
     def __init__(self, *args: Any, repairs: bool = False, into: type | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
+        self.params = by_name(self.params)
         self.repairs, self.into = repairs, into
         self.option_groups = list(getattr(self.callback, OPTION_GROUPS, ()))
         if self.callback is not None and not isinstance(self, click.Group):
@@ -139,6 +141,10 @@ class LeapCommand(click.Command):
             return option.flag_value
 
         def match_long(name: str, value: str | None, state: Any) -> None:
+            if name == OPTION:
+                if value is None and state.rargs:
+                    value = state.rargs.pop(0)
+                name, value = named(value, parser._long_opt)
             state.joined = value is not None  # --name=value
             match(name, value, state)
 

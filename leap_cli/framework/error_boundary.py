@@ -18,6 +18,7 @@ from leap_core import errors
 from ..exit_codes import ExitCode
 from .environment import Environment
 from .output import Output
+from .rare_names import NAMES
 
 Outcome = TypeVar("Outcome")
 
@@ -116,6 +117,8 @@ def _usage_message(failure: click.ClickException) -> tuple[str, str | None]:
 def _unknown_option(name: str, message: str, context: click.Context) -> str:
     """Names what may be meant: what other programs call so, else what is spelled nearly so."""
     options = [each for each in context.command.params if isinstance(each, click.Option)]
+    if any(NAMES.get(name) in (*each.opts, *each.secondary_opts) for each in options):
+        return f"{message[:-1]}: {NAMES[name]} sets it."
     names = [flag for each in options if not each.hidden for flag in (*each.opts, *each.secondary_opts)]
     spellings = getattr(context.find_root().command, "spellings", {})
     meant = [each for each, others in spellings.items() if name in others.split()]

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from .environment import terminal_columns
+from .rare_names import is_by_name
 from .wrapping import columns, wrapped
 
 WIDEST, NARROWEST, NARROW = 80, 20, 60
@@ -113,7 +114,12 @@ def metavar(option: click.Option, ctx: click.Context) -> str:
 def names_and_value(option: click.Option, ctx: click.Context) -> str:
     """``-n, --count N``, or ``--stream / --no-stream``."""
     names = " / ".join(", ".join(_short_first(each)) for each in (option.opts, option.secondary_opts) if each)
-    return f"{names} {metavar(option, ctx)}".rstrip()
+    return with_value(names, metavar(option, ctx), option)
+
+
+def with_value(names: str, value: str, option: click.Option) -> str:
+    """``--count N``, ``--option NAME=N``."""
+    return f"{names}{'=' if is_by_name(option) else ' '}{value}" if value else names
 
 
 def meaning(option: click.Option, ctx: click.Context) -> str:

@@ -23,6 +23,7 @@ import click
 from leap_core.errors import LeapSerializationError
 
 from .environment import Environment
+from .rare_names import OPTION
 
 TABLE = "options"
 VARIABLES = (
@@ -200,7 +201,7 @@ def _as_list(value: Any, option: click.Option) -> Any:
 
 
 def _long_flag(option: click.Option) -> str:
-    return next((flag for flag in option.opts if flag.startswith("--")), "")
+    return next((flag.replace(f"{OPTION} ", "--") for flag in option.opts if flag.startswith("--")), "")
 
 
 def _unknown(name: str, path: str, by_name: Mapping[str, click.Option]) -> str:

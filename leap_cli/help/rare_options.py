@@ -5,22 +5,23 @@ from __future__ import annotations
 import click
 
 from ..framework.options import LeapOption
+from ..framework.rare_names import OPTION
 
 _NAMES = """
 --chat-template --cpu-moe --host --mmproj --n-cpu-moe --prompt-cache --prompt-cache-size --queue --verbose
 
---additional-properties --any-whitespace --complete-json --extract --extract-last --grammar --json-schema-multi --load
---on-overflow --param --play --raw --regex --repair --save --save-template --schema-in-prompt --speak --stream
+ --complete-json --extract --extract-last --grammar --json-schema-multi --load
+--on-overflow --param --play --raw --regex --save --save-template --speak --stream
 
 --apply --calibrate --columns --confidence-threshold --low-confidence --orders --passes --readout --review-serve
 --rows --strict-evidence
 
---max-tool-iterations --tool-call-parser --tool-choice --tool-search
+--max-tool-iterations --tool-choice --tool-search
 
---after --after-any --at --job-retries --max-workers --missed --notify --on-overlap --priority --then --webhook
+--after --after-any --at --job-retries --missed --notify --on-overlap --priority --then --webhook
 --webhook-data
 
---check --escalate-when --guard-model --journal --keep-fields --keep-reasoning --merge --ordered --quiet
+--check --escalate-when --guard-model --journal --keep-fields --merge --ordered --quiet
 --requests-per-minute --skip-invalid --tokens-per-minute --workers
 """
 RARE = set(_NAMES.split())
@@ -29,4 +30,4 @@ RARE = set(_NAMES.split())
 def is_rare(option: click.Option) -> bool:
     """Whether only ``--help-all`` shows it. ``--device`` names GPUs under the heading Model, else a microphone."""
     is_gpu = "--device" in option.opts and isinstance(option, LeapOption) and option.heading == "Model"
-    return is_gpu or getattr(option, "rare", False) or not RARE.isdisjoint(option.opts)
+    return is_gpu or getattr(option, "rare", False) or not {*RARE, OPTION}.isdisjoint(option.opts)

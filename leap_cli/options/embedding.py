@@ -80,5 +80,5 @@ def naming_texts(places: Sequence[str]) -> Iterator[None]:
         number = re.fullmatch(r"texts\[(\d+)\]", error.option)
         if number is None:
             raise
-        reason = error.reason.replace("(too_long)", "(--too-long cut)")
+        reason = error.reason.replace("(too_long)", "(--option too-long=cut)")
         raise LeapOptionsError(places[int(number[1])], reason) from None

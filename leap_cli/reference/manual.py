@@ -21,6 +21,7 @@ from ..framework.click_classes import CommandTable, HelpContext
 from ..framework.help_text import meaning, metavar, text_of
 from ..framework.option_defaults import option_variable, options_of
 from ..framework.options import OPTIONS, under_headings
+from ..framework.rare_names import is_by_name
 from ..help.examples import EXAMPLES
 from ..help.topics import GuideOfCommands, topics
 
@@ -185,7 +186,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _options(path: str, command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
     """The options under their headings; those of a command in a group have its own heading."""
-    shown = [option for option in options_of(command) if not option.hidden]
+    shown = [option for option in options_of(command) if not option.hidden or is_by_name(option)]
     if not shown:
         return
     if heading:
@@ -203,7 +204,7 @@ def _option(option: click.Option, context: click.Context, variable: str = "") ->
     if option.secondary_opts:
         line += " / " + ", ".join(bold(name) for name in option.secondary_opts)
     if value := metavar(option, context):
-        line += f" {italic(value)}"
+        line += f"{'=' if is_by_name(option) else ' '}{italic(value)}"
     yield from (".TP", line, prose(meaning(option, context) + (f" (${variable})" if variable else "")))
 
 

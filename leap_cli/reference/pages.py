@@ -15,9 +15,10 @@ import click
 from ..command_table import command_line
 from ..config.settings import GENERAL, OF_A_TOOL, commands
 from ..exit_codes import exit_code_meanings
-from ..framework.help_text import meaning, metavar
+from ..framework.help_text import meaning, metavar, with_value
 from ..framework.option_defaults import option_key, option_variable, options_of
 from ..framework.options import OPTIONS, under_headings
+from ..framework.rare_names import is_by_name
 from ..help.examples import EXAMPLES
 from ..help.topics import REFERENCE, text_of
 
@@ -93,7 +94,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
         yield from ("", "```sh", *EXAMPLES[path], "```")
     yield ""
     yield f"Usage: `leap {path} {' '.join(command.collect_usage_pieces(context))}`"
-    shown = [option for option in options_of(command) if not option.hidden]
+    shown = [option for option in options_of(command) if not option.hidden or is_by_name(option)]
     links = []
     for heading, options in under_headings(shown):
         shared = _shared().get(heading, {})
@@ -111,9 +112,8 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
 
 def _rows(options: list[click.Option], context: click.Context) -> Iterator[str]:
     for option in options:
-        value = f" {metavar(option, context)}".rstrip()
         flags = " / ".join(", ".join(names) for names in (option.opts, option.secondary_opts) if names)
-        yield f"- `{flags}{value}`: {meaning(option, context)}"
+        yield f"- `{with_value(flags, metavar(option, context), option)}`: {meaning(option, context)}"
 
 
 @cache
@@ -122,7 +122,9 @@ def _shared() -> Mapping[str, Mapping[str, click.Option]]:
     users: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     found: dict[str, dict[str, click.Option]] = defaultdict(dict)
     for _path, command in commands():
-        for heading, options in under_headings(each for each in options_of(command) if not each.hidden):
+        for heading, options in under_headings(
+            each for each in options_of(command) if not each.hidden or is_by_name(each)
+        ):
             for option in options:
                 users[heading][option.opts[0], _same(option)] += 1
                 if users[heading][option.opts[0], _same(option)] == FEWEST_USERS:

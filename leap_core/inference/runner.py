@@ -165,7 +165,9 @@ class InProcessGeneration(Generation):
         if isinstance(constraint, DelayedEnd):
             constraint = constraint.inner
         if event.reason is GenerationFinishReason.REPETITION and watch is not None:
-            self._reply.warn(f"the answer repeats {watch.period} tokens and was stopped (--no-repetition-detection)")
+            self._reply.warn(
+                f"the answer repeats {watch.period} tokens and was stopped (--option repetition-detection=false)"
+            )
         if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
             return event.reason
         self._reply.warn(f"the JSON was completed early to fit the last {constraint.room} tokens")

@@ -239,7 +239,7 @@ def test_the_command_takes_ratings_of_sessions_and_of_the_log(leap):
             log.rate(log.add(Entry("generate", "m", f"Is it {rating}?", answer="Hi", finish="stop")), rating)
     flags = ["--for-training", "-m", "builtin", "--log", id]
     lasts = {}
-    for name, chosen in (("all", []), ("good", ["--rating", "good"]), ("unedited", ["--unedited"])):
+    for name, chosen in (("all", []), ("good", ["--rating", "good"]), ("unedited", ["--option", "unedited"])):
         done = leap("export", *flags, *chosen)
         assert done.code == 0, done.stderr
         lines = [json.loads(line)["messages"] for line in done.stdout.splitlines()]

@@ -81,7 +81,7 @@ VALUES = {
     "--columns": "a",
     "--frequency-penalty": "0.5",
     "--presence-penalty": "0.5",
-    "--audio-temperature": "0.5",
+    "--option audio-temperature": "0.5",
     "--score": "1..5",
     "--escalate-when": "refused",
     "--on": "ray",
@@ -110,17 +110,17 @@ VALUES = {
     "--checkpoint": "ck",
     "--vary": "temperature=0,1",
     "--imatrix": "i.dat",
-    "--tensor-type": "x=Q8_0",
+    "--option tensor-type": "x=Q8_0",
     "--measure": "b.txt",
     "--gpu-layers": "1",
-    "--output-tensor-type": "Q8_0",
-    "--token-embedding-type": "Q8_0",
+    "--option output-tensor-type": "Q8_0",
+    "--option token-embedding-type": "Q8_0",
     "--prompt-cache-size": "1GB",
     "--stall-timeout": "9s",
     "--chunk-length": "10s",
     "--engine": "default",
     "--chat-template": "chatml",
-    "--learning-rate": "0.5",
+    "--option learning-rate": "0.5",
     "--seed": "7",
     "--save-template": "new",
     "--mmproj": "a.gguf",
@@ -137,7 +137,7 @@ MORE = {
     **dict.fromkeys(("--missed", "--on-overlap"), ["--every", "6h"]),
 }
 """What gives an option a meaning."""
-SO_WITHOUT = {"--repetition-detection", "--no-save", "--no-prompt-cache"}
+SO_WITHOUT = {"--option repetition-detection", "--no-save", "--no-prompt-cache"}
 """Flags that say what is so without them."""
 SUBMITTED_LIKE = {
     **dict.fromkeys(("say", "transcribe"), "generate"),

@@ -32,7 +32,7 @@ def test_figures_against_earlier_ones_and_drawn(bench, tmp_path: Path):
     assert figures["model"] == "builtin-vl" and min(figures[key] for key in ("prefill", "decode", "batch")) > 1
     assert 0 < figures["first_token"] < 60
     (tmp_path / "before.json").write_text(json.dumps([figures | {"decode": figures["decode"] * 1_000_000}]))
-    done = bench("--baseline", "before.json", "--svg", "out.svg")
+    done = bench("--baseline", "before.json", "--option", "svg=out.svg")
     assert done.code == 0, done.stderr
     heading, row = done.stdout.splitlines()
     assert heading.split()[:3] == ["MODEL", "PREFILL", "DECODE"] and "(0.00x)" in row

@@ -63,7 +63,7 @@ def job_of(leap, kind: str = "generate", state: State | None = State.SUCCEEDED) 
 def test_what_is_written_is_read_back_equal_everywhere(leap, kept, tmp_path, format, media):
     file = tmp_path / "out" / "japan.json"
     file.parent.mkdir()
-    flags = ["--media-dir", "out/media"] if media else []
+    flags = ["--option", "media-dir=out/media"] if media else []
     done = leap("export", "japan", "--format", format, "-o", str(file), *flags)
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
     assert ("base64" in file.read_text("utf-8")) is not media
@@ -103,7 +103,7 @@ def test_json_from_standard_input_is_rewritten(leap):
 
 
 def test_markdown_names_the_files_beside_it(leap, kept, tmp_path):
-    done = leap("export", "japan", "--format", "markdown", "--media-dir", "media", "-o", "japan.md")
+    done = leap("export", "japan", "--format", "markdown", "--option", "media-dir=media", "-o", "japan.md")
     page = (tmp_path / "japan.md").read_text("utf-8")
     assert done.code == 0 and page.startswith("# japan\n") and page.count("](<media/") == 3
     names = {file.name for file in (tmp_path / "media").iterdir()}

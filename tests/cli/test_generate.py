@@ -32,7 +32,7 @@ def test_a_dash_places_standard_input(leap):
 def test_system_prompt_and_sampling_options_reach_the_model(leap):
     runner = leap.script("ok")
     flags = "--temperature 0.3 --top-p 0.9 --min-p 0.1 --top-k 7 --repetition-penalty 1.05 --frequency-penalty -0.5"
-    flags += " --presence-penalty 0.5 --repeat-last-n 32 --seed 5 --max-tokens 9 --stop END --stop ###"
+    flags += " --presence-penalty 0.5 --option repeat-last-n=32 --seed 5 --max-tokens 9 --stop END --stop ###"
     leap("generate", "-m", "some", "-s", "Be brief.", *flags.split(), "hello")
     (request,) = runner.requests
     assert request.messages == (ChatMessage("system", "Be brief."), ChatMessage("user", "hello"))

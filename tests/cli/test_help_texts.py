@@ -44,7 +44,7 @@ def test_every_help_fits(leap, monkeypatch, width):
     assert max(map(len, leap().stdout.splitlines())) <= width
 
 
-DETAILS = {"--kv-type-k", "--mmap", "--webhook-data", "--batch-size", "--tensor-split", "--missed", "--top-k"}
+DETAILS = {"--kv-type-k", "--webhook-data", "--batch-size", "--missed", "--top-k"}
 TASKS = ("extract", "translate", "summarize", "redact", "classify", "decide", "transcribe", "ask", "talk", "say")
 
 

@@ -26,7 +26,7 @@ def test_a_larger_model_that_is_kept_is_named_beside_the_template(leap, leap_hom
     ("option", "reason"),
     [
         (["--save-template", "a/b"], "'a/b' cannot name a template"),
-        (["--reflection-model", "nosuch"], "there is no model 'nosuch'"),
+        (["--option", "reflection-model=nosuch"], "there is no model 'nosuch'"),
         (["--escalate-to", "nosuch"], "there is no model 'nosuch'"),
         (["--to", "nan"], "--to: nan is not a number"),
     ],

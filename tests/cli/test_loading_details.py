@@ -15,7 +15,8 @@ from leap_core.inference.engine.snapshots import SnapshotStore
 def test_every_option_reaches_the_model(leap):
     (leap.home.parent / "chat.jinja").write_text("{{ messages }}")
     leap.script("ok")
-    flags = "--kv-type-k q8_0 --kv-type-v f32 --no-flash-attention --no-mmap --batch-size 64 --chat-template chat.jinja"
+    flags = "--kv-type-k q8_0 --kv-type-v f32 --option flash-attention=false --option mmap=false"
+    flags += " --batch-size 64 --chat-template chat.jinja"
     adapters = "--lora a.gguf --lora b.gguf=0.5"
     assert leap("generate", *flags.split(), *adapters.split(), "hi").code == 0
     options = leap.loaded[0][1]
@@ -48,7 +49,10 @@ def test_they_may_stand_in_the_configuration(leap):
 def test_bias_and_parser_reach_the_answer(leap):
     runner = leap.script("ok", "ok")
     assert (
-        leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi").code == 0
+        leap(
+            "generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--option", "tool-call-parser=none", "hi"
+        ).code
+        == 0
     )
     assert runner.requests[0].options == GenerationOptions(logit_bias={5: -2.0, 7: 1.5}, function_call_parser=None)
     done = leap("generate", "--logit-bias", "five", "hi")

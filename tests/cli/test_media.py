@@ -45,7 +45,7 @@ def test_pictures_then_sounds_then_the_prompt(leap, directory) -> None:
     runner = leap.script("two squares")
     done = leap(
         "generate", "-m", "some", "What", "is this?", "--audio", "talk.flac", "--image", "red.png",
-        "--image", "blue.jpg", "--audio", "hum.wav", "--image-tokens", "64", "--image-tiles",
+        "--image", "blue.jpg", "--audio", "hum.wav", "--image-tokens", "64", "--option", "image-tiles",
     )  # fmt: skip
     assert (done.code, done.stdout) == (0, "two squares\n"), done
     request = runner.requests[0]

@@ -41,5 +41,5 @@ def test_a_model_may_be_named_as_elsewhere(leap):
 
 @pytest.mark.parametrize("interval", ["nan", "-1", "0.05", "3601", "soon"])
 def test_an_interval_of_signs_of_life_out_of_range_is_refused(leap, interval):
-    done = leap("serve", "builtin", "--port", "0", f"--sse-ping-interval={interval}")
-    assert done.code == 2 and "--sse-ping-interval" in done.stderr and not done.stdout
+    done = leap("serve", "builtin", "--port", "0", "--option", f"sse-ping-interval={interval}")
+    assert done.code == 2 and "--option sse-ping-interval" in done.stderr and not done.stdout

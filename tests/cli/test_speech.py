@@ -111,7 +111,7 @@ def test_several_answers_do_not_speak(leap: CommandLine) -> None:
 
 def test_say_calls_a_voice(leap: CommandLine, tmp_path: Path) -> None:
     runner = speaking(leap, PIECES)
-    options = ["--voice", "UK-female", "--audio-temperature", "0.5"]
+    options = ["--voice", "UK-female", "--option", "audio-temperature=0.5"]
     done = leap("say", "-m", "x", "Good morning.", *options, "-o", "out.wav")
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
     system, user = runner.requests[0].messages

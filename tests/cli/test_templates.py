@@ -41,7 +41,7 @@ def test_a_template_is_saved_shown_used_and_removed(leap, leap_home):
 
 def test_the_list(leap):
     assert leap("saved", "templates", "list").stdout == ""
-    leap("saved", "templates", "add", "b", "Sum up: {input}", "--about", "Short summaries")
+    leap("saved", "templates", "add", "b", "Sum up: {input}", "--option", "about=Short summaries")
     leap("saved", "templates", "add", "a", "-m", "tiny")
     assert leap("saved", "templates", "list", "--format", "quiet").stdout == "a\nb\n"
     assert json.loads(leap("saved", "templates", "list", "--format", "json").stdout)[1] == {
@@ -174,7 +174,7 @@ def test_replacing(leap):
         (["saved", "templates", "add", ".hidden", "x"], "cannot name a template"),
         (["saved", "templates", "add", "x", " "], "the prompt is empty"),
         (["saved", "templates", "add", "x"], "there is nothing to save"),
-        (["saved", "templates", "add", "x", "--about", "nothing"], "there is nothing to save"),
+        (["saved", "templates", "add", "x", "--option", "about=nothing"], "there is nothing to save"),
         (["saved", "templates", "add", "x", "--temperature", "-1"], "temperature"),
         (["saved", "templates", "add", "x", "--regex", "a", "--choices", "b"], "cannot be combined"),
         (["saved", "templates", "add", "x", "-s", "@missing"], "cannot read missing"),

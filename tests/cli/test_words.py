@@ -79,7 +79,6 @@ MEANINGS = {
     "--template": r"saved",
     "--think": r"reason",
     "--think-budget": r"reasoning",
-    "--think-budget-message": r"reasoning",
     "--threads": r"CPU threads",
     "--timeout": r"[Tt]imeout|this long",
     "--tool": r"this tool",

@@ -11,7 +11,7 @@ import pytest
 from tests.support.random_adapters import write_random_adapter
 from tests.support.random_models import write_random_model
 
-EXACT = ("--threads", "1", "--no-flash-attention", "--kv-type-k", "f32", "--kv-type-v", "f32")
+EXACT = ("--threads", "1", "--option", "flash-attention=false", "--kv-type-k", "f32", "--kv-type-v", "f32")
 ASK = ("--temperature", "0", "--max-tokens", "10", "hello")
 
 

@@ -141,7 +141,18 @@ def test_an_adapter_is_trained_killed_gone_on_with_and_good(program, start, tmp_
         for asked, answer in pairs(400)
     )
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    command = ("train", "train.jsonl", "-m", "ck", "-o", "food.gguf", "--rank", "16", "--learning-rate", "0.003")
+    command = (
+        "train",
+        "train.jsonl",
+        "-m",
+        "ck",
+        "-o",
+        "food.gguf",
+        "--option",
+        "rank=16",
+        "--option",
+        "learning-rate=0.003",
+    )
     for n in range(3):
         process = start(*command)
         time.sleep(6 + 2 * n)

@@ -76,9 +76,11 @@ def test_lines_of_a_batch_are_ended_in_time(program, tmp_path, option: str, whol
 
 def test_keys_are_added_where_that_is_asked_for(program):
     schema = '{"type": "object", "properties": {"name": {"type": "string"}}}'
-    done = program("generate", *GREEDY, "--json-schema", schema, "--no-schema-in-prompt", ANN)
+    done = program("generate", *GREEDY, "--json-schema", schema, "--option", "schema-in-prompt=false", ANN)
     assert json.loads(done.stdout).keys() <= {"name"} and done.stdout.count("\n") == 1
-    opened = program("extract", "-m", "builtin", "--json-schema", schema, "--additional-properties", stdin=ANN)
+    opened = program(
+        "extract", "-m", "builtin", "--json-schema", schema, "--option", "additional-properties", stdin=ANN
+    )
     assert opened.returncode == 0, opened.stderr
 
 

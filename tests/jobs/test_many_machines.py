@@ -253,7 +253,7 @@ def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
     machine = machines("one")
     leap.variables["LEAP_JOBS_URL"] = jobs_url
     source(tmp_path, 6)
-    flags = ["-m", "builtin", "--max-tokens", "2", "--concurrency", "4", "--background", "--max-workers", "1"]
+    flags = ["-m", "builtin", "--max-tokens", "2", "--concurrency", "4", "--background", "--option", "max-workers=1"]
     submitted = leap("batch", str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "out.jsonl"), *flags)
     assert submitted.code == 0 and "no worker is alive" in submitted.stderr
     id = submitted.stdout.strip()

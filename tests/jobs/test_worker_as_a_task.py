@@ -49,7 +49,7 @@ def test_until_empty_does_all_there_is_and_ends(machine, worker, tmp_path):
     source(tmp_path, 40)
     with machine.client() as jobs:
         id = jobs.batch(settings(tmp_path))
-        process = worker("--until-empty")
+        process = worker("--option", "until-empty")
         assert process.wait(100) == 0, process.stderr.read()
         assert jobs.get(id).state is State.SUCCEEDED
 

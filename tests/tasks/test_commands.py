@@ -143,7 +143,7 @@ def test_what_expressions_find_is_masked_whatever_the_model_lists(leap):
     assert "leap: masked 1 email_address, 1 human_name, 1 phone_number, 1 url, 1 iban\n" in done.stderr
     assert done.stderr.count("was not made to find personal data") == 1
     leap.script('{"human_name": []}')
-    done = leap("redact", "--no-patterns", stdin=mail)
+    done = leap("redact", "--option", "patterns=false", stdin=mail)
     assert done.stdout == mail and "leap: warning: nothing was masked" in done.stderr
     leap.script('{"city": ["Rome"]}')
     assert leap("redact", "--categories", "city", stdin="Rome a@b.org Rome").stdout == "[CITY_1] a@b.org [CITY_1]"

@@ -198,7 +198,9 @@ def test_shapes_become_options(leap: CommandLine):
     assert options_of(leap, "--json-schema", str(file)).json_schema_constraint == '{"type": "object"}'
     assert json.loads(options_of(leap, "--json-schema", "a int").json_schema_constraint)["required"] == ["a"]
     assert json.loads(options_of(leap, "--json-schema-multi", "a int").json_schema_constraint)["type"] == "array"
-    assert options_of(leap, "--json-schema", "a", "--no-schema-in-prompt").inject_schema_into_prompt is False
+    assert (
+        options_of(leap, "--json-schema", "a", "--option", "schema-in-prompt=false").inject_schema_into_prompt is False
+    )
     assert options_of(leap, "--choices", "yes, no").choices_constraint == ["yes", "no"]
     assert options_of(leap, "--choices", '["a,b", "c"]').choices_constraint == ["a,b", "c"]
     assert options_of(leap, "--regex", "[ab]+").regex_constraint == "[ab]+"

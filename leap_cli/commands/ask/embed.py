@@ -111,7 +111,7 @@ def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     """
     output = Output(env, args.format)
     if args.tokens and (args.background or args.target is not None or args.pooling or args.dimensions):
-        raise click.UsageError("--tokens goes without --background, --output, --pooling and --dimensions")
+        raise click.UsageError("--tokens goes without --background, --output, --dimensions and --option pooling")
     items = _items(env, output, args)
     if args.background.repeats_command(env):
         return args.background.submit(env, output)

@@ -47,7 +47,7 @@ def _quantizing(arguments: Arguments) -> list[QuantizeRequest]:
 def _pair(text: str) -> tuple[str, str]:
     pattern, separator, kind = text.rpartition("=")
     if not separator or not pattern:
-        raise click.UsageError(f"--tensor-type takes PATTERN=TYPE, such as attn_v=Q8_0, not {text!r}")
+        raise click.UsageError(f"--option tensor-type takes PATTERN=TYPE, such as attn_v=Q8_0, not {text!r}")
     return pattern, kind
 
 

@@ -97,7 +97,7 @@ def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monke
 def test_in_real_time_too(leap: CommandLine, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], speaks=True)
     write(tmp_path / "short.wav", recording(0.2, note("do", 0.4), 0.3))
-    done = leap("talk", "--input", "short.wav", "-o", "answers.wav", "--silence-duration", "0.2")
+    done = leap("talk", "--input", "short.wav", "-o", "answers.wav", "--option", "silence-duration=0.2")
     assert (done.code, len(hertz(tmp_path / "answers.wav"))) == (0, 1)
 
 
@@ -159,7 +159,7 @@ def test_a_full_disk_is_one_error_and_spares_the_other_file(leap: CommandLine, t
         (["--input", "nothing.wav"], "cannot read nothing.wav"),
         (["--input", "words.wav"], "words.wav"),
         (["--device", "1", "--device", "2", "--device", "3"], "--device"),
-        (["--silence-duration", "0"], "--silence-duration"),
+        (["--option", "silence-duration=0"], "--option silence-duration"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(

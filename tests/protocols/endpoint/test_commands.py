@@ -61,7 +61,7 @@ def test_an_answer_that_breaks_its_schema_is_asked_again_and_then_code_6(leap, f
     assert first["response_format"]["json_schema"]["schema"] == json.loads(SCHEMA)
     assert "n" in second["messages"][-1]["content"] and len(second["messages"]) == len(first["messages"]) + 2
     far.always = says("no")
-    assert leap("generate", "-m", "far", "--json-schema", SCHEMA, "--repair", "0", "How many?").code == 6
+    assert leap("generate", "-m", "far", "--json-schema", SCHEMA, "--option", "repair=0", "How many?").code == 6
     assert len(far.requests) == 3
 
 
@@ -237,13 +237,30 @@ def test_a_pace_is_held(monkeypatch):
 
 
 def test_a_name_may_have_headers_a_path_and_fields(leap, fake):
-    line = ("models", "add-endpoint", "near", fake.url, "--model", "m", "--path", "/chat", "--header", "X-Title=leap")
+    line = (
+        "models",
+        "add-endpoint",
+        "near",
+        fake.url,
+        "--model",
+        "m",
+        "--option",
+        "path=/chat",
+        "--header",
+        "X-Title=leap",
+    )
     assert leap(*line, "--body", '{"provider": {"order": ["one"]}, "top_a": 0.5}').code == 0
     assert leap("generate", "-m", "near", "Where?").code == 0
     path, headers, body = fake.requests[0]
     assert path == "/v1/chat" and headers["x-title"] == "leap"
     assert (body["provider"], body["top_a"]) == ({"order": ["one"]}, 0.5)
-    for wrong in (["--header", "X"], ["--header", "a b=c"], ["--path", "chat"], ["--body", "[1]"], ["--body", "{"]):
+    for wrong in (
+        ["--header", "X"],
+        ["--header", "a b=c"],
+        ["--option", "path=chat"],
+        ["--body", "[1]"],
+        ["--body", "{"],
+    ):
         done = leap("models", "add-endpoint", "other", fake.url, *wrong)
         assert done.code == 2 and done.stderr.count("\n") == 1, done
     assert "other" not in leap("models", "endpoints").stdout

@@ -1,0 +1,68 @@
+"""Options that have no flag of their own: ``--option NAME=VALUE`` sets them, as variables and
+config.toml do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+OPTION = "--option"
+_NAMES = """
+audio-temperature audio-top-k image-tiles repeat-last-n repetition-detection typical-p xtc-probability xtc-threshold
+flash-attention mmap tensor-split
+additional-properties any-whitespace grounding repair schema-in-prompt think-budget-message tool-call-parser verbatim
+epochs learning-rate rank
+pooling prefix too-long
+keep-split output-tensor-type pure tensor-type token-embedding-type
+interrupt max-connections silence-duration sse-ping-interval
+about attempt embedding-model keep-reasoning max-workers media-dir path patterns reflection-model svg unedited
+until-empty
+"""
+NAMES = {f"--{name}": f"{OPTION} {name}" for name in _NAMES.split()}
+NAMES |= {f"--no-{name}": f"{OPTION} no-{name}" for name in _NAMES.split()}
+YES, NO = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+
+
+def is_by_name(option: click.Option) -> bool:
+    """Whether only ``--option`` sets it."""
+    return option.opts[0].startswith(f"{OPTION} ")
+
+
+def by_name(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
+    """The parameters of a command, with ``--option`` where it sets any of them. Help and completion leave those out."""
+    for each in parameters:
+        if isinstance(each, click.Option) and not each.hidden and each.opts[0] in NAMES:
+            each.opts, each.secondary_opts = ([NAMES[name] for name in n] for n in (each.opts, each.secondary_opts))
+            each.hidden = True
+    if not any(isinstance(each, click.Option) and is_by_name(each) for each in parameters):
+        return [*parameters]
+    option = click.Option(
+        [OPTION],
+        expose_value=False,
+        is_eager=True,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=HELP,  # eager: in no file
+    )
+    return [*parameters, option]
+
+
+HELP = "Set an option that has no flag of its own; leap help --man COMMAND lists them."
+
+
+def named(text: str | None, known: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The name of click's parser and the value of ``NAME=VALUE``; a flag takes true or false. ``known``: the parser's
+    options. Raises UsageError."""
+    name, separator, value = (text or "").partition("=")
+    name = name.strip().lower().replace("_", "-")
+    if f"{OPTION} {name}" not in known:
+        names = sorted(each.removeprefix(f"{OPTION} ") for each in known if each.startswith(f"{OPTION} "))
+        raise click.UsageError(f"{OPTION} takes NAME=VALUE, not {text!r}; the names are {', '.join(names)}")
+    if not separator or known[f"{OPTION} {name}"].takes_value:
+        return f"{OPTION} {name}", value if separator else None
+    off = f"{OPTION} no-{name}"
+    if value not in (*YES, *NO) or (value in NO and off not in known):
+        raise click.UsageError(f"{OPTION} {name} takes true{' or false' if off in known else ''}, not {value!r}")
+    return off if value in NO else f"{OPTION} {name}", None
