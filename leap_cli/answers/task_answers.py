@@ -75,11 +75,7 @@ def do_task(
             _show_prompts(task, inputs, settings, runner, output)
             return ExitCode.JOB if failed else ExitCode.DONE
         note_builtin(env, settings.model.name, output)
-        caution = task.task.caution(task.model(runner, inputs[0].message, _no_asking))
-        if caution is not None:
-            output.warning(caution)
-        if task.task.header is not None:
-            output.text(f"{task.task.header}\n")
+        _begin(task, inputs, runner, output)
         for each in inputs:
             doing = _Doing(task, settings, runner, output, streams=streams)
             try:
@@ -87,9 +83,8 @@ def do_task(
             except LeapUnavailableError:
                 raise
             except LeapError as error:
-                unsupported = isinstance(error, LeapUnsupportedMediaError) and each is inputs[0]
-                if unsupported and all(one.picture for one in inputs):
-                    raise  # the model can answer none of them
+                if each is inputs[0] and _can_answer_none(error, inputs):
+                    raise
                 failed += 1
                 sources.discard(each.source)
                 doing.end_line()
@@ -102,6 +97,19 @@ def do_task(
     if failed and count > 1:
         output.note(f"{failed} of {count} failed")
     return ExitCode.JOB if failed else ExitCode.DONE
+
+
+def _begin(task: RecipeTask, inputs: Sequence[TaskInput], runner: ModelRunner, output: Output) -> None:
+    """What comes before the first answer."""
+    caution = task.task.caution(task.model(runner, inputs[0].message, _no_asking))
+    if caution is not None:
+        output.warning(caution)
+    if task.task.header is not None:
+        output.text(f"{task.task.header}\n")
+
+
+def _can_answer_none(error: LeapError, inputs: Sequence[TaskInput]) -> bool:
+    return isinstance(error, LeapUnsupportedMediaError) and all(each.picture for each in inputs)
 
 
 def written_down(inputs: Sequence[TaskInput], runner: ModelRunner, env: Environment) -> list[TaskInput]:

@@ -335,19 +335,8 @@ class BatchSettings:
 
     def check_places(self) -> None:
         """Find out before any work that output and journal can be written. Raises LeapSerializationError."""
-        output, source = self.output, self.input.source
-        if self.output_format == NPY and not (output.is_regular and output.ordered):
-            raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
-        if self.output_format == PARQUET and not output.is_regular:
-            raise LeapSerializationError("Parquet needs a file (-o FILE.parquet)")
-        compressions = [compression_of(source), compression_of(output.path)]
-        if PARQUET in (self.output_format, self.input.source_format) or ZSTD in compressions:
-            pyarrow("Parquet and zstd")
-        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(output.path)
-        if at_once and (output.errors is not None or self.output_format == TEXT):
-            raise LeapSerializationError(
-                f"{shown(output.path)} gets a line for each line of the input: leave --errors and --format text out"
-            )
+        output = self.output
+        self._check_format()
         for place in (output.journal, output.errors, output.speech):
             if place is not None and is_url(place):
                 raise LeapSerializationError(f"{shown(place)} cannot be written to", hint="give a file of this machine")
@@ -361,12 +350,29 @@ class BatchSettings:
                 raise LeapSerializationError(
                     f"{output.errors} cannot take the failed lines too", hint="give another file"
                 )
-        journal = self.journal_path
-        if journal is None:
-            return
+        if self.journal_path is not None:
+            self._check_journal(self.journal_path)
+
+    def _check_format(self) -> None:
+        output, source = self.output, self.input.source
+        if self.output_format == NPY and not (output.is_regular and output.ordered):
+            raise LeapSerializationError("an array needs a file (-o FILE.npy), and the order of the input")
+        if self.output_format == PARQUET and not output.is_regular:
+            raise LeapSerializationError("Parquet needs a file (-o FILE.parquet)")
+        compressions = [compression_of(source), compression_of(output.path)]
+        if PARQUET in (self.output_format, self.input.source_format) or ZSTD in compressions:
+            pyarrow("Parquet and zstd")
+        at_once = self.output_format == PARQUET or compressions[1] is not None or is_url(output.path)
+        if at_once and (output.errors is not None or self.output_format == TEXT):
+            raise LeapSerializationError(
+                f"{shown(output.path)} gets a line for each line of the input: leave --errors and --format text out"
+            )
+
+    def _check_journal(self, journal: Path) -> None:
+        output = self.output
         if journal.exists() and not journal.is_file():
             raise LeapSerializationError(f"{journal} is no file that can be a journal", hint="give another journal")
-        if journal in (Path(output.path).resolve(), Path(source).resolve()):
+        if journal in (Path(output.path).resolve(), Path(self.input.source).resolve()):
             raise LeapSerializationError(f"{journal} cannot be the journal too", hint="give another journal")
         if output.is_regular and not output.overwrite:
             self._check_account(journal)

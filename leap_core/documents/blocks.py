@@ -222,12 +222,9 @@ def named_rows(rows: Sequence[Sequence[str]], *, is_sheet: bool = False) -> Iter
     """
     filled = [sum(map(bool, map(str.strip, cells))) for cells in rows]
     width = max(filled[:HEAD_ROWS], default=0)
-    head = next((n for n, count in enumerate(filled[:HEAD_ROWS]) if count and 2 * count >= width), 0)
-    below = next((n for n in range(head + 1, min(len(rows), HEAD_ROWS)) if filled[n] == width), head)
-    if width == 2 and filled[head] == 1 and rows[head][0].strip() and not any(map(NUMBER.fullmatch, rows[below])):
-        head = below  # a title over two columns
     if not any(filled):
         return
+    head = _head(rows, filled, width)
     names: Sequence[str] = rows[head]
     if not is_sheet and (width < 2 or any(NUMBER.fullmatch(cell.strip()) for cell in names) or len(rows) < 2):
         yield from ((n, CELL_END.join(cells)) for n, cells in enumerate(rows) if filled[n])
@@ -241,6 +238,15 @@ def named_rows(rows: Sequence[Sequence[str]], *, is_sheet: bool = False) -> Iter
     for n in range(head + 1, len(rows)):
         if filled[n]:
             yield n, named_cells(names, rows[n])
+
+
+def _head(rows: Sequence[Sequence[str]], filled: Sequence[int], width: int) -> int:
+    """The row of the names. ``filled``: the cells of each row that are not empty; ``width``: the most of them."""
+    head = next((n for n, count in enumerate(filled[:HEAD_ROWS]) if count and 2 * count >= width), 0)
+    below = next((n for n in range(head + 1, min(len(rows), HEAD_ROWS)) if filled[n] == width), head)
+    if width == 2 and filled[head] == 1 and rows[head][0].strip() and not any(map(NUMBER.fullmatch, rows[below])):
+        return below  # a title over two columns
+    return head
 
 
 def _groups(names: Sequence[str]) -> list[str]:

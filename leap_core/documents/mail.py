@@ -69,10 +69,7 @@ class _PartWriter:
 
     def part(self, data: bytes, depth: int, *, texts: bool = True) -> None:
         """A part with what is in it. Without ``texts`` only what is attached to it is named."""
-        self._parts += 1
-        if self._parts > MOST_PARTS or depth > DEEPEST:
-            much = f"{MOST_PARTS} parts" if depth <= DEEPEST else f"parts in parts, {DEEPEST} deep"
-            self._out.note(f"the message has more than {much}: the rest is not read")
+        if not self._may_go_on(depth):
             return
         headers, body = _split(data)
         kind, parameters = _parameters(headers.get("content-type", b"text/plain"))
@@ -96,6 +93,14 @@ class _PartWriter:
         else:
             location = _words(headers.get("content-location", b"")).partition("?")[0].rpartition("/")[2]
             self._attached(name or location or kind, _decoded(body, headers), is_text=kind.startswith("text/"))
+
+    def _may_go_on(self, depth: int) -> bool:
+        self._parts += 1
+        if self._parts <= MOST_PARTS and depth <= DEEPEST:
+            return True
+        much = f"{MOST_PARTS} parts" if depth <= DEEPEST else f"parts in parts, {DEEPEST} deep"
+        self._out.note(f"the message has more than {much}: the rest is not read")
+        return False
 
     def _parts_of(self, kind: str, body: bytes, boundary: str, depth: int, texts: bool) -> None:
         """The parts; of alternatives the first that has text, plain text before HTML, and an invitation beside it."""

@@ -66,10 +66,7 @@ def decode(data: bytes, declared: str = "") -> tuple[str, str]:
     for mark, marked in MARKS.items():
         if data.startswith(mark):
             return _replaced(data, marked)
-    charset = charset_of(declared)
-    if not declared and (own := DECLARED.match(data[:SAMPLE_BYTES])):
-        found = charset_of(next(filter(None, own.groups())).decode())
-        charset = found if found and not found.startswith(WIDE) else None  # in those the words would not be there
+    charset = charset_of(declared) if declared else _declared_in(data)
     if charset is None and (b"\x1b$" in data or b"\0" in data[:SAMPLE_BYTES]):
         wide = guess(data)
         if wide.startswith(WIDE):
@@ -88,6 +85,13 @@ def decode(data: bytes, declared: str = "") -> tuple[str, str]:
     guessed = guess(data)
     why = f"the charset {declared[:40]!r} is {'wrong' if charset else 'unknown'}" if declared else NOT_DECLARED
     return data.decode(guessed, "replace"), f"{why}: {guessed} is a guess"
+
+
+def _declared_in(data: bytes) -> str | None:
+    """The charset that the first bytes of the text name."""
+    own = DECLARED.match(data[:SAMPLE_BYTES])
+    found = None if own is None else charset_of(next(filter(None, own.groups())).decode())
+    return found if found and not found.startswith(WIDE) else None  # in those the words would not be there
 
 
 def _replaced(data: bytes, charset: str) -> tuple[str, str]:

@@ -184,6 +184,11 @@ def _parse(
         return CatalogueName(entry, quantization)
     if quantization is None and (here := _here(text, installed, cwd) or _installed_as(text, installed, None)):
         return here
+    return _name(text, quantization, catalogue, installed)
+
+
+def _name(text: str, quantization: str | None, catalogue: Catalogue, installed: Sequence[str]) -> Reference:
+    """A name, perhaps with a quantization: of the catalogue, of an installed model, or of a repository."""
     known = catalogue.called(text)
     name, colon, after = text.rpartition(":")
     if colon and (known is None or known[1] is not None):  # else the tag is part of the name

@@ -171,15 +171,9 @@ def compile_constraint(
     names no function.
     """
     choice = _tool_choice(options, functions, parser)
-    dialect = _dialect_of(parser) if parser is not None else None
-    may_be_bare = choice == "auto"
-    if parser is not None and parser.name != "lfm" and choice not in (None, "none"):
-        if dialect is None and choice != "auto":
-            raise LeapOptionsError("tool_choice", f"calls in the style {parser.name!r} cannot be enforced")
-        if dialect is None or (choice == "auto" and not dialect.is_json):
-            choice = None
     shape = _shape(options, vocabulary)
-    may_be_bare = may_be_bare and shape is None
+    may_be_bare = choice == "auto" and shape is None
+    choice = _enforced(choice, parser)
     if shape is None and choice is None and not may_be_bare:
         return None
     constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
@@ -201,6 +195,16 @@ def compile_constraint(
         if isinstance(grammar, GrammarConstraint) and constraint is not None and not (makes_calls or calls):
             constraint = FinishingConstraint(constraint, grammar, room)
     return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
+
+
+def _enforced(choice: str | None, parser: FunctionCallParser | None) -> str | None:
+    """The choice as far as a grammar can hold it in this style of calls. Raises LeapOptionsError."""
+    if parser is None or parser.name == "lfm" or choice in (None, "none"):
+        return choice
+    dialect = _dialect_of(parser)
+    if dialect is None and choice != "auto":
+        raise LeapOptionsError("tool_choice", f"calls in the style {parser.name!r} cannot be enforced")
+    return None if dialect is None or (choice == "auto" and not dialect.is_json) else choice
 
 
 def _shape(options: GenerationOptions, vocabulary: Vocabulary) -> CompiledConstraint | None:

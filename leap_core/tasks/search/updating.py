@@ -139,8 +139,7 @@ def _update_files(
                 update.unchanged += 1
                 continue
             file, lines = read
-            kind = file.kind if file.kind in (TEXT, CODE, PDF) else MARKDOWN
-            chunks = cut(kind, lines, count=count, tokens=tokens, overlap=settings.overlap)
+            chunks = cut(_kind_of(file), lines, count=count, tokens=tokens, overlap=settings.overlap)
             index.put_file(file, [(chunk, _digest([chunk.heading, chunk.text])) for chunk in chunks])
             update.added += before is None
             update.changed += before is not None
@@ -159,6 +158,10 @@ def _update_files(
         index.remove_file(missing)
         update.removed += 1
     return update
+
+
+def _kind_of(file: IndexedFile) -> str:
+    return file.kind if file.kind in (TEXT, CODE, PDF) else MARKDOWN
 
 
 def _read_version(
