@@ -193,7 +193,7 @@ SPELLINGS = {
     "--tool": "--function --functions",
     "--top-logprobs": "--logprobs --n-probs",
     "--web-ui": "--webui --ui",
-    "Each option has a name of its own, such as --temperature 0.2.": "--option --options --set",
+    "Each option has a name of its own, such as --temperature 0.2.": "--options --set",
     "A model reasons only with --think.": "--no-think --nothink --no-thinking",
     "Prompts are logged only after leap sessions log on; --no-save keeps no session.": "--no-log --log --no-history",
     "Lines are wrapped at a terminal only, not in a pipe or with --output.": "--nowordwrap --no-wrap",

@@ -74,7 +74,7 @@ def test_an_option_of_another_program_names_the_one_of_leap(leap, command, forei
 @pytest.mark.parametrize(
     ("foreign", "says"),
     [
-        ("--option", "Each option has a name of its own, such as --temperature 0.2."),
+        ("--options", "Each option has a name of its own, such as --temperature 0.2."),
         ("--no-log", "Prompts are logged only after leap sessions log on"),
         ("--nowordwrap", "Lines are wrapped at a terminal only"),
         ("-a", "Did you mean '--image'?"),
