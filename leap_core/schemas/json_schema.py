@@ -34,6 +34,9 @@ MOST_VALUES = 50_000
 DEEPEST = 120
 """Levels of nested objects and lists. Two make a level of a document: a keyword and its schema."""
 
+ENDLESS = "the schema refers to itself without end"
+"""A problem of the schema, and of no value."""
+
 
 def check_limits(document: Any) -> None:
     """Raises LeapSchemaError for a schema beyond the limits. Reads level by level, so that no depth overflows a
@@ -185,7 +188,7 @@ class JsonSchema:
                     if len(problems) >= MOST_PROBLEMS:
                         break
         except RecursionError:
-            problems.append("the schema refers to itself without end")
+            problems.append(ENDLESS)
         except CheckTakesTooLong as error:
             problems.append(f"not checked: {error}")
         return problems

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import LeapSchemaError
-from ...schemas.json_schema import alternatives_of, check_schema, parse_json, resolved_schema
+from ...schemas.json_schema import ENDLESS, alternatives_of, check_schema, parse_json, resolved_schema
 from ..messages import LeapFunctionCall
 from .declaration import LeapFunction
 from .pythonic import UntypedText, WrittenInt, WrittenText
@@ -55,6 +55,7 @@ def misfit(call: LeapFunctionCall, functions: Sequence[LeapFunction]) -> str | N
         problems = [] if schema is None else check_schema(schema).problems_of(dict(call.arguments))
     except LeapSchemaError:
         return None
+    problems = [problem for problem in problems if problem != ENDLESS]
     shown = "; ".join(problems[:MOST_PROBLEMS])
     return f"the arguments of the call of {call.name} do not fit its declaration: {shown}" if problems else None
 

@@ -160,3 +160,9 @@ def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem()
 )
 def test_a_text_stays_a_text_where_an_alternative_takes_it(schema, value):
     assert read("'1'", schema, **{"$defs": {"level": {"enum": ["1", "2"]}}}) == value
+
+
+def test_a_schema_without_end_says_nothing_of_the_arguments():
+    parameters = {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    function = LeapFunction.from_openai({"name": "f", "parameters": {"type": "object", **parameters}})
+    assert misfit(LeapFunctionCall("f", {"x": 1}), [function]) is None

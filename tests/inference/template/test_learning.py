@@ -169,3 +169,34 @@ def test_a_hostile_reply_takes_linear_time(name: str):
     start = form.parser.start_marker
     for part in (reply, start, start + "{{{", reply[:-3], "`" + start, start + '["a"a'):
         check_growth(lambda size, part=part: read(form, part * (size // len(part))), 1_000_000)
+
+
+LFM = {
+    "single quotes": ("<|tool_call_start|>[get_weather(city='Paris', days=3)]<|tool_call_end|>", ""),
+    "JSON": (
+        '<|tool_call_start|>[{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]<|tool_call_end|>',
+        "",
+    ),
+    "after reasoning": ("Hm.</think><|tool_call_start|>[get_weather(city='Paris', days=3)]<|tool_call_end|>", "Hm."),
+    "an end of no reasoning": (
+        "</think>\n\n<|tool_call_start|>[get_weather(city='Paris', days=3)]<|tool_call_end|>",
+        "",
+    ),
+}
+LFM_TOKENS = ("<|tool_call_start|>", "<|tool_call_end|>", "<think>", "</think>")
+
+
+@pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])
+@pytest.mark.parametrize("case", LFM)
+def test_replies_of_lfm2_lfm25_and_lfm3(case: str, letters: bool):
+    """As LFM2 (no calls in its template), LFM2.5 and LFM3 (the prompt opens reasoning) write them."""
+    reply, thought = LFM[case]
+    template = "{{ tools or '' }}{% for m in messages %}{{ m.content }}{% endfor %}<|im_start|>assistant\n"
+    form = format_of_template(compiled(template), template, LFM_TOKENS)
+    assert (form.parser.name, form.is_known) == ("lfm", True)
+    vocabulary = Tokens(LFM_TOKENS)
+    options = GenerationOptions(enable_thinking=bool(thought))
+    builder = ReplyBuilder(vocabulary, options, form.parser, functions=FUNCTIONS, inside_reasoning=bool(thought))
+    found = [each for token in vocabulary.cut(reply, letters=letters) for each in builder.feed(token)]
+    found += builder.finish(GenerationFinishReason.STOP, STATS)
+    assert summary(found) == ("", thought, [LeapFunctionCall("get_weather", {"city": "Paris", "days": 3})], 0)
