@@ -74,6 +74,8 @@ def test_numbers_are_as_their_formats_show_them(value, code, text):
 def test_dates_count_from_the_year_that_a_workbook_says():
     assert shown("44623", "yyyy-mm-dd", datetime(1904, 1, 1)) == "2026-03-04"
     assert shown("1", "yyyy-mm-dd", EPOCH) == "1900-01-01"
+    days = [shown(day, "yyyy-mm-dd", EPOCH) for day in ("59", "60", "61")]  # the 60th is one that 1900 did not have
+    assert days == ["1900-02-28", "1900-02-28", "1900-03-01"]
 
 
 def test_styles_of_cells_are_read():

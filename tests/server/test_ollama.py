@@ -211,3 +211,8 @@ def test_bodies_become_requests() -> None:
     assert chat is not None and chat.options.max_tokens is None
     assert [message.tool_call_id for message in chat.messages[1:]] == ids
     assert read_ollama_generate({"model": "m"}).generation is None
+    assert [read_ollama_generate({"model": name}).model for name in ("m:latest", "m:Latest", "m:8b")] == [
+        "m",
+        "m",
+        "m:8b",
+    ]

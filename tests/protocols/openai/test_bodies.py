@@ -258,6 +258,16 @@ def test_a_choice_of_some_tools_leaves_those_alone(choice):
     assert request.options.tool_choice == "required"
 
 
+def test_no_tools_undo_the_choice_of_a_tool_among_defaults():
+    from leap_core import GenerationOptions, LeapFunction
+    from leap_core.protocols.openai.requests import read_chat
+
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": []}
+    functions, defaults = [LeapFunction.from_openai(tool("look"))], GenerationOptions(tool_choice="look")
+    request = read_chat(body, functions=functions, defaults=defaults)
+    assert (list(request.functions), request.options.tool_choice) == ([], None)
+
+
 def test_a_refusal_and_a_tool_without_an_output_are_messages():
     from leap_core.conversation.messages import messages_from_json
 
