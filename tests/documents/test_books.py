@@ -144,6 +144,7 @@ def rtf(body: str) -> str:
         ),
         (r"a{\v hidden}b \v hidden\v0 c{\deleted gone}", "ab c"),
         (r"word{\footnote \chftn  NOTE}, more\par next", "word[^1], more\n\n[^1]: NOTE\n\nnext"),
+        (r"a{\*\annotation why}b{\footnote N}\par", "a[comment]b[^1]\n\n[comment]: why\n\n[^1]: N"),
         (r"\uc1\u-10179?\u-8704? \uc2\u12354 \'82\'a0x", "😀 あx"),
         (r"\f1 \'cf\'f0\'e8\'e2\'e5\'f2 \f2 \'93\'8c\'8b\'9e", "Привет 東京"),
         (

@@ -157,3 +157,12 @@ def test_time_grows_with_the_length_of_a_hostile_message_alone(name):
     document = read_here("eml", HOSTILE[name](50_000))
     assert "The text." in document.text or name == "messages in messages"
     assert not name.startswith(("parts", "messages")) or "not read" in document.notes[0]
+
+
+def test_parts_in_parts_are_read_so_deep_and_the_rest_is_said():
+    part = f"{PLAIN}AT THE BOTTOM\n"
+    for n in range(30):
+        part = f"Content-Type: multipart/mixed; boundary=b{n:02}\n\n--b{n:02}\n{part}\n--b{n:02}--\n"
+    document = read_here("eml", HEAD + part.encode())
+    assert document.notes == ("the message has more than parts in parts, 20 deep: the rest is not read",)
+    assert "BOTTOM" not in document.text

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leap_core.errors import LeapConstraintError
-from leap_core.tasks.redaction import mask, spans, trimmed, unmask
+from leap_core.tasks.redaction import kind_of, mask, spans, trimmed, unmask
 from leap_core.testing import ScriptedModelRunner
 
 from .conftest import do
@@ -130,3 +130,8 @@ def test_a_text_that_was_masked_before_gets_new_numbers():
 def test_an_entry_of_the_model_masks_whole_words_of_its_kind(listed: dict[str, list[str]], text: str, masked: str):
     lists = {**dict.fromkeys(("address", "company_name", "email_address", "human_name", "phone_number"), []), **listed}
     assert do(ScriptedModelRunner(json.dumps(lists)), text, task="redact").full_message.text == masked
+
+
+def test_a_card_number_has_twelve_digits_at_least():
+    found = [kind_of("card_number", item, item) for item in ("5018 1234 5678", "5018 1234 567")]
+    assert found == ["card_number", None]

@@ -92,6 +92,7 @@ def test_only_the_categories_that_are_asked_for():
         ("756.1234.5678.97 ist die AHV", "national_number", "756.1234.5678.97"),
         ("390.533.447-05", "national_number", "390.533.447-05"),
         ("2341 2341 2346", "national_number", "2341 2341 2346"),
+        ("1234 5678 9000", "national_number", "1234 5678 9000"),
         ("身份证号码是110105194912310025。", "national_number", "110105194912310025"),
         ("131052-308T", "national_number", "131052-308T"),
         ("Passport No: C01X00T47, issued", "passport_number", "C01X00T47"),

@@ -10,7 +10,7 @@ import pytest
 
 from leap_core.conversation.options import GenerationOptions
 from leap_core.inference.engine.batch_sampling import BatchSampler
-from leap_core.inference.engine.sampler import LikeliestSearch, Sampler
+from leap_core.inference.engine.sampler import LikeliestSearch, Sampler, typical
 from tests.support.whole_llama import whole_library
 
 VOCABULARY = 4096
@@ -207,3 +207,9 @@ def test_an_extreme_option_is_no_error(extreme: dict[str, object]) -> None:
     logits = np.random.default_rng(2).normal(0, 1, VOCABULARY).astype(np.float32)
     sampler = Sampler(options(rng_seed=1, **extreme), range(30))
     assert 0 <= sampler.sample(logits) < VOCABULARY
+
+
+def test_typical_tokens_have_more_than_the_share():
+    """As in llama.cpp: where they have just the share, one more is kept."""
+    tokens, _ = typical(np.arange(4), np.zeros(4), 0.5)
+    assert tokens.tolist() == [0, 1, 2]
