@@ -43,7 +43,6 @@ from ..conversation.runner import ModelRunner
 from ..conversation.streams import CheckedGeneration
 from ..errors import LeapModelLoadingError, LeapOptionsError
 from ..schemas.grammar_matcher import reasoning_tags
-from .constraints.compiling import FinishingConstraint
 from .constraints.delayed_end import DelayedEnd
 from .engine.repetition import PromptLookup, RepetitionWatch
 from .engine.request import Request, SequenceEnd
@@ -168,6 +167,10 @@ class InProcessGeneration(Generation):
             self._reply.warn(
                 f"the answer repeats {watch.period} tokens and was stopped (--option repetition-detection=false)"
             )
+        if constraint is None:
+            return event.reason
+        from .constraints.compiling import FinishingConstraint
+
         if not isinstance(constraint, FinishingConstraint) or not constraint.cut:
             return event.reason
         self._reply.warn(f"the JSON was completed early to fit the last {constraint.room} tokens")

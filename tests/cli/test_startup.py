@@ -95,3 +95,10 @@ def test_a_prompt_without_documents_imports_no_reader_of_documents():
     names = imported("-m", "leap_cli", "generate", "-m", "missing.gguf", "hi", code=2)
     assert "leap_core.opening" in names, "the model is looked for after the prompt is read"
     assert not names & {"leap_core.documents", "leap_core.system.child", "numpy", "httpx", "ssl"}
+
+
+@pytest.mark.slow
+def test_a_prompt_without_a_schema_imports_no_constraints():
+    names = imported("-m", "leap_cli", "generate", "--no-host", "-m", "builtin", "--max-tokens", "1", "hi")
+    assert "leap_core.inference.runner" in names
+    assert not names & {"leap_core.inference.constraints.compiling", "leap_core.schemas.grounding", "llguidance"}
