@@ -11,7 +11,8 @@ from .pythonic import PythonicSyntaxError, UntypedText
 
 NAME = r"(?P<name>[\w.:/-]+)"
 SPACE = r"\s*"
-CDATA, CDATA_END = "<![CDATA[", "]]>"
+CDATA, CDATA_END, CDATA_SPLIT = "<![CDATA[", "]]>", "]]]]><![CDATA[>"
+"""A section of a value, and what is written in one for its end, as in XML."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Elements:
         head, key = re.compile(_pattern(self.head)), re.compile(_pattern(self.key))
         following = re.compile(_pattern(self.key).removeprefix(SPACE))  # looked for after white space of any length
         calls, place, end_of_body = list[LeapFunctionCall](), 0, len(body.rstrip())
+        unended = set[str]()
         while place < end_of_body:
             match = head.match(body, place)
             if match is None:
@@ -45,7 +47,7 @@ class Elements:
                     raise PythonicSyntaxError(place, f"{name!r} is given twice")
                 kind = (parameter.groupdict().get("type") or "").strip()
                 close = self.close.replace("{key}", name).replace("{type}", kind)
-                value, place = self._value(body, parameter.end(), close, following)
+                value, place = self._value(body, parameter.end(), close, following, unended)
                 arguments[name] = value if kind in self.texts else UntypedText(value)
             end = tail.match(body, place)
             if end is None:
@@ -70,20 +72,23 @@ class Elements:
 
     def _closed(self, value: str, close: str) -> str:
         """A value and what closes it; a value that holds this text is put into a section that hides it."""
-        if close.strip() not in value or CDATA_END in value:
+        if close.strip() not in value:
             return value + close
-        return f"{CDATA}{value}{CDATA_END}{close.lstrip()}"
+        return f"{CDATA}{value.replace(CDATA_END, CDATA_SPLIT)}{CDATA_END}{close.lstrip()}"
 
     def _type(self, is_text: bool) -> str:
         return (self.texts or ("",))[0] if is_text else OTHER_TYPES.get((self.texts or ("",))[0], "json")
 
-    def _value(self, body: str, start: int, close: str, key: re.Pattern[str]) -> tuple[str, int]:
-        """The text of a value, and the place after what closes it. Where none does, it ends before the next key."""
+    def _value(self, body: str, start: int, close: str, key: re.Pattern[str], unended: set[str]) -> tuple[str, int]:
+        """The text of a value, and the place after what closes it. Where none does, it ends before the next key.
+        ``unended``: the marks before which no section ends any more, so that none is looked for twice."""
         mark = close.strip()
-        if body.startswith(CDATA, start):
-            end = body.find(CDATA_END, start)
-            if end >= 0 and body.startswith(mark, end + len(CDATA_END)):
-                return body[start + len(CDATA) : end], end + len(CDATA_END) + len(mark)
+        if mark not in unended and body.startswith(CDATA, start):
+            end = body.find(CDATA_END + mark, start)
+            if end >= 0:
+                value = body[start + len(CDATA) : end].replace(CDATA_SPLIT, CDATA_END)
+                return value, end + len(CDATA_END) + len(mark)
+            unended.add(mark)
         end = body.find(mark, start)
         after = end + len(mark)
         if end < 0:

@@ -263,3 +263,14 @@ def test_messages_to_others_are_no_calls():
             assert (message.text, message.reasoning_content, calls, len(end.warnings)) == expected, reply
     published = "<|channel|>analysis<|message|> to=functions. <|channel|>final"
     assert parser_for_template(published, ()).name == "gpt_oss"
+
+
+@pytest.mark.parametrize("name", [name for name, each in DIALECTS.items() if each.elements is not None])
+def test_a_value_may_hold_what_closes_it_and_the_end_of_a_section(name: str):
+    elements = DIALECTS[name].elements
+    assert elements is not None
+    close = elements.close.strip()
+    for value in (f"a{close}b", f"a]]>{close}b", f"]]>{close}", f"]]]]><{close}]]>", "]]>"):
+        call = LeapFunctionCall("get_weather", {"city": value})
+        text = parser_named(name).dump([call, ROME])
+        assert read(name, [text]) == ("", [call, ROME], []) == read(name, list(text))
