@@ -12,8 +12,7 @@ OPTION = "--option"
 _NAMES = """
 audio-temperature audio-top-k image-tiles repeat-last-n repetition-detection typical-p xtc-probability xtc-threshold
 flash-attention mmap tensor-split
-additional-properties any-whitespace grounding repair schema-in-prompt think-budget-message tool-call-parser verbatim
-epochs learning-rate rank
+additional-properties any-whitespace repair schema-in-prompt think-budget-message
 pooling prefix too-long
 keep-split output-tensor-type pure tensor-type token-embedding-type
 interrupt max-connections silence-duration sse-ping-interval

@@ -120,7 +120,7 @@ VALUES = {
     "--chunk-length": "10s",
     "--engine": "default",
     "--chat-template": "chatml",
-    "--option learning-rate": "0.5",
+    "--learning-rate": "0.5",
     "--seed": "7",
     "--save-template": "new",
     "--mmproj": "a.gguf",

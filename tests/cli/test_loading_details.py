@@ -50,7 +50,7 @@ def test_bias_and_parser_reach_the_answer(leap):
     runner = leap.script("ok", "ok")
     assert (
         leap(
-            "generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--option", "tool-call-parser=none", "hi"
+            "generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi"
         ).code
         == 0
     )
