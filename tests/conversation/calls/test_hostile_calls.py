@@ -152,9 +152,9 @@ def test_a_value_that_nothing_closes_ends_before_the_next_key(name: str, monkeyp
     elements, value_of, patterns = DIALECTS[name].elements, Elements._value, []
     assert elements is not None
 
-    def noted(self, body, start, name, key):
+    def noted(self, body, start, close, key, unended):
         patterns.append(key.pattern)
-        return value_of(self, body, start, name, key)
+        return value_of(self, body, start, close, key, unended)
 
     monkeypatch.setattr(Elements, "_value", noted)
     keys = [elements.key.replace("{key}", key).replace("{type}", "x") for key in ("code", "more")]
