@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from leap_core.inference.constraints.shape_prompts import typed_shape
 from leap_core.schemas.json_schema import check_schema
 from leap_core.schemas.transforms import absent_as_null, closed
@@ -53,6 +55,51 @@ def test_an_optional_field_with_the_place_of_a_required_one_is_left_out():
     assert found("Ann Lee lives in Lee.", client="Ann Lee", city="Lee", total=0) == {
         "client": "Ann Lee", "city": "Lee", "total": 0
     }  # fmt: skip
+
+
+STRING, DAY = {"type": "string"}, {"type": "string", "format": "date"}
+CONTACT = {"type": "object", "properties": {"name": STRING, "nick": STRING}, "required": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("properties", "required", "text", "document", "left"),
+    [
+        (
+            {"people": {"type": "array", "items": STRING}, "author": STRING}, [], "Written by Ann Lee.",
+            {"people": ["Ann Lee"], "author": "Ann Lee"}, {"people": ["Ann Lee"], "author": "Ann Lee"},
+        ),
+        (
+            {"author": STRING, "contact": CONTACT}, [], "Written by Ann Lee.",
+            {"author": "Ann Lee", "contact": {"name": "Ann Lee"}},
+            {"author": "Ann Lee", "contact": {"name": "Ann Lee"}},
+        ),
+        (
+            {"author": STRING, "contact": CONTACT, "people": {"type": "array", "items": STRING}}, ["author"],
+            "Written by Ann Lee.",
+            {"author": "Ann Lee", "contact": {"name": "Ann Lee", "nick": "Ann Lee"}, "people": ["Ann Lee"]},
+            {"author": "Ann Lee", "contact": {"name": "Ann Lee"}, "people": ["Ann Lee"]},
+        ),
+        (
+            {"issueDate": DAY, "dueDate": DAY}, ["issueDate"], "Issued and due on 3 May 2024.",
+            {"issueDate": "2024-05-03", "dueDate": "2024-05-03"}, {"issueDate": "2024-05-03", "dueDate": "2024-05-03"},
+        ),
+        (
+            {"issueDate": DAY, "dueDate": DAY}, ["issueDate"], "Issue date 3 May 2024. What is due follows.",
+            {"issueDate": "2024-05-03", "dueDate": "2024-05-03"}, {"issueDate": "2024-05-03"},
+        ),
+        (
+            {"issued": DAY, "due": DAY}, ["issued"], "Issued 3 May 2024, due 5 May 2024.",
+            {"issued": "2024-05-03", "due": "2024-05-03"}, {"issued": "2024-05-03"},
+        ),
+    ],
+)  # fmt: skip
+def test_right_values_of_optional_fields_stay(
+    properties: Any, required: list[str], text: str, document: Any, left: Any
+) -> None:
+    schema = {"type": "object", "properties": properties, "required": required}
+    answer = json.dumps({**dict.fromkeys(properties), **document})
+    reply = do(ScriptedModelRunner(answer), text, task="extract", schema=schema)
+    assert json.loads(reply.full_message.text) == left
 
 
 def test_models_of_liquid_are_asked_as_their_cards_say():

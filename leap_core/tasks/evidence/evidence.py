@@ -21,8 +21,8 @@ from ...schemas.grounding import FROM_TEXT
 from ...schemas.json_schema import pointer
 from ...schemas.json_values import JsonObject, number_at, object_at
 from ...system.dataclass import dataclass
-from .places import Place, ValuePath, find_places, leaves
-from .values import NO_PLACE, NOT_IN_TEXT, SourceText
+from .places import Leaf, Place, ValuePath, find_places, leaves
+from .values import NO_PLACE, NOT_IN_TEXT, SourceText, TextSource
 
 Entry = Mapping[str, Any]
 COLUMNS = {
@@ -243,9 +243,22 @@ def without_repeats(document: JsonObject, schema: JsonObject, text: str) -> Json
         for each in find_places(text, document, schema)
         if each.start is not None and not each.leaf.is_choice and each.leaf.schema.get(FROM_TEXT) is not False
     ]
-    taken = {(each.start, each.end) for each in found if each.leaf.is_required}
-    repeats = {each.pointer for each in found if not each.leaf.is_required and (each.start, each.end) in taken}
-    return without(document, repeats) if repeats else document
+    taken = {(each.start, each.end): each.leaf for each in found if each.leaf.is_required}
+    repeats = [each for each in found if each.leaf.is_optional and (each.start, each.end) in taken]
+    source = TextSource(text)
+    wrong = {each.pointer for each in repeats if not _is_of_both(source, each, taken[each.start, each.end])}
+    return without(document, wrong) if wrong else document
+
+
+def _is_of_both(source: TextSource, place: Place, other: Leaf) -> bool:
+    """Whether the text has no other date (or number) than this one, and its sentence a word of the field's name that
+    the other field's lacks, as in "issued and due on 3 May"."""
+    kinds = (source.dates, source.numbers)
+    if not any([(each.start, each.end) for each in kind] == [(place.start, place.end)] for kind in kinds):
+        return False
+    clause = source.clause(place.start or 0)
+    sentence = {word for word, start, _ in source.words if source.clause(start) == clause}
+    return not sentence.isdisjoint(set(place.leaf.name_words).difference(other.name_words))
 
 
 def evidence_left(evidence: Sequence[JsonObject], document: JsonObject) -> list[JsonObject]:

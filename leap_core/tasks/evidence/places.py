@@ -27,6 +27,9 @@ class Leaf:
     value: Any
     schema: Mapping[str, Any]
     is_required: bool = True
+    """Whether every document has it."""
+    is_optional: bool = False
+    """Whether its own object may lack it."""
 
     @property
     def has_place(self) -> bool:
@@ -37,6 +40,13 @@ class Leaf:
     def is_choice(self) -> bool:
         """Whether the schema lists the values, so that the text need not have this one."""
         return "enum" in self.schema or "const" in self.schema
+
+    @property
+    def name_words(self) -> list[str]:
+        """The words of the field's name, in lower case."""
+        name = next((part for part in reversed(self.path) if isinstance(part, str)), "")
+        words = re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
+        return [word for word in words if len(word) > 1]
 
     @property
     def element(self) -> ValuePath:
@@ -62,9 +72,14 @@ class Place:
 
 
 def leaves(
-    value: Any, schema: Any, path: ValuePath = (), root: Mapping[str, Any] | None = None, is_required: bool = True
+    value: Any,
+    schema: Any,
+    path: ValuePath = (),
+    root: Mapping[str, Any] | None = None,
+    is_required: bool = True,
+    is_optional: bool = False,
 ) -> Iterator[Leaf]:
-    """The values in a document, in its order. ``is_required``: whether its object has to have it."""
+    """The values in a document, in its order, with ``is_required`` and ``is_optional`` of ``Leaf``."""
     schema = schema if isinstance(schema, Mapping) else {}
     root = schema if root is None else root
     schema = resolved_schema(schema, root)
@@ -72,12 +87,12 @@ def leaves(
         properties, required = schema.get("properties", {}), schema.get("required") or ()
         for name, part in value.items():
             field = properties.get(name, schema.get("additionalProperties"))
-            yield from leaves(part, field, (*path, name), root, name in required)
+            yield from leaves(part, field, (*path, name), root, is_required and name in required, name not in required)
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            yield from leaves(part, schema.get("items"), (*path, number), root)
+            yield from leaves(part, schema.get("items"), (*path, number), root, is_required)
     else:
-        yield Leaf(path, value, schema, is_required)
+        yield Leaf(path, value, schema, is_required, is_optional)
 
 
 def find_places(text: str, document: Any, schema: Any = None) -> list[Place]:
@@ -188,10 +203,7 @@ class _Finder:
 
     def _is_named(self, leaf: Leaf, candidate: Candidate) -> bool:
         """Whether the field's name comes before a place, on its line."""
-        name = next((part for part in reversed(leaf.path) if isinstance(part, str)), "")
-        words = [
-            word for word in re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if len(word) > 1
-        ]
+        words = leaf.name_words
         before = self._source.text[max(0, candidate.start - NEAR) : candidate.start].rpartition("\n")[2]
         nearest = re.split(r"[,;.]\s", folded(before))[-1]
         return bool(words) and all(word in nearest for word in words)
