@@ -17,7 +17,7 @@ from ...conversation.messages import ChatMessage
 from ...conversation.runner import ModelRunner
 from ...errors import LeapModelNotFoundError
 from ...schemas.json_values import list_at, object_at, text_at
-from ...tasks.search.citing import UNSUPPORTED, Citations, is_supported
+from ...tasks.search.citing import UNSUPPORTED, Citations
 from ...tasks.search.searching import Searcher, Source, prompt_of
 from ...tasks.search.updating import Indexes, IndexNotFoundError
 from ..answers import reserved
@@ -71,8 +71,8 @@ class PagePassages:
         """``{"question", "answer", "sources"}``, as ``passages`` gave them -> ``text``, the answer with its citations;
         ``note`` where no source supports it."""
         question, answer, sources = await read_body(request, _answered)
-        text = await finish(request, lambda _left: Citations(question, sources).cited(answer))
-        return AsciiJSON({"text": text, "note": None if is_supported(text) else UNSUPPORTED})
+        text, is_supported = await finish(request, lambda _left: Citations(question, sources).checked(answer))
+        return AsciiJSON({"text": text, "note": None if is_supported else UNSUPPORTED})
 
     async def _embedder(
         self, request: Request, index: str, using: ExitStack

@@ -48,7 +48,11 @@ async function passages(turns, model, signal) {
 // The answer with the numbers of the passages that support it.
 async function cite(turn, turns, signal) {
   const question = turns.findLast((each) => each.role === "user").text;
-  const { text, note } = await read("leap/cited", { question, answer: turn.text, sources: turn.sources }, { signal });
+  const answered = { question, answer: turn.text, sources: turn.sources };
+  const { text, note } = await read("leap/cited", answered, { signal }).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return { text: turn.text, note: `not cited: ${error.message}` };
+  });
   Object.assign(turn, { text, note: [turn.note, note].filter(Boolean).join(", ") });
 }
 
