@@ -272,7 +272,7 @@ class Reader:
         self.template = ChatTemplate(source, bos_text="", eos_text="", special_texts=special)
         form = format_of_template(self.template, source, special)
         self.parser, self.is_known = form.parser, form.is_known
-        probe = Probe(self.template) if learned else None
+        probe = Probe(self.template, special) if learned else None
         if probe is not None and (dialect := probe.learn()) is not None:
             self.parser = DialectParser(dialect)
             self.parser.reasoning, self.parser.dropped = probe.reasoning()

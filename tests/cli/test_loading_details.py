@@ -49,10 +49,7 @@ def test_they_may_stand_in_the_configuration(leap):
 def test_bias_and_parser_reach_the_answer(leap):
     runner = leap.script("ok", "ok")
     assert (
-        leap(
-            "generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi"
-        ).code
-        == 0
+        leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi").code == 0
     )
     assert runner.requests[0].options == GenerationOptions(logit_bias={5: -2.0, 7: 1.5}, function_call_parser=None)
     done = leap("generate", "--logit-bias", "five", "hi")

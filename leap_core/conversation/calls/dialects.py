@@ -15,10 +15,9 @@ from functools import partial
 from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from .call_list import read_calls, unfenced
-from .elements import Elements
+from .elements import CALL_ID, NAME, Elements
 from .pythonic import PythonicSyntaxError, Reader, UntypedText, call_of_object, read_value
 
-NAME = r"(?P<name>[\w.:/-]+)"
 SPACE = re.compile(r"\s*")
 FENCE = "\n`"
 
@@ -26,12 +25,13 @@ FENCE = "\n`"
 @dataclass(frozen=True)
 class Dialect:
     """``signs``: what the chat template holds, all of them. ``start``, ``end``: the markers around calls; without an
-    end the calls take the rest of the reply. A call is ``head`` with its ``{name}``, its arguments as JSON, ``tail``.
-    ``opening``, ``separator``, ``closing``: what is around and between the calls of one block; without a separator
-    each call has a block of its own. ``read``: the calls of a block. ``is_json``: whether the model's own form is JSON;
-    the others are read as JSON too. ``also``: what begins calls where a model leaves out the start marker; it is a part
-    of the calls. ``elements``: how arguments are written that are no JSON. ``reasoning``: what begins and ends it, with
-    other ends. ``dropped``: texts around the answer that are no part of it."""
+    end the calls take the rest of the reply. A call is ``head`` with its ``{name}``, its arguments as JSON, ``tail``;
+    both may have its number ``{index}`` or its ``{id}``. ``opening``, ``separator``, ``closing``: what is around and
+    between the calls of one block; without a separator each call has a block of its own. ``read``: the calls of a
+    block. ``is_json``: whether the model's own form is JSON; the others are read as JSON too. ``also``: what begins
+    calls where a model leaves out the start marker; it is a part of the calls. ``elements``: how arguments are
+    written that are no JSON. ``reasoning``: what begins and ends it, with other ends. ``dropped``: texts around the
+    answer that are no part of it."""
 
     name: str
     signs: tuple[str, ...]
@@ -53,16 +53,20 @@ class Dialect:
         """The calls of the text between the markers. Raises ValueError."""
         return self.read(body, self) if self.read else read_calls(unfenced(body), repair=False)
 
+    def around(self, name: str, number: str) -> tuple[str, str]:
+        """What is before the arguments of a call, and after them. ``number``: what its number and its id are."""
+        tail = self.tail.replace("{index}", number).replace("{id}", number)
+        return self.head.format(name=name, index=number, id=number), tail
+
     def write(self, calls: Sequence[LeapFunctionCall]) -> str:
         """The text of calls, markers included."""
         if self.elements is not None:
             spelled = [[(key, *_element(value)) for key, value in call.arguments.items()] for call in calls]
             texts = self.elements.write(calls, spelled)
         else:
+            around = [self.around(call.name, str(n)) for n, call in enumerate(calls)]
             texts = [
-                f"{self.head.format(name=call.name, index=n)}{_json(dict(call.arguments))}"
-                f"{self.tail.replace('{index}', str(n))}"
-                for n, call in enumerate(calls)
+                f"{head}{_json(dict(call.arguments))}{tail}" for call, (head, tail) in zip(calls, around, strict=True)
             ]
         if self.separator is None:
             return "".join(f"{self.start}{text}{self.end}" for text in texts)
@@ -152,7 +156,7 @@ def _framed(body: str, dialect: Dialect) -> list[LeapFunctionCall]:
     while place < len(body):
         match = head.match(body, place)
         if match is None:
-            error = PythonicSyntaxError(place, f"expected {dialect.head.format(name='NAME', index=0)!r}")
+            error = PythonicSyntaxError(place, f"expected {dialect.around('NAME', '0')[0]!r}")
             if calls and not dialect.end and dialect.start not in body[place:]:
                 error.readable, error.text_after = calls, body[place:]
             raise error
@@ -169,8 +173,8 @@ def _after(pattern: re.Pattern[str], text: str, place: int) -> int:
 
 
 def _pattern(text: str) -> str:
-    parts = re.split(r"(\{name\}|\{index\}|functions\.|\s+)", text)
-    known = {"{name}": NAME, "{index}": r"[\w.-]*", "functions.": r"\s*(?:functions\.)?"}
+    parts = re.split(r"(\{name\}|\{index\}|\{id\}|functions\.|\s+)", text)
+    known = {"{name}": NAME, "{index}": r"\d*", "{id}": CALL_ID, "functions.": r"\s*(?:functions\.)?"}
     return r"\s*" + "".join(known.get(part) or (r"\s*" if part.isspace() else re.escape(part)) for part in parts)
 
 

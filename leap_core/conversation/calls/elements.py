@@ -9,7 +9,7 @@ from ...system.dataclass import dataclass
 from ..messages import LeapFunctionCall
 from .pythonic import PythonicSyntaxError, UntypedText
 
-NAME = r"(?P<name>[\w.:/-]+)"
+NAME, CALL_ID = r"(?P<name>[\w.:/-]+)", r"[\w.-]*"
 SPACE = r"\s*"
 CDATA, CDATA_END, CDATA_SPLIT = "<![CDATA[", "]]>", "]]]]><![CDATA[>"
 """A section of a value, and what is written in one for its end, as in XML."""
@@ -17,10 +17,11 @@ CDATA, CDATA_END, CDATA_SPLIT = "<![CDATA[", "]]>", "]]]]><![CDATA[>"
 
 @dataclass(frozen=True)
 class Elements:
-    """How a call is written: ``head`` with its ``{name}`` and perhaps its number ``{index}`` from 1, for each argument
-    ``key``, its value and ``close``, and ``tail``. ``key`` has the ``{key}`` and perhaps a ``{type}``, which is one of
-    ``texts`` where the value is a text; ``close`` may have these, too, and ``tail`` the name. White space between them
-    is free. A line feed at the end of ``key`` and at the beginning of ``close`` is not part of the value."""
+    """How a call is written: ``head`` with its ``{name}`` and perhaps its number ``{index}`` from 1 or its ``{id}``,
+    for each argument ``key``, its value and ``close``, and ``tail``. ``key`` has the ``{key}`` and perhaps a
+    ``{type}``, which is one of ``texts`` where the value is a text; ``close`` may have these, too, and ``tail`` the
+    name. White space between them is free. A line feed at the end of ``key`` and at the beginning of ``close`` is not
+    part of the value."""
 
     head: str
     key: str
@@ -66,8 +67,11 @@ class Elements:
                 + self._closed(value, self.close.replace("{key}", name).replace("{type}", self._type(is_text)))
                 for name, value, is_text in arguments
             ]
-            head = self.head.replace("{name}", call.name).replace("{index}", str(number))
-            texts.append(head + "".join(parts) + self.tail.replace("{name}", call.name))
+            head, tail = (
+                text.replace("{name}", call.name).replace("{index}", str(number)).replace("{id}", str(number))
+                for text in (self.head, self.tail)
+            )
+            texts.append(head + "".join(parts) + tail)
         return texts
 
     def _closed(self, value: str, close: str) -> str:
@@ -108,10 +112,11 @@ OTHER_TYPES = {"true": "false", "string": "number"}
 
 def _pattern(text: str) -> str:
     """What matches a fixed text with its fields; white space in it is free, but for the last line feed."""
-    parts = re.split(r"(\{name\}|\{index\}|\{key\}|\{type\}|\s+)", text.strip(" ").rstrip("\n"))
+    parts = re.split(r"(\{name\}|\{index\}|\{id\}|\{key\}|\{type\}|\s+)", text.strip(" ").rstrip("\n"))
     known = {
         "{name}": NAME,
-        "{index}": r"[\w.-]*",
+        "{index}": r"\d*",
+        "{id}": CALL_ID,
         "{key}": r"(?P<key>[^>\n\"'<|/][^>\n\"'<|]*)",
         "{type}": r"(?P<type>[^>\n\"'<|]*)",
     }

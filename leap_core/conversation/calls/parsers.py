@@ -135,6 +135,8 @@ class JSONFunctionCallParser(LeapFunctionCallParser):
         return read_calls(body, repair=False)
 
 
+LEARNED = "learned"
+"""The name of a form that is learned from a chat template."""
 OWN_PARSERS = (LFMFunctionCallParser, HermesFunctionCallParser, JSONFunctionCallParser)
 PARSERS = {parser.name: parser for parser in OWN_PARSERS}
 
@@ -146,6 +148,15 @@ def parser_named(name: str) -> LeapFunctionCallParser:
     if name in DIALECTS:
         return DialectParser(DIALECTS[name])
     raise ValueError(f"{name!r} is not a function call parser; known are {', '.join((*PARSERS, *DIALECTS))}")
+
+
+def without_calls(parser: FunctionCallParser) -> FunctionCallParser:
+    """The parser of replies to a prompt without functions: the markers of a form that is learned are text there."""
+    if not isinstance(parser, DialectParser) or parser.name != LEARNED:
+        return parser
+    plain = JSONFunctionCallParser()
+    plain.reasoning, plain.dropped = parser.reasoning, parser.dropped
+    return plain
 
 
 def is_own_parser(parser: FunctionCallParser) -> bool:
@@ -192,8 +203,8 @@ class CallWarning:
 
 CallEvent: TypeAlias = CallText | CallsFound | CallWarning
 
-FENCE = "```"
-"""An end marker that is no marker elsewhere."""
+TAG = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]")
+OPENED_TAG = re.compile(rf"{TAG.pattern}|<[^\W\d]|<[|｜]")
 MOST_SHOWN = 200
 """Characters of an unreadable call in a warning."""
 
@@ -206,6 +217,11 @@ MOST_READ_AGAIN = 1_000_000
 
 TOKEN_MARKS = ("\udc00", "\udc01")
 """What represents a marker that is a token: halves of surrogate pairs, which no decoded text holds."""
+
+
+def is_tagged(text: str) -> bool:
+    """Whether a marker has a tag or the beginning of one; a text without is one that answers have, too."""
+    return OPENED_TAG.search(text) is not None
 
 
 def marks_of(parser: FunctionCallParser, special_tokens: Mapping[str, int]) -> tuple[str, str, str]:
@@ -250,7 +266,7 @@ class CallStream:
         if parser and fits and declared:
             self._bare.append(BareJson(declared, self._end, fits, self._spelled))
         self._markers = re.compile("|".join(re.escape(mark) for mark in (self._start, self._end) if mark))
-        stray_end = "" if self._end == FENCE else self._end
+        stray_end = self._end if self._end in TOKEN_MARKS or is_tagged(self._end) else ""
         self._beside = [mark for mark in (self._start, stray_end, self._also if declared else "") if mark]
         self._dropped: tuple[str, ...] = getattr(parser, "dropped", ())
         self._beside += self._dropped

@@ -129,10 +129,9 @@ def json_grammar(
     spelled = partial(_spelled, special_tokens=special_tokens)
     calls = []
     for function in functions:
-        opening = dialect.head.format(name=json.dumps(function.name, ensure_ascii=False)[1:-1], index=INDEX)
+        head, tail = dialect.around(json.dumps(function.name, ensure_ascii=False)[1:-1], INDEX)
         arguments = rules.json(_closed(function.arguments_schema))
-        closing = dialect.tail.replace("{index}", INDEX)
-        calls.append(rules.add(f"{spelled(opening)} {arguments} {spelled(closing)}"))
+        calls.append(rules.add(f"{spelled(head)} {arguments} {spelled(tail)}"))
     more = f"({spelled(dialect.separator or '')} call){{0,{MOST_CALLS - 1}}}"
     more = more if many and dialect.separator is not None else ""
     start = f"start: gap {spelled(dialect.opening)} call {more} {spelled(dialect.closing)} gap {end}"

@@ -21,7 +21,9 @@ from ...conversation.calls.dialects import CHANNELS, READINGS, RECIPIENTS, Diale
 from ...conversation.calls.elements import Elements
 from ...conversation.calls.fitting import fitted
 from ...conversation.calls.parsers import (
+    LEARNED,
     PARSERS,
+    TAG,
     CallsFound,
     CallStream,
     CallText,
@@ -29,6 +31,7 @@ from ...conversation.calls.parsers import (
     DialectParser,
     JSONFunctionCallParser,
     LeapFunctionCallParser,
+    is_tagged,
     parser_for_template,
 )
 from ...errors import LeapModelLoadingError
@@ -46,14 +49,13 @@ NAMES, KEYS, VALUES, IDS = (
 )
 CONTENT, REASON, NUMBER = "Xwcontent", "Xwreason", 70417
 QUESTION = {"role": "user", "content": "Xwquestion"}
-INDEX = "{index}"
+INDEX, ID = "{index}", "{id}"
 BARE = JSONFunctionCallParser.name
 WORD = r"\w+"
 NO_THOUGHT = re.compile("|".join(rf"{re.escape(start)}\s*{re.escape(end)}" for start, end in REASONING_TAGS))
 SEGMENT = re.compile(r"<[^<>\n]*>?|\[/?[A-Z][A-Z_ ]*\]|\s+|[{}\[\](),\"']|[^\s<{}\[\](),\"']+")
 """A marker, or a part of one, or a text between two."""
-MARKER = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]|\S*[^\w\s{}\[\](),\"'.:]\S*")
-TAG = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]")
+MARKER = re.compile(r"<[^<>\n]+>|\[/?[A-Z][A-Z_ ]*\]|[\w{}\[\](),\"'.:]*[^\w\s{}\[\](),\"'.:]\S*")
 ARGUMENTS = re.compile(rf'\{{\s*"{KEYS[0]}"\s*:\s*"{VALUES[0]}"\s*\}}')
 PYTHON = re.compile(rf"\{{'{KEYS[0]}': '{VALUES[0]}'\}}")
 """Arguments that a template has written out without JSON's filter: it wants them as texts."""
@@ -86,6 +88,8 @@ PROBES: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
 
 
 MOST_KEPT = 64
+MOST_WRITTEN = 4_000
+"""Characters of what a template writes for a small reply; a longer text is not read."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,13 @@ def format_of_template(template: ChatTemplate | None, source: str, special_token
     """The format of a model's replies: as the table of dialects has it, unless the template writes other calls; else as
     it is learned."""
     digest = blake2b("\0".join([source, *sorted(special_tokens)]).encode("utf-8", "replace")).digest()
-    if digest not in _kept:
+    form = _kept.get(digest)
+    if form is None:
+        form = _format(template, source, special_tokens)
         if len(_kept) >= MOST_KEPT:
             _kept.clear()
-        _kept[digest] = _format(template, source, parser_for_template(source, special_tokens))
-    return _kept[digest]
+        _kept[digest] = form
+    return form
 
 
 def name_of_format(source: str, special_tokens: Collection[str]) -> str | None:
@@ -125,11 +131,16 @@ def name_of_format(source: str, special_tokens: Collection[str]) -> str | None:
     return form.parser.name if form.is_known else "only JSON: the chat template does not show how they are written"
 
 
-def _format(template: ChatTemplate | None, source: str, parser: LeapFunctionCallParser) -> ReplyFormat:
+def _format(template: ChatTemplate | None, source: str, special_tokens: Collection[str]) -> ReplyFormat:
+    parser = parser_for_template(source, special_tokens)
     is_lfm = parser.name == "lfm" and parser.start_marker in source
-    if template is None or is_lfm or parser.name in (CHANNELS.name, RECIPIENTS.name):
-        return ReplyFormat(parser, parser.name != BARE)
-    probe = Probe(template)
+    if template is not None and not is_lfm and parser.name not in (CHANNELS.name, RECIPIENTS.name):
+        with suppress(Exception):  # what a template writes may be anything, and is no reason not to load its model
+            return _probed(Probe(template, special_tokens), parser)
+    return ReplyFormat(parser_for_template(source, special_tokens), parser.name != BARE)
+
+
+def _probed(probe: Probe, parser: LeapFunctionCallParser) -> ReplyFormat:
     is_known, reads = parser.name != BARE, probe.reads(parser)
     if reads is not True and (learned := probe.learn()) is not None:
         is_known, parser = True, DialectParser(learned)
@@ -143,10 +154,10 @@ def _format(template: ChatTemplate | None, source: str, parser: LeapFunctionCall
 
 
 class Probe:
-    """Asks one template."""
+    """Asks one template. ``special_tokens``: texts that are tokens of the model."""
 
-    def __init__(self, template: ChatTemplate) -> None:
-        self._template = template
+    def __init__(self, template: ChatTemplate, special_tokens: Collection[str] = ()) -> None:
+        self._template, self._special = template, special_tokens
         self._plain = self._rendered(content=CONTENT)
         self._as_text = False
         self._around = list[str]()
@@ -190,7 +201,8 @@ class Probe:
         return {
             name: NO_THOUGHT.sub("", text[before : len(text) - after])
             for name, text in texts.items()
-            if text.startswith(one[:before])
+            if len(text) - before - after <= MOST_WRITTEN
+            and text.startswith(one[:before])
             and text.endswith(ends)
             and _names(text[before:]) == _names_of(PROBES[name])
         }
@@ -206,9 +218,13 @@ class Probe:
             return None
         for numbered in (False, True):
             for dialect in self._candidates(numbered):
-                if dialect.start and self.reads(DialectParser(dialect)):
+                if self._is_mark(dialect.start) and self.reads(DialectParser(dialect)):
                     return dialect
         return None
+
+    def _is_mark(self, text: str) -> bool:
+        """Whether a text is none that an answer may have."""
+        return is_tagged(text) or text in self._special
 
     def _candidates(self, numbered: bool) -> Iterator[Dialect]:
         """``numbered``: digits are numbers of calls."""
@@ -232,8 +248,8 @@ class Probe:
                 yield from self._framed(frame, (name + before.partition(name)[2], ""), "framed")
             return
         if (call := PYTHONIC.search(one)) is not None:
-            found = re.search(rf"\)(.*?){NAMES[1]}", two or "", re.DOTALL)
-            frame = _frame(one[: call.start()], found[1] if found else None, one[call.end() :])
+            between, found, _ = (two or "").partition(")")[2].partition(NAMES[1])
+            frame = _frame(one[: call.start()], between if found else None, one[call.end() :])
             yield from self._framed(frame, ("", ""), "pythonic")
             return
         if "pair" in texts and "none" in texts and KEYS[0] in one and VALUES[0] in one:
@@ -241,7 +257,8 @@ class Probe:
 
     def _framed(self, frame: Frame, inner: tuple[str, str], *readings: str) -> Iterator[Dialect]:
         head, tail = frame.head + inner[0], inner[1] + frame.tail
-        head = head.replace("{", "{{").replace("}", "}}").replace("{{index}}", INDEX).replace(NAMES[0], "{name}")
+        head = head.replace("{", "{{").replace("}", "}}").replace(NAMES[0], "{name}")
+        head = head.replace("{{index}}", INDEX).replace("{{id}}", ID)
         for reading in readings:
             read = None if reading == "objects" and frame.end else READINGS[reading]
             is_json = reading != "pythonic"
@@ -293,13 +310,15 @@ class Probe:
         before, found, rest = text.partition(REASON)
         after, answer, _ = rest.partition(CONTENT)
         ends = SEGMENT.findall(after.strip())
-        if not (found and answer and ends):
+        if not (found and answer and ends and len(after) <= MOST_WRITTEN):
             return (), tuple(self._around)
         start = before[len(_shared(self._plain, text)) :].strip()
         if not start:  # it is there without reasoning, too
-            last = [each for each in SEGMENT.findall(before) if each.strip()][-1]
+            last = next((each for each in reversed(SEGMENT.findall(before)) if each.strip()), "")
             start = last if set(re.findall(WORD, last)) & set(re.findall(WORD, after)) else ""
         end = ends[0] if MARKER.fullmatch(ends[0]) else after.strip()
+        if start and not (self._is_mark(start) and self._is_mark(end)):
+            return (), tuple(self._around)
         tags = {start, end, *(tag for pair in REASONING_TAGS for tag in pair)}
         around = [each for each in (*self._around, *_marked("".join(ends[1:]))) if each not in tags]
         is_usual = not start or (start, end) == REASONING_TAGS[0]
@@ -321,7 +340,7 @@ class Frame:
 
     def dialect(self) -> Dialect:
         return Dialect(
-            *("learned", (), self.start, self.end),
+            *(LEARNED, (), self.start, self.end),
             opening=self.opening,
             separator=self.separator,
             closing=self.closing,
@@ -379,7 +398,7 @@ def _shared(one: str, other: str, *, at_end: bool = False) -> str:
 
 def _with_index(text: str, numbered: bool) -> str:
     for id in IDS:
-        text = text.replace(id, INDEX)
+        text = text.replace(id, ID)
     return re.sub(r"\d+", INDEX, text) if numbered else text
 
 

@@ -24,6 +24,7 @@ from ...conversation.calls.parsers import (
     CallWarning,
     marks_of,
     partial_suffix,
+    without_calls,
 )
 from ...conversation.messages import ChatMessage, ChatMessageRole, LeapFunctionCall, Speech, Text
 from ...conversation.options import CONSTRAINTS, FunctionCallParser, GenerationOptions
@@ -246,6 +247,7 @@ class ReplyBuilder:
         self._vocabulary = vocabulary
         self._options = options
         special = vocabulary.special_tokens
+        parser = without_calls(parser) if parser is not None and not functions else parser
         own = (getattr(parser, "reasoning", ()),) if getattr(parser, "reasoning", ()) else ()
         tags: Sequence[tuple[str, ...]] = own or reasoning_tags(vocabulary)
         markers = [tag for pair in tags for tag in pair]

@@ -195,6 +195,12 @@ def test_the_grammar_of_a_block_takes_what_is_written_and_nothing_undeclared(nam
     assert not accepts(body.replace('"days"', '"hours"'))
 
 
+def test_a_name_of_kimi_k2_ends_before_a_number():
+    reply = SEEN["kimi_k2"].replace(":0<", ":get<")
+    shown, calls, warnings = read("kimi_k2", [reply])
+    assert "functions.get_weather:get" in shown and calls == [] and len(warnings) == 1
+
+
 IN_A_STRING = {
     "qwen3_coder": "<function=f><parameter=a>",
     "glm45": "f<arg_key>a</arg_key><arg_value>",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from leap_core.conversation.responses import Chunk, Complete, GenerationFinishRe
 from leap_core.conversation.streams import last_of
 from leap_core.inference.constraints.call_grammars import json_grammar
 from leap_core.inference.runner import InProcessRunner
+from leap_core.inference.template import learning
 from leap_core.inference.template.chat_template import ChatTemplate
 from leap_core.inference.template.learning import ReplyFormat, format_of_template, name_of_format
 from leap_core.inference.template.reply import ReplyBuilder
@@ -25,7 +28,7 @@ from leap_core.schemas.grammar_matcher import byte_tokenizer
 from ...support.growth import check_growth
 from ...support.random_models import TINY_LLAMA, write_random_model
 from ...support.raw_replies import STATS, Tokens
-from .unseen_templates import UNSEEN, Unseen
+from .unseen_templates import EACH, SECTION, UNSEEN, Unseen
 
 TYPES = {"city": "string", "days": "integer", "exact": "boolean", "tags": "array", "note": "string"}
 PARAMETERS = {"type": "object", "properties": {name: {"type": kind} for name, kind in TYPES.items()}}
@@ -64,11 +67,16 @@ def written(unseen: Unseen, message: ChatMessage) -> tuple[str, str]:
 
 
 def read(
-    form: ReplyFormat, reply: str, pieces: list[str] | None = None, *, inside: bool = False
+    form: ReplyFormat,
+    reply: str,
+    pieces: list[str] | None = None,
+    *,
+    inside: bool = False,
+    functions: Sequence[LeapFunction] = FUNCTIONS,
 ) -> list[MessageResponse]:
     vocabulary = Tokens(())
     builder = ReplyBuilder(
-        vocabulary, GenerationOptions(enable_thinking=True), form.parser, functions=FUNCTIONS, inside_reasoning=inside
+        vocabulary, GenerationOptions(enable_thinking=True), form.parser, functions=functions, inside_reasoning=inside
     )
     tokens = [token for piece in pieces or [reply] for token in vocabulary.cut(piece, letters=False)]
     found = [each for token in tokens for each in builder.feed(token)]
@@ -200,3 +208,120 @@ def test_replies_of_lfm2_lfm25_and_lfm3(case: str, letters: bool):
     found = [each for token in vocabulary.cut(reply, letters=letters) for each in builder.feed(token)]
     found += builder.finish(GenerationFinishReason.STOP, STATS)
     assert summary(found) == ("", thought, [LeapFunctionCall("get_weather", {"city": "Paris", "days": 3})], 0)
+
+
+ORDINARY = {
+    "a parenthesis": SECTION + "{{ '(' }}" + EACH + "{{ f.name + ' ' + (f.arguments | tojson) }}"
+    "{{ ', ' if not loop.last }}{% endfor %}{{ ')' }}{% endif %}",
+    "a list": SECTION
+    + "{{ '[' }}"
+    + EACH
+    + "{{ '{\"fn\": \"' + f.name + '\", \"kwargs\": ' + (f.arguments | tojson) + '}'"
+    " }}{{ ', ' if not loop.last }}{% endfor %}{{ ']' }}{% endif %}",
+    "an action": EACH + "{{ 'Action: ' + f.name + '\nAction Input: ' + (f.arguments | tojson) + '\n' }}{% endfor %}",
+    **{
+        f"{mark} before": EACH + "{{ '" + mark + " ' + f.name + ' ' + (f.arguments | tojson) + '\n' }}{% endfor %}"
+        for mark in ("#", "$", "@", "<", "Calling", "Tool:")
+    },
+    "a code block": EACH
+    + "{{ '```json\n{\"fn\": \"' + f.name + '\", \"kwargs\": ' + (f.arguments | tojson) + '}\n```' }}"
+    "{% endfor %}",
+}
+ANSWER = (
+    "Paris (the capital), [1] and {2}.\n# Price\n$5 @home, 1 < 2. Calling all. Tool: a hammer.\n"
+    "Action: none.\n> Thought: end.\n---\n```json\n{}\n```\nThe end"
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_marks_that_answers_have_too_are_not_learned(name: str):
+    form = learned(Unseen(ORDINARY[name], ("> ", "\\n---\\n")).template)
+    assert not form.is_known
+    for functions in (FUNCTIONS, ()):
+        for pieces in (None, list(ANSWER)):
+            assert summary(read(form, ANSWER, pieces, functions=functions)) == (ANSWER, "", [], 0)
+
+
+def test_a_token_may_begin_calls():
+    template = Unseen(ORDINARY["@ before"]).template
+    assert format_of_template(compiled(template), template, ("@",)).is_known
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_marks_of_calls_are_text_without_functions(name: str):
+    form = learned(LEARNED[name].template)
+    answer = f"Write {form.parser.start_marker}this{form.parser.end_marker}."
+    for pieces in (None, list(answer)):
+        assert summary(read(form, answer, pieces, functions=())) == (answer, "", [], 0)
+
+
+def test_a_word_that_ends_calls_is_text_elsewhere():
+    form = learned(Unseen(EACH + "{{ '<do>' + f.name + ' ' + (f.arguments | tojson) + ' end' }}{% endfor %}").template)
+    assert form.is_known and form.parser.end_marker == "end"
+    for reply, calls in (("In the end.", []), ("<do>ping {} end", [LeapFunctionCall("ping", {})])):
+        for pieces in (None, list(reply)):
+            assert summary(read(form, reply, pieces)) == ("" if calls else reply, "", calls, 0)
+
+
+@pytest.mark.parametrize("start", ["", "{% if tools %}{% endif %}"])
+def test_a_template_with_nothing_before_reasoning(start: str):
+    template = start + "{{ messages[-1].reasoning_content or '' }}</think>{{ messages[-1].content or '' }}"
+    assert not learned(template).is_known
+    assert (name_of_format(template, ()) is None) is (not start)
+
+
+@pytest.mark.parametrize("method", ["__init__", "reads", "learn", "reasoning"])
+def test_a_template_that_cannot_be_learned_stops_nothing(method: str, monkeypatch: pytest.MonkeyPatch):
+    def fails(*given: object) -> None:
+        raise IndexError(method)
+
+    monkeypatch.setattr(learning.Probe, method, fails)
+    monkeypatch.setattr(learning, "_kept", {})
+    unknown = learned(UNSEEN["an object in a tag"].template)
+    assert (unknown.parser.name, unknown.is_known) == ("json", False)
+    table = learned(UNSEEN["an object in a tag"].template.replace("fn_call", "tool_call"))
+    assert (table.parser.name, table.is_known) == ("hermes", True)
+
+
+@pytest.mark.parametrize("filling", ["a", ")", "<", "a-", "{", "<a> "])
+@pytest.mark.parametrize("call", ["{{ f.name + '(qzkeya=\"qzvala\")' }}", "{{ f.name + (f.arguments | tojson) }}"])
+def test_what_a_template_writes_at_length_is_not_read(filling: str, call: str, monkeypatch: pytest.MonkeyPatch):
+    lengths: list[int] = []
+    calls_in = learning._calls_in
+
+    def counted(text: str, parser: DialectParser) -> object:
+        lengths.append(len(text))
+        return calls_in(text, parser)
+
+    monkeypatch.setattr(learning, "_calls_in", counted)
+    for size in (100, 50_000):
+        template = Unseen(EACH + call + "{{ '" + filling + "' * " + str(size) + " }}{% endfor %}").template
+        form = learned(template)
+    assert not form.is_known and lengths and max(lengths) <= learning.MOST_WRITTEN
+
+
+def test_a_format_is_given_though_others_forget_it(monkeypatch: pytest.MonkeyPatch):
+    class Forgetful(dict[bytes, ReplyFormat]):
+        def __setitem__(self, key: bytes, value: ReplyFormat) -> None:
+            self.clear()
+
+    monkeypatch.setattr(learning, "_kept", Forgetful())
+    assert learned(UNSEEN["an object in a tag"].template).is_known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["required", "get_weather"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_calls_that_are_required_come(name: str, choice: str, tmp_path: Path):
+    path = write_random_model(tmp_path / "m.gguf", TINY_LLAMA)
+    template = replace(LEARNED[name], opens=False).template  # a random model would think on
+    loading = ModelLoadingOptions(chat_template=template, context_size=2048)
+    parameters = {"type": "object", "properties": {"city": {"enum": ["Paris"]}}, "required": ["city"]}
+    function = LeapFunction.from_openai({"name": "get_weather", "parameters": parameters})
+    with InProcessRunner(Path(path), "m", loading) as runner:
+        conversation = runner.create_conversation()
+        conversation.register_function(function)
+        options = GenerationOptions(max_tokens=300, tool_choice=choice)
+        end = last_of(conversation.generate_response(ChatMessage("user", "Hi"), options))
+    calls = end.full_message.function_calls or []
+    assert calls and all((call.name, call.arguments) == ("get_weather", {"city": "Paris"}) for call in calls)
