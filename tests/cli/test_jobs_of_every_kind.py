@@ -44,7 +44,7 @@ def made(leap, client, tmp_path):
         assert done.code == 0, done.stderr
         ids[kind] = done.stdout.split()[0]
     assert leap("generate", "x", "-m", "builtin", "--webhook", HOOK, "--then", "true", "--notify").code == 0
-    followers = {job.parameters["do"]: job.id for job in client.list() if "about" in job.parameters}
+    followers = {job.parameters.get("do", job.kind): job.id for job in client.list() if "about" in job.parameters}
     return {**ids, **followers}
 
 
