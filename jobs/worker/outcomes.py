@@ -22,7 +22,9 @@ MOST_INTERRUPTIONS = 100
 """Times that a job may be ended from outside before it is taken for the cause."""
 MOST_DEATHS = 3
 """Times in a row that its process may be killed, or hang, before it puts anything out."""
-OUT_OF_MEMORY_HINT = "was it out of memory? A smaller model or context, or fewer jobs.generate at once, needs less"
+OUT_OF_MEMORY_HINT = (
+    "was it out of memory? A smaller model or context, or fewer jobs at once (jobs.generate, …), needs less"
+)
 
 WORTH_ANOTHER_TRY = (errors.LeapUnavailableError, errors.LeapModelDownloadError, errors.LeapGenerationError)
 NEVER_BETTER = (

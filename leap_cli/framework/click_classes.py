@@ -141,7 +141,7 @@ class LeapCommand(click.Command):
             return option.flag_value
 
         def match_long(name: str, value: str | None, state: Any) -> None:
-            if name == OPTION:
+            if name == OPTION and OPTION in parser._long_opt:
                 if value is None and state.rargs:
                     value = state.rargs.pop(0)
                 name, value = named(value, parser._long_opt)

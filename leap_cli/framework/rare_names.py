@@ -62,6 +62,7 @@ def named(text: str | None, known: Mapping[str, Any]) -> tuple[str, str | None]:
     if not separator or known[f"{OPTION} {name}"].takes_value:
         return f"{OPTION} {name}", value if separator else None
     off = f"{OPTION} no-{name}"
-    if value not in (*YES, *NO) or (value in NO and off not in known):
+    said = value.lower()
+    if said not in (*YES, *NO) or (said in NO and off not in known):
         raise click.UsageError(f"{OPTION} {name} takes true{' or false' if off in known else ''}, not {value!r}")
-    return off if value in NO else f"{OPTION} {name}", None
+    return off if said in NO else f"{OPTION} {name}", None

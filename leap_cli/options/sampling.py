@@ -14,6 +14,7 @@ from leap_core.system.dataclass import dataclass
 
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
+from ..framework.rare_names import NAMES
 from .constraints import Constraint
 from .option_rows import option_of
 
@@ -41,7 +42,8 @@ class Sampling:
         except LeapOptionsError as error:
             if error.option not in ROWS:
                 raise
-            raise LeapOptionsError(ROWS[error.option].flag, error.reason) from None
+            flag = ROWS[error.option].flag
+            raise LeapOptionsError(NAMES.get(flag, flag), error.reason) from None
 
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {"image_tiles": {"is_flag": True}, "logit_bias": {"metavar": "TOKEN=N"}}

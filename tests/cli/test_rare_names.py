@@ -40,6 +40,7 @@ def test_what_option_sets(leap):
         (["--option", "repetition-detection=false"], "repetition_detection", False),
         (["--option", "no-repetition-detection"], "repetition_detection", False),
         (["--option", "repetition-detection"], "repetition_detection", True),
+        (["--option", "repetition-detection=FALSE"], "repetition_detection", False),
     ]
     check_each(cases, check)
 
@@ -50,6 +51,7 @@ def test_what_option_refuses(leap):
         (["--option"], "--option takes NAME=VALUE, not None"),
         (["--option", "typical-p=x"], "Invalid value for '--option typical-p'"),
         (["--option", "mmap=7"], "--option mmap takes true or false, not '7'"),
+        (["--option", "typical-p=9"], "--option typical-p: 9.0 must be between 0 and 1"),
         (["--typical-p", "0.5"], "No such option '--typical-p': --option typical-p sets it."),
     ):
         done = leap("generate", "-m", "some", "Hi", *given)
@@ -61,3 +63,8 @@ def test_the_manual_page_lists_them_and_help_does_not(leap):
     for flag in ("--help", "--help-all"):
         assert "typical-p" not in leap("generate", flag).stdout
     assert "--option NAME=VALUE" in leap("generate", "--help-all").stdout
+
+
+def test_a_command_without_such_options_has_no_option(leap):
+    done = leap("models", "list", "--option", "x=1")
+    assert done.code == 2 and "No such option" in done.stderr and "--option" in done.stderr

@@ -213,7 +213,7 @@ def test_a_stop_ends_every_download_of_the_model(hub, model):
     timer.start()
     with pytest.raises(DownloadStopped):
         downloader.download_model(model)
-    background.join(3)
+    background.join(100)
     assert not background.is_alive()
 
 

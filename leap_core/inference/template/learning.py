@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,7 @@ from ...conversation.calls.parsers import (
 )
 from ...errors import LeapModelLoadingError
 from ...schemas.grammar_matcher import REASONING_TAGS
+from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ PROBES: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
 MOST_KEPT = 64
 MOST_WRITTEN = 4_000
 """Characters of what a template writes for a small reply; a longer text is not read."""
+MOST_SECONDS = 3.0
+"""Processor time of this thread after which no further conversation is rendered; usual templates take 1 to 70 ms."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +162,22 @@ class Probe:
 
     def __init__(self, template: ChatTemplate, special_tokens: Collection[str] = ()) -> None:
         self._template, self._special = template, special_tokens
+        self._ends = time.thread_time() + MOST_SECONDS
         self._plain = self._rendered(content=CONTENT)
         self._as_text = False
         self._around = list[str]()
         self._replies = self._blocks()
 
+    def _written(self, messages: list[JsonObject], **given: Any) -> str:
+        if time.thread_time() > self._ends:
+            raise LeapModelLoadingError("the chat template takes too long for small conversations")
+        return self._template.probed(messages, **given)
+
     def _rendered(self, **fields: Any) -> str:
         message = {"role": "assistant", "content": "", **fields}
         for content in ("", None):
             given = [QUESTION, message if message["content"] else {**message, "content": content}]
-            text = self._template.probed(given, add_generation_prompt=False, tools=TOOLS)
+            text = self._written(given, add_generation_prompt=False, tools=TOOLS)
             if text:
                 return text
         return ""
@@ -194,7 +204,7 @@ class Probe:
         before = len(_shared(self._plain, one))
         after = len(_shared(self._plain.partition(CONTENT)[2], one[before:], at_end=True))
         texts = {name: self._of_calls(calls) for name, calls in PROBES.items()}
-        opened = self._template.probed([QUESTION], tools=TOOLS)
+        opened = self._written([QUESTION], tools=TOOLS)
         start, _, end = self._plain[min(before, len(_shared(self._plain, opened))) :].partition(CONTENT)
         self._around = [*_marked(NO_THOUGHT.sub("", start)), *_marked(end[: len(end) - after])]
         ends = one[len(one) - after :] if after else ""

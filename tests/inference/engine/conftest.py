@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.conversation.options import CacheOptions, GenerationOptions
+from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import Request, SequenceEnd
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.engine.scheduler import Scheduler
@@ -34,6 +35,12 @@ def model(request: pytest.FixtureRequest, lfm2_path: Path, llama_path: Path) -> 
     loaded = LlamaModel(lfm2_path if request.param == "hybrid" else llama_path)
     yield loaded
     loaded.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process have loaded takes no turns."""
+    monkeypatch.setattr(type(compute_loop), "is_shared", False)
 
 
 @pytest.fixture

@@ -283,6 +283,12 @@ def test_a_template_that_cannot_be_learned_stops_nothing(method: str, monkeypatc
     assert (table.parser.name, table.is_known) == ("hermes", True)
 
 
+def test_a_template_that_takes_long_is_not_learned(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(learning, "MOST_SECONDS", -1)
+    monkeypatch.setattr(learning, "_kept", {})
+    assert not learned(UNSEEN["an object in a tag"].template).is_known
+
+
 @pytest.mark.parametrize("filling", ["a", ")", "<", "a-", "{", "<a> "])
 @pytest.mark.parametrize("call", ["{{ f.name + '(qzkeya=\"qzvala\")' }}", "{{ f.name + (f.arguments | tojson) }}"])
 def test_what_a_template_writes_at_length_is_not_read(filling: str, call: str, monkeypatch: pytest.MonkeyPatch):
