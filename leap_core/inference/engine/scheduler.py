@@ -187,9 +187,8 @@ class Scheduler:
             if time.perf_counter() - begun > ENCODED_SECONDS:
                 self._progressed = time.perf_counter()
         on_gpu = self._context.model.on_gpu
-        is_alone = len(self._running()) == 1 and not self._waiting and not compute_loop.is_shared
-        is_alone = is_alone and self._interruption.may_make_way
-        for parts in self._planner.plan(ready, is_alone=is_alone):
+        has_company = len(self._running()) > 1 or self._waiting or compute_loop.is_shared
+        for parts in self._planner.plan(ready, is_alone=not has_company and self._interruption.may_make_way):
             if parts[0].request.lookup is not None:
                 self._draft(parts, parts[0].request.lookup)
             if any(part.count > LONG_STEP for part in parts):  # what is held back would wait for a long step
