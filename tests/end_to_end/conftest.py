@@ -48,7 +48,7 @@ def leap_server() -> Iterator[list[str]]:
             assert server.poll() is None
             time.sleep(0.01)
         yield [command[0], "-IS", command[1], place]
-    shutil.rmtree(directory)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
