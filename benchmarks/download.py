@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for what benchmarks take from tests
+
 from tests.support.hub import FakeHub
 
 ROOT = Path(__file__).parent.parent
