@@ -33,7 +33,7 @@ PROMISE_BESIDE_HIGHER = 0.1
 PROMISE_PAUSED = 0.5
 """The same for a prompt that is read alone while others wait or pause, or where nothing may interrupt it."""
 PROMISE_ALONE = 2.0
-"""The same where nobody else is there, and whoever comes interrupts it: so much work at most is done again."""
+"""The same for a prompt that is read alone. A request that arrives interrupts it, and at most this much is repeated."""
 ATTENTION_TILE = 64
 """Positions of a chunk from which on llama.cpp computes the attention of f16 keys and values by tiles, which is faster.
 A prompt that is read alone has chunks of so many where they take PROMISE_ALONE at most."""
@@ -268,8 +268,8 @@ def plan_step(
         room = min(room, pace.most_positions(promise, batch_size))
         oldest, *others = reading
         left = _left(*oldest)
-        leaves_few = is_alone and batch_size > 2 * LONG_STEP and room < left < room + LONG_STEP
-        if leaves_few:  # how many the pace decides, and some types of weights would round them differently
+        few_remain = is_alone and batch_size > 2 * LONG_STEP and room < left < room + LONG_STEP
+        if few_remain:  # how many the pace decides, and some types of weights would round them differently
             room = left if left <= batch_size else left - LONG_STEP
         others.sort(key=lambda each: (-_priority(each[0]), _left(each[0], None)))
         is_lower = bool(others) and _priority(others[0][0]) > _priority(oldest[0])
