@@ -84,7 +84,7 @@ def test_lines_come_from_stdin_and_results_go_to_stdout(leap, batch):
     assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<ä>", "<b>"]
 
 
-def test_failed_lines_are_records_and_tried_again(batch, results):
+def test_failed_lines_are_recorded_and_retried(batch, results):
     failures = {
         "1": LeapGenerationError("broken", hint="mend it"),
         "2": LeapGenerationPromptExceedContextLengthError(9, 8),
@@ -101,7 +101,7 @@ def test_failed_lines_are_records_and_tried_again(batch, results):
     assert texts(results()) == EXPECTED
 
 
-def test_the_same_again_loads_no_model_and_leaves_the_output_alone(batch, leap, tmp_path):
+def test_a_repeated_batch_loads_no_model_and_leaves_the_output_alone(batch, leap, tmp_path):
     batch(TEN)
     before = (tmp_path / "out.jsonl").read_bytes()
     done, runner = batch(TEN)
@@ -109,7 +109,7 @@ def test_the_same_again_loads_no_model_and_leaves_the_output_alone(batch, leap, 
     assert (tmp_path / "out.jsonl").read_bytes() == before
 
 
-def test_only_what_changed_is_done_again_and_nothing_stands_twice(batch, results):
+def test_only_changed_lines_are_answered_again_and_none_is_duplicated(batch, results):
     batch(TEN)
     changed = [*TEN[:4], {"custom_id": "id-4", "prompt": "new"}, *TEN[6:], {"custom_id": "more", "prompt": "more"}]
     done, runner = batch(changed)
@@ -119,7 +119,7 @@ def test_only_what_changed_is_done_again_and_nothing_stands_twice(batch, results
     assert runner.asked == [] and sorted(texts(results())) == EXPECTED
 
 
-def test_other_options_are_another_request_and_another_format_is_not(batch, results):
+def test_other_options_change_a_request_and_another_format_does_not(batch, results):
     batch(TEN)
     _, runner = batch(TEN, "--format", "plain")
     assert runner.asked == [] and [r["text"] for r in results()] == [text for _, text in EXPECTED]
@@ -129,7 +129,7 @@ def test_other_options_are_another_request_and_another_format_is_not(batch, resu
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ordered", ["--ordered", "--unordered"])
-def test_torn_files_are_repaired_at_every_byte_of_the_last_line(batch, tmp_path, ordered):
+def test_files_cut_at_any_byte_of_the_last_line_are_repaired(batch, tmp_path, ordered):
     output, journal = tmp_path / "out.jsonl", tmp_path / "out.jsonl.journal"
     batch(TEN[:3], ordered, "--concurrency", "1")
     whole, kept = output.read_bytes(), journal.read_bytes()
@@ -143,7 +143,7 @@ def test_torn_files_are_repaired_at_every_byte_of_the_last_line(batch, tmp_path,
         assert sorted(texts(map(json.loads, again.splitlines()))) == EXPECTED[:3] and again.count(b"\n") == 3
 
 
-def test_an_output_that_was_lost_or_spoilt_is_written_again_from_the_journal(batch, tmp_path):
+def test_a_lost_or_damaged_output_is_rewritten_from_the_journal(batch, tmp_path):
     output = tmp_path / "out.jsonl"
     batch(TEN)
     whole = output.read_bytes()
@@ -153,7 +153,7 @@ def test_an_output_that_was_lost_or_spoilt_is_written_again_from_the_journal(bat
         assert (done.code, runner.asked) == (0, []) and output.read_bytes() == whole
 
 
-def test_holes_in_the_journal_cost_the_lines_that_they_swallow(batch, tmp_path, results):
+def test_damage_in_the_journal_loses_only_the_lines_it_covers(batch, tmp_path, results):
     batch(TEN, "--concurrency", "1")
     journal = tmp_path / "out.jsonl.journal"
     rows = journal.read_bytes().splitlines(keepends=True)
@@ -163,7 +163,7 @@ def test_holes_in_the_journal_cost_the_lines_that_they_swallow(batch, tmp_path, 
     assert len(runner.asked) == 1 and texts(results()) == EXPECTED
 
 
-def test_a_file_that_no_batch_wrote_is_not_touched(batch, tmp_path):
+def test_a_file_that_no_batch_wrote_is_not_overwritten(batch, tmp_path):
     output = tmp_path / "out.jsonl"
     output.write_text("precious\n")
     done, runner = batch(TEN)
@@ -182,7 +182,7 @@ def test_a_file_that_no_batch_wrote_is_not_touched(batch, tmp_path):
         ([{"prompt": "a", "id": "x"}, {"prompt": "b", "id": "x"}], "line 2: the id 'x' is already on line 1"),
     ],
 )
-def test_bad_lines_are_told_before_a_model_is_loaded(batch, leap, tmp_path, lines, told):
+def test_bad_lines_are_reported_before_a_model_is_loaded(batch, leap, tmp_path, lines, told):
     done, _ = batch(lines)
     assert done.code == 2 and told in done.stderr and done.stderr.count("\n") == 1
     assert leap.loaded == [] and not (tmp_path / "out.jsonl").exists()
@@ -191,7 +191,7 @@ def test_bad_lines_are_told_before_a_model_is_loaded(batch, leap, tmp_path, line
     assert (done.code, runner.asked) == (0, ["a"]) and "invalid and left out" in done.stderr
 
 
-def test_nothing_to_do_is_done_at_once(batch, leap, tmp_path):
+def test_an_empty_batch_loads_no_model(batch, leap, tmp_path):
     done, _ = batch([])
     assert (done.code, leap.loaded, (tmp_path / "out.jsonl").read_bytes()) == (0, [], b"")
     assert done.stderr == "leap: 0 lines: 0 answered, 0 failed\n"
@@ -230,20 +230,20 @@ def test_the_model_of_the_lines_is_used_when_none_is_given(leap, batch):
         (["builtin", "other"], 2, "the lines name the models 'builtin', 'other'"),
     ],
 )
-def test_models_of_lines_that_cannot_be_had(leap, batch, models, code, told):
+def test_two_or_missing_models_of_lines_are_errors(leap, batch, models, code, told):
     batch([{"prompt": "a", "model": model} for model in models])
     done = leap("batch", "in.jsonl")
     assert done.code == code and told in done.stderr and "-m MODEL" in done.stderr
 
 
-def test_without_a_model_the_built_in_one_is_named_once(leap, batch):
+def test_without_a_model_the_builtin_one_is_reported_once(leap, batch):
     _, runner = batch([{"prompt": "a"}])
     leap.runner = type(runner)()
     done = leap("batch", "in.jsonl", "-q")
     assert done.code == 0 and done.stderr.startswith("leap: no model given, so the built-in demo model answers")
 
 
-def test_a_lost_runner_ends_the_batch_and_keeps_what_was_done(batch, results):
+def test_a_lost_runner_ends_the_batch_and_keeps_its_results(batch, results):
     def answer(text):
         return Unavailable("the host is gone") if text == "7" else f"<{text}>"
 
@@ -262,7 +262,7 @@ def test_progress_is_shown_on_a_terminal_only(leap, batch):
     assert " of 10 lines, " in done.stderr and "\r" in done.stderr
 
 
-def test_a_batch_resumes_where_the_system_reads_no_places_of_files(batch, results, monkeypatch):
+def test_a_batch_resumes_on_systems_without_pread(batch, results, monkeypatch):
     monkeypatch.delattr(os, "pread")  # as on Windows
     monkeypatch.delattr(os, "pwrite")
     batch(TEN[:6])
@@ -271,7 +271,7 @@ def test_a_batch_resumes_where_the_system_reads_no_places_of_files(batch, result
     assert texts(results()) == EXPECTED and runner.asked == ["6", "7", "8", "9"]
 
 
-def test_a_conversation_that_has_its_answer_is_answered_again(leap, tmp_path):
+def test_a_conversation_that_ends_with_an_answer_is_answered_again(leap, tmp_path):
     runner = AnsweringRunner()
     leap.runner = runner
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
@@ -291,7 +291,7 @@ def test_the_conversations_that_export_writes_are_answered_anew(leap, tmp_path):
     assert (done.code, done.stdout) == (0, "<Italy?>\n")
 
 
-def test_lines_have_the_level_of_a_batch_unless_they_say_otherwise(batch, results):
+def test_lines_have_the_priority_of_a_batch_unless_they_set_their_own(batch, results):
     lines = [
         {"custom_id": "a", "prompt": "a", "priority": "urgent"},
         {"custom_id": "b", "body": {"messages": [{"role": "user", "content": "b"}], "priority": 3}},

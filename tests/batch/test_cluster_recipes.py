@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import slurm_array  # noqa: E402
 
 
-def test_an_array_on_slurm_whose_task_is_killed_gives_the_output_of_one_run(tmp_path):
+def test_a_slurm_array_with_a_killed_task_gives_the_output_of_one_run(tmp_path):
     if (reason := slurm_array.lacking()) is not None or not model_path().is_file():
         pytest.skip(f"no Slurm can be started: {reason or 'the built-in model has not been trained yet'}")
     seen = slurm_array.run_array(tmp_path, lines=14, accidents=1, kinds=("killed",))
@@ -34,7 +34,7 @@ def manifest() -> dict:
     return yaml.safe_load(text)
 
 
-def test_the_manifest_is_one_of_kubernetes_own_schema():
+def test_the_manifest_is_valid_by_kubernetes_own_schema():
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     job, version = manifest(), kubernetes_validate.latest_version()
     kubernetes_validate.validate(job, version, strict=True)
@@ -59,7 +59,7 @@ def test_the_manifest_runs_every_part_once():
 
 @pytest.mark.skipif(shutil.which("parallel") is None, reason="GNU parallel is not installed")
 @pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
-def test_gnu_parallel_does_the_parts(tmp_path):
+def test_gnu_parallel_runs_the_parts(tmp_path):
     """The line of the page, on this machine alone."""
     (line,) = re.findall(r"^\$ (seq 7 \| parallel .*)$", PAGE, re.MULTILINE)
     line = line.replace("--sshloginfile nodes.txt", "").replace("MODEL", "builtin").replace("7", "3")

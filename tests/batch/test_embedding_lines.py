@@ -36,7 +36,7 @@ def openai_line(n: int, text: object, **body: object) -> dict:
     return {"custom_id": f"id-{n}", "method": "POST", "url": "/v1/embeddings", "body": body}
 
 
-def test_openai_s_lines_get_openai_s_results(embed, results):
+def test_openai_lines_get_openai_results(embed, results):
     lines = [openai_line(1, "one two"), openai_line(2, ["three", "four"], encoding_format="base64", dimensions=8)]
     assert embed(lines).code == 0
     first, second = (line["response"]["body"] for line in results())
@@ -47,7 +47,7 @@ def test_openai_s_lines_get_openai_s_results(embed, results):
     assert [each["index"] for each in second["data"]] == [0, 1]
 
 
-def test_short_lines_keep_their_fields_and_stand_in_tables(embed, results, tmp_path):
+def test_short_lines_keep_their_fields_and_fit_into_tables(embed, results, tmp_path):
     lines = [{"id": "a", "input": "one", "topic": "x"}, {"input": ["two", "three"], "topic": "y"}]
     assert embed(lines, "--format", "plain", "--keep-fields").code == 0
     first, second = results()
@@ -83,7 +83,7 @@ def test_a_text_that_is_too_long_fails_alone_or_is_cut(embed, results):
     assert results()[2]["prompt_tokens"] == 512
 
 
-def test_the_same_command_goes_on_where_it_ended(embed, results, tmp_path):
+def test_the_same_command_resumes_where_it_ended(embed, results, tmp_path):
     lines = [{"input": f"text {n}"} for n in range(100)]
     assert embed(lines, "--format", "plain").code == 0
     whole, journal = results(), tmp_path / "out.jsonl.journal"
@@ -95,7 +95,7 @@ def test_the_same_command_goes_on_where_it_ended(embed, results, tmp_path):
     assert "1 answered" in embed([{"input": "text 0", "dimensions": 3}], "--format", "plain").stderr
 
 
-def test_lines_that_cannot_stand_together(embed, leap, tmp_path):
+def test_lines_and_outputs_that_exclude_each_other_are_refused(embed, leap, tmp_path):
     done = embed([{"input": "a"}, {"prompt": "b"}])
     assert done.code == 2 and "some lines ask for vectors and some for answers" in done.stderr
     done = embed([{"prompt": "b"}], output="x.npy")
@@ -104,7 +104,7 @@ def test_lines_that_cannot_stand_together(embed, leap, tmp_path):
     assert embed([{"input": "b"}], "--format", "text", "--replace").code == 2
 
 
-def test_keys_of_journals_stay_what_they_are():
+def test_keys_of_journals_do_not_change():
     line = RequestReader().read(json.dumps(openai_line(1, "Grüß Gott", dimensions=4)).encode())
     digest = line.digest("id-1")
     assert (digest, key_of(digest, "{}")) == GOLDEN
@@ -115,7 +115,7 @@ def test_keys_of_journals_stay_what_they_are():
 GOLDEN = ("cce2d47019abd0639b11d800d1aa427f", "d0347cbd0df8cd3f349630530dd88709")
 
 
-def test_two_writers_of_one_array(tmp_path):
+def test_a_second_writer_of_one_array_is_refused(tmp_path):
     one, two = VectorFile(tmp_path / "v.npy", 1), VectorFile(tmp_path / "v.npy", 1)
     one.open(lambda: iter(()))
     with pytest.raises(LeapUnavailableError, match="another batch"):

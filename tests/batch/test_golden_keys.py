@@ -65,7 +65,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_line_has_the_key_that_it_had(name):
+def test_the_key_of_a_line_does_not_change(name):
     fields, digest, key = GOLDEN[name]
     row = json.dumps({"custom_id": "a", **fields}).encode() + b"\n"
     other = row.replace(b'"custom_id": "a"', b'"custom_id": "b"')
@@ -82,7 +82,7 @@ CIRCUMSTANCES = (
 )
 
 
-def test_a_model_has_the_fingerprint_that_it_had(tmp_path, monkeypatch):
+def test_the_fingerprint_of_a_model_does_not_change(tmp_path, monkeypatch):
     path = tmp_path / "m.gguf"
     path.write_bytes(bytes(range(256)) * 20)
     model = LocalModel("m", path, sampling=SamplingDefaults(temperature=0.3, min_p=0.15))

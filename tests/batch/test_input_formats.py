@@ -43,7 +43,7 @@ def test_rows_of_a_table_fill_a_template_and_come_back_with_their_answers(answer
     assert [second["custom_id"], third["custom_id"]] == ["8", "line-4"]
 
 
-def test_a_table_answers_as_a_table(answered):
+def test_results_of_a_table_are_a_table(answered):
     done, _, text = answered("in.csv", TABLE, "--template", "{name}", output="out.csv")
     rows = list(csv.reader(io.StringIO(text)))
     assert done.code == 0 and rows == [
@@ -57,7 +57,7 @@ def test_a_table_answers_as_a_table(answered):
 
 
 @pytest.mark.parametrize("cut", [1, 9, 30, 60])
-def test_a_torn_table_is_mended(answered, tmp_path, cut):
+def test_a_torn_table_is_repaired(answered, tmp_path, cut):
     _, _, text = answered("in.csv", TABLE, "--template", "{name}", output="out.csv")
     (tmp_path / "out.csv").write_bytes(text.encode()[:-cut])
     done, runner, same = answered("in.csv", TABLE, "--template", "{name}", output="out.csv")
@@ -83,7 +83,7 @@ def test_a_column_called_prompt_needs_no_template(answered):
         ('prompt\n"a', "not a CSV table"),
     ],
 )
-def test_tables_that_cannot_be_used(answered, text, told):
+def test_unusable_tables_are_refused(answered, text, told):
     done, runner, _ = answered("in.csv", text)
     assert (done.code, runner.asked) == (2, []) and told in done.stderr and done.stderr.count("\n") == 1
 
@@ -106,7 +106,7 @@ def test_an_array_and_strings(answered):
     assert done.code == 2 and "expected a JSON array" in done.stderr and "--input-format jsonl" in done.stderr
 
 
-def test_the_form_can_be_said(answered, leap):
+def test_the_input_format_can_be_named(answered, leap):
     _, runner, _ = answered("in.dat", "prompt,a\nHi,1\n", "--input-format", "csv")
     assert runner.asked == ["Hi"]
     leap.runner = AnsweringRunner()
@@ -114,7 +114,7 @@ def test_the_form_can_be_said(answered, leap):
     assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == ["<One>", "<two>"]
 
 
-def test_fields_of_a_line_are_kept_on_demand(answered):
+def test_keep_fields_copies_fields_of_a_line_to_its_result(answered):
     line = json.dumps({"prompt": "Hi", "source": {"page": 3}, "answer": "old", "temperature": 0})
     done, _, _ = answered("in.jsonl", line)
     assert done.code == 2 and "source: there is no such field" in done.stderr
@@ -124,7 +124,7 @@ def test_fields_of_a_line_are_kept_on_demand(answered):
     assert runner.requests[0].options.temperature == 0
 
 
-def test_failed_lines_have_a_file_of_their_own(answered, tmp_path):
+def test_failed_lines_go_to_the_errors_file(answered, tmp_path):
     lines = "".join(json.dumps({"custom_id": f"id-{n}", "prompt": str(n)}) + "\n" for n in range(5))
     failing = {"1": LeapGenerationError("broken"), "3": LeapGenerationError("broken too")}
     done, _, text = answered("in.jsonl", lines, "--errors", "bad.jsonl", answer=lambda t: failing.get(t, f"<{t}>"))
@@ -142,7 +142,7 @@ def test_failed_lines_have_a_file_of_their_own(answered, tmp_path):
     assert done.code == 2 and "cannot take the failed lines" in done.stderr
 
 
-def test_lines_that_are_left_out_are_in_the_file_of_failed_lines(answered, tmp_path):
+def test_skipped_lines_go_to_the_errors_file(answered, tmp_path):
     bad = tmp_path / "bad.jsonl"
     args = ("--skip-invalid", "--errors", "bad.jsonl")
     done, _, text = answered("in.jsonl", '{"prompt": "a"}\n{\n{"prompt": "b"}\n{"prompt": 1}\n', *args)

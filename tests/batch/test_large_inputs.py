@@ -57,7 +57,7 @@ def test_a_line_takes_less_than_150_bytes_of_memory(tmp_path):
     assert kilobytes * 1024 / 100_000 < 150
 
 
-def test_quick_checks_agree_with_whole_ones():
+def test_quick_checks_agree_with_full_ones():
     options = {"temperature": 0, "max_tokens": 5}
     rows = [
         {"prompt": "a", **options},
@@ -97,7 +97,7 @@ def test_quick_checks_agree_with_whole_ones():
         {"system": 1, "prompt": "a"},
     ],
 )
-def test_what_a_whole_check_refuses_a_quick_one_does_too(row):
+def test_quick_checks_refuse_what_full_ones_refuse(row):
     sound = [{"prompt": "a"}, {"custom_id": "b", "body": {"messages": [{"role": "user", "content": "a"}]}}]
     text = b"".join(json.dumps(each).encode() + b"\n" for each in (*sound, row))
     checked = check_lines(rows_of(text), RequestReader())
@@ -119,7 +119,7 @@ def test_problems_beyond_the_first_thousand_are_counted():
     assert (checked.problem_count, len(checked.problems), len(checked.index)) == (5000, 1000, 1)
 
 
-def test_an_input_that_changes_while_the_batch_runs_ends_it(batch, tmp_path):
+def test_a_batch_ends_when_its_input_changes_while_it_runs(batch, tmp_path):
     changed = threading.Event()
 
     def answer(text):
@@ -135,7 +135,7 @@ def test_an_input_that_changes_while_the_batch_runs_ends_it(batch, tmp_path):
     assert "other" not in runner.asked
 
 
-def test_an_input_that_is_no_longer_the_submitted_one_is_refused(tmp_path):
+def test_an_input_that_changed_since_submission_is_refused(tmp_path):
     """A second attempt of a job would leave lines out of the output that the first one answered."""
     path = tmp_path / "in.jsonl"
     path.write_bytes(lines(20))
@@ -154,7 +154,7 @@ def result(n: int, key: str) -> LineResult:
     return LineResult(key, f"id-{n}", "m", 1, response=complete.to_json())
 
 
-def test_a_journal_finds_its_results_where_they_lie(tmp_path):
+def test_a_journal_reads_results_by_their_offsets(tmp_path):
     index = check_lines(InputRows("-", stdin=io.BytesIO(lines(300))), RequestReader()).index
     keys = [key_of(index.digest(n), "f") for n in range(300)]
     journal = Journal(tmp_path / "j")
@@ -177,7 +177,7 @@ def test_a_journal_finds_its_results_where_they_lie(tmp_path):
     journal.close()
 
 
-def test_a_batch_can_wait_for_its_output(tmp_path):
+def test_a_batch_can_wait_until_its_output_is_free(tmp_path):
     first = Journal(tmp_path / "j", tmp_path / "out")
     waited = threading.Event()
     opened: list[Journal] = []
@@ -200,7 +200,7 @@ def test_a_batch_can_wait_for_its_output(tmp_path):
     output.close()
 
 
-def test_results_wait_for_their_turn_in_the_journal(batch, results):
+def test_results_wait_in_the_journal_until_earlier_ones_are_written(batch, results):
     """The first line is the last to be answered."""
     done_others = threading.Event()
     answered: list[str] = []

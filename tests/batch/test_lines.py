@@ -36,7 +36,7 @@ def problem(row: bytes | object, **settings: object) -> str:
     return str(checked.problems[0])
 
 
-def test_the_forms_of_a_line_ask_the_same():
+def test_all_forms_of_a_line_make_the_same_request():
     body = {"messages": ASK, "temperature": 0.5}
     forms = [
         {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body},
@@ -73,13 +73,13 @@ def test_parameters_of_openai_become_options():
 @pytest.mark.parametrize(
     "given", [{"schema": SCHEMA}, {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}]
 )
-def test_a_schema_replaces_the_shape_that_the_command_asks_for(given):
+def test_a_schema_of_a_line_replaces_the_commands_constraint(given):
     request = read({"prompt": "Hi", **given}, options=GenerationOptions(regex_constraint="a+", temperature=0.1))
     assert json.loads(request.options.json_schema_constraint or "") == SCHEMA
     assert (request.options.regex_constraint, request.options.temperature) == (None, 0.1)
 
 
-def test_a_line_can_ask_for_plain_text_and_for_no_functions():
+def test_a_line_can_ask_for_plain_text_and_no_tools():
     look = (LeapFunction.from_openai(TOOL),)
     options = GenerationOptions(json_schema_constraint="{}", tool_choice="look")
     line = {"prompt": "x", "response_format": {"type": "text"}, "tools": []}
@@ -103,7 +103,7 @@ def test_a_template_is_filled_with_the_fields_of_a_line():
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "{a.b}", "{a!r}", "{a:>5}", "{0}", "no variable"])
-def test_templates_that_cannot_be_used(text):
+def test_unusable_templates_are_refused(text):
     with pytest.raises(LeapSerializationError, match="template"):
         LineTemplate(text)
 
@@ -163,12 +163,12 @@ def test_templates_that_cannot_be_used(text):
         ({"custom_id": "a", "extra": 1, "body": {}}, "extra: there is no such field"),
     ],
 )
-def test_lines_that_cannot_be_used(row, told):
+def test_unusable_lines_are_refused(row, told):
     said = problem(row)
     assert said.startswith("line 1: ") and told in said
 
 
-def test_ids_are_unique_and_lines_are_counted_with_the_blank_ones():
+def test_ids_are_unique_and_blank_lines_count_in_line_numbers():
     rows = [
         b"\xef\xbb\xbf" + b'{"prompt": "a", "id": "x"}\n',
         b"\n",
@@ -181,7 +181,7 @@ def test_ids_are_unique_and_lines_are_counted_with_the_blank_ones():
     assert checked.models == {None}
 
 
-def test_what_is_asked_and_with_what_decides_the_key():
+def test_prompt_and_options_decide_the_key():
     def key(custom_id="a", circumstances="model", **fields):
         row = json.dumps({"id": custom_id, "prompt": "Hi", "temperature": 0, **fields}).encode()
         return key_of(check_lines(rows_of(row), RequestReader()).index.digest(0), circumstances)
@@ -190,7 +190,7 @@ def test_what_is_asked_and_with_what_decides_the_key():
     assert key() == key() and len({key(), *others}) == 6
 
 
-def test_a_line_may_name_pictures_and_sounds(tmp_path) -> None:
+def test_a_line_may_name_image_and_audio_files(tmp_path) -> None:
     pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
     (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
     request = read({"image": ["red.png", "red.png"], "audio": "hum.wav", "prompt": "What is it?"}, directory=tmp_path)
@@ -216,13 +216,13 @@ def test_a_line_may_name_pictures_and_sounds(tmp_path) -> None:
         ({"image": [""], "prompt": "a"}, "image: expected the name of a file"),
     ],
 )
-def test_a_line_that_names_no_picture_says_which(tmp_path, value, says) -> None:
+def test_a_line_whose_file_is_not_an_image_names_it(tmp_path, value, says) -> None:
     (tmp_path / "text.png").write_text("some text")
     with pytest.raises(LeapSerializationError, match=says):
         read(value, directory=tmp_path)
 
 
-def test_lines_with_one_picture_are_those_that_were_checked(tmp_path) -> None:
+def test_lines_with_an_image_are_compared_with_their_checked_version(tmp_path) -> None:
     """The second had the digest of a line without its picture, so that it passed for a changed one."""
     for name in ("red", "blue"):
         pillow.new("RGB", (40, 40), name).save(tmp_path / f"{name}.png")
@@ -237,7 +237,7 @@ def test_lines_with_one_picture_are_those_that_were_checked(tmp_path) -> None:
         assert [read_again(reader, index, n)[1] for n in range(len(rows))] == [reader.read(row) for row in rows]
 
 
-def test_the_lines_of_a_server_s_clients_name_none_of_its_files(tmp_path) -> None:
+def test_lines_of_a_servers_clients_cannot_name_its_files(tmp_path) -> None:
     pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
     (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
     settings = BatchSettings.of("-", "-", directory=str(tmp_path), urls=UrlAccess.DATA, own_clients=False)
@@ -265,7 +265,7 @@ def test_the_lines_of_a_server_s_clients_name_none_of_its_files(tmp_path) -> Non
     assert isinstance(reader.read(carried).messages[0].content[0], Image), "the line has the picture itself"
 
 
-def test_a_line_goes_to_another_machine_with_what_it_names(tmp_path) -> None:
+def test_a_line_goes_to_another_machine_with_the_files_it_names(tmp_path) -> None:
     pillow.new("RGB", (40, 40), "red").save(tmp_path / "red.png")
     (tmp_path / "hum.wav").write_bytes(Audio.from_float_samples([0.1] * 4000, 16_000).data)
     part = {"type": "image_url", "image_url": {"url": (tmp_path / "red.png").as_uri()}}

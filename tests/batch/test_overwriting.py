@@ -17,7 +17,7 @@ LINES = [{"custom_id": "a", "prompt": "1"}, {"custom_id": "b", "prompt": "2"}]
 
 
 @pytest.mark.parametrize("before", ["a file of somebody", "a finished batch"])
-def test_overwrite_takes_nothing_away_before_the_model_is_loaded(leap, batch, tmp_path, before):
+def test_overwrite_removes_nothing_before_the_model_is_loaded(leap, batch, tmp_path, before):
     output = tmp_path / "out.jsonl"
     if before == "a finished batch":
         batch(LINES)
@@ -32,7 +32,7 @@ def test_overwrite_takes_nothing_away_before_the_model_is_loaded(leap, batch, tm
     assert (done.code, runner.asked, output.read_text().count("\n")) == (0, ["1", "2"], 2)
 
 
-def test_attempts_of_one_run_overwrite_once(tmp_path):
+def test_the_attempts_of_a_run_overwrite_only_once(tmp_path):
     path = journal_path(tmp_path / "out.jsonl")
     for run_id, begun_before in [("job", False), ("job", True), ("other", False), (None, False)]:
         journal = Journal(path)
@@ -41,14 +41,14 @@ def test_attempts_of_one_run_overwrite_once(tmp_path):
         journal.close()
 
 
-def test_no_lines_take_nothing_away(leap, batch, tmp_path):
+def test_an_empty_input_does_not_erase_the_output(leap, batch, tmp_path):
     batch(LINES)
     there = (tmp_path / "out.jsonl").read_bytes()
     done = leap("batch", "-", "-o", "out.jsonl", "-m", "builtin", stdin="")
     assert (done.code, (tmp_path / "out.jsonl").read_bytes()) == (0, there)
 
 
-def test_results_that_belong_to_no_line_any_more_are_told_of(batch, tmp_path):
+def test_results_without_a_line_are_reported_and_kept_in_the_journal(batch, tmp_path):
     batch(LINES)
     done, runner = batch(LINES[:1])
     assert (done.code, runner.asked) == (0, [])
@@ -60,7 +60,7 @@ def test_results_that_belong_to_no_line_any_more_are_told_of(batch, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights and links of POSIX")
-def test_a_link_stays_one_and_private_files_stay_private(batch, tmp_path):
+def test_a_link_stays_a_link_and_private_files_stay_private(batch, tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     real.touch()
     real.chmod(0o600)
@@ -72,20 +72,20 @@ def test_a_link_stays_one_and_private_files_stay_private(batch, tmp_path):
 
 
 @pytest.mark.parametrize("journal", ["out.jsonl", "in.jsonl"])
-def test_a_journal_is_a_file_of_its_own(batch, tmp_path, journal):
+def test_the_journal_cannot_be_the_input_or_the_output(batch, tmp_path, journal):
     done, runner = batch(LINES, "--journal", journal)
     assert (done.code, runner.asked) == (2, []) and "cannot be the journal too" in done.stderr
 
 
 @pytest.mark.parametrize("output", ["out.jsonl", "-"])
-def test_a_journal_that_is_no_file_is_refused_and_stays(batch, tmp_path, output):
+def test_a_pipe_as_the_journal_is_refused_and_kept(batch, tmp_path, output):
     os.mkfifo(tmp_path / "pipe")
     done, runner = batch(LINES, "--journal", "pipe", output=output)
     assert (done.code, runner.asked) == (2, []) and "give another journal" in done.stderr
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_an_empty_file_that_was_there_before_the_batch_stays(leap, batch, tmp_path):
+def test_an_empty_file_from_before_the_batch_stays(leap, batch, tmp_path):
     (tmp_path / "mine").touch()
     leap.load_error = LeapModelLoadingError("damaged")
     for journal in ("mine", "other"):
@@ -94,7 +94,7 @@ def test_an_empty_file_that_was_there_before_the_batch_stays(leap, batch, tmp_pa
 
 
 @pytest.mark.parametrize("first", ["a.jsonl", "-"])
-def test_a_journal_of_another_output_opens_no_way_to_overwrite_this_one(batch, tmp_path, first):
+def test_a_journal_of_another_output_does_not_allow_overwriting_this_one(batch, tmp_path, first):
     notes = tmp_path / "notes.txt"
     notes.write_text("precious\n")
     batch(LINES, "--journal", "j3", output=first)
@@ -124,7 +124,7 @@ def test_a_link_and_its_target_are_one_output(tmp_path):
     first.close()
 
 
-def test_an_output_is_written_by_one_batch_whatever_the_journals(tmp_path):
+def test_only_one_batch_writes_an_output_whatever_its_journal(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_text("old\n")
     first, second = OutputFile(path), OutputFile(path)
@@ -138,14 +138,14 @@ def test_an_output_is_written_by_one_batch_whatever_the_journals(tmp_path):
     second.close()
 
 
-def test_a_journal_that_is_in_use_is_named(batch, tmp_path):
+def test_a_journal_in_use_is_named_in_the_error(batch, tmp_path):
     journal = Journal(tmp_path / "j.3", tmp_path / "out.jsonl")
     done, _ = batch(LINES, "--journal", "j.3")
     journal.close()
     assert done.code == 10 and "another batch uses the journal" in done.stderr and "j.3" in done.stderr
 
 
-def test_a_batch_tells_that_other_options_answer_its_lines_anew(leap, tmp_path):
+def test_a_batch_reports_that_other_options_answer_its_lines_again(leap, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
     line = ("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin")
     leap.runner = AnsweringRunner()

@@ -25,7 +25,7 @@ def texts(path) -> list[str]:
     return path.read_text("utf-8").splitlines()
 
 
-def test_the_parts_merged_are_byte_for_byte_the_output_of_one_run(batch, parts, tmp_path):
+def test_merged_shards_equal_the_output_of_one_run_byte_for_byte(batch, parts, tmp_path):
     batch(MANY, "--format", "plain", output="one.jsonl")
     asked = parts(MANY, "--format", "plain")
     assert sorted(sum(asked, [])) == sorted(line["prompt"] for line in MANY) and all(asked)
@@ -36,7 +36,7 @@ def test_the_parts_merged_are_byte_for_byte_the_output_of_one_run(batch, parts, 
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "openai"])
-def test_every_form_of_output_can_be_merged(batch, parts, tmp_path, form):
+def test_every_output_format_can_be_merged(batch, parts, tmp_path, form):
     parts(MANY[:9], "--format", form)
     batch(MANY[:9], "--merge", str(COUNT), "--format", form)
     merged = texts(tmp_path / "out.jsonl")
@@ -45,20 +45,20 @@ def test_every_form_of_output_can_be_merged(batch, parts, tmp_path, form):
     assert len(merged) == 9 + len(header) and set(merged) == set(pieces) | header
 
 
-def test_a_line_stays_in_its_part_when_lines_are_added(parts):
+def test_a_line_stays_in_its_shard_when_lines_are_added(parts):
     before = parts(MANY[10:])
     after = parts([*MANY[:10], *MANY[10:]])
     assert sum(after, []) and not {line for asked in after for line in asked} & {x for asked in before for x in asked}
 
 
-def test_a_part_goes_on_where_it_was_ended(batch, parts, tmp_path):
+def test_a_shard_resumes_where_it_ended(batch, parts, tmp_path):
     failing = {line["prompt"]: LeapGenerationError("broken") for line in MANY[::2]}
     first = parts(MANY, answer=lambda text: failing.get(text, f"<{text}>"), numbers=[2])[0]
     again = parts(MANY, numbers=[2])[0]
     assert again and set(again) <= set(failing) and first and not set(again) & set(first)
 
 
-def test_missing_lines_are_named_and_come_with_the_next_merge(batch, parts, tmp_path):
+def test_missing_lines_are_named_and_added_by_the_next_merge(batch, parts, tmp_path):
     batch(MANY, "--format", "plain", output="one.jsonl")
     asked = parts(MANY, "--format", "plain", numbers=[1, 2, 4])
     done, _ = batch(MANY, "--merge", str(COUNT), "--format", "plain")
@@ -73,14 +73,14 @@ def test_missing_lines_are_named_and_come_with_the_next_merge(batch, parts, tmp_
     assert done.code == 0 and texts(tmp_path / "out.jsonl") == one
 
 
-def test_one_process_goes_on_from_what_was_merged(batch, parts):
+def test_one_process_resumes_from_merged_shards(batch, parts):
     asked = parts(MANY, numbers=[1, 2])
     batch(MANY, "--merge", str(COUNT))
     done, runner = batch(MANY)
     assert done.code == 0 and sorted(runner.asked + sum(asked, [])) == sorted(line["prompt"] for line in MANY)
 
 
-def test_failed_lines_are_merged_as_one_run_writes_them(batch, parts, tmp_path):
+def test_failed_lines_are_merged_in_the_form_of_one_run(batch, parts, tmp_path):
     def answer(text: str):
         return LeapGenerationError("broken") if text.endswith("7") else f"<{text}>"
 
@@ -97,7 +97,7 @@ def test_failed_lines_are_merged_as_one_run_writes_them(batch, parts, tmp_path):
     assert done.code == 0 and len(texts(tmp_path / "out.jsonl")) == 40 and not texts(tmp_path / "failed.jsonl")
 
 
-def test_a_merge_reads_what_a_part_at_work_has_by_then(batch, parts, tmp_path):
+def test_a_merge_reads_the_results_so_far_of_a_running_shard(batch, parts, tmp_path):
     parts(MANY)
     journal = tmp_path / "out.2-of-4.jsonl.journal"
     whole = journal.read_bytes()
@@ -117,12 +117,12 @@ def test_a_merge_reads_what_a_part_at_work_has_by_then(batch, parts, tmp_path):
         (("--merge", "4", "-o", "/dev/null"), "--merge needs a file"),
     ],
 )
-def test_what_makes_no_sense_is_refused(batch, args, told):
+def test_contradictory_options_are_refused(batch, args, told):
     done, runner = batch(MANY, *args)
     assert done.code == 2 and told in " ".join(done.stderr.split()) and runner.asked == []
 
 
-def test_a_part_with_no_line_is_an_empty_output(batch, parts, tmp_path):
+def test_a_shard_without_lines_is_an_empty_output(batch, parts, tmp_path):
     lines = MANY[:1]
     parts(lines)
     sizes = sorted((tmp_path / f"out.{n}-of-4.jsonl").stat().st_size for n in range(1, COUNT + 1))
@@ -130,7 +130,7 @@ def test_a_part_with_no_line_is_an_empty_output(batch, parts, tmp_path):
     assert batch(lines, "--merge", str(COUNT))[0].code == 0
 
 
-def test_files_of_parts_keep_the_ending_that_says_their_form():
+def test_files_of_shards_keep_the_suffix_of_their_format():
     part = Part(3, 7)
     assert [part.path(name) for name in ("a/out.csv", "out", "my.out.jsonl.gz", "out.gz")] == [
         "a/out.3-of-7.csv",
@@ -142,7 +142,7 @@ def test_files_of_parts_keep_the_ending_that_says_their_form():
         Part(8, 7)
 
 
-def test_parts_are_about_equal():
+def test_shards_are_about_equal_in_size():
     digests = [f"{n * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}" for n in range(7000)]
     sizes = [sum(Part(number, 7).has(digest) for digest in digests) for number in range(1, 8)]
     assert sum(sizes) == 7000 and min(sizes) > 800

@@ -58,7 +58,7 @@ def test_lines_come_from_s3(bucket, leap, tmp_path):
 
 @needs_fsspec
 @pytest.mark.filterwarnings("default")
-def test_a_connection_that_is_cut_in_the_middle_is_an_error_and_no_short_input():
+def test_a_cut_connection_is_an_error_and_not_a_short_input():
     pytest.importorskip("aiohttp")
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -143,7 +143,7 @@ LONG = b'{"prompt": "a"}\n' * 100_000
 
 
 @pytest.mark.filterwarnings("default")
-def test_an_input_whose_transfer_is_cut_is_whole_or_an_error(bucket, cut):
+def test_an_input_whose_transfer_is_cut_is_complete_or_an_error(bucket, cut):
     bucket.pipe("leap/in.jsonl", LONG)
     proxy = cut(1)
     with fetched("s3://leap/in.jsonl") as file:
@@ -155,7 +155,7 @@ def test_an_input_whose_transfer_is_cut_is_whole_or_an_error(bucket, cut):
 
 
 @pytest.mark.filterwarnings("default")
-def test_an_output_whose_transfer_is_cut_is_not_there_and_the_former_one_stays(bucket, cut):
+def test_a_cut_upload_creates_no_output_and_keeps_the_former_one(bucket, cut):
     many = bytes(12_000_000)  # three parts
     bucket.pipe("leap/out.bin", b"before")
     proxy = cut(1000)
@@ -172,7 +172,7 @@ def test_an_output_whose_transfer_is_cut_is_not_there_and_the_former_one_stays(b
 
 
 @pytest.mark.filterwarnings("default")
-def test_parts_whose_end_fails_are_given_up(bucket, monkeypatch):
+def test_multipart_uploads_whose_completion_fails_are_aborted(bucket, monkeypatch):
     import s3fs
 
     def fail(file):
@@ -199,7 +199,7 @@ def asked(leap, tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
-def test_results_go_to_s3_once_they_are_whole(bucket, asked, tmp_path):
+def test_results_go_to_s3_once_they_are_complete(bucket, asked, tmp_path):
     done, _ = asked("s3://leap/deep/out.jsonl")
     assert done.code == 0, done
     texts = [json.loads(line)["text"] for line in bucket.cat("leap/deep/out.jsonl").splitlines()]
@@ -215,7 +215,7 @@ def test_results_go_to_s3_once_they_are_whole(bucket, asked, tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
-def test_what_was_answered_is_kept_when_it_cannot_be_sent(bucket, asked, monkeypatch):
+def test_answers_are_kept_when_they_cannot_be_uploaded(bucket, asked, monkeypatch):
     from leap_core.batch.input import remote_files
 
     def fail(file, url):
@@ -231,7 +231,7 @@ def test_what_was_answered_is_kept_when_it_cannot_be_sent(bucket, asked, monkeyp
 
 
 @pytest.mark.filterwarnings("default")
-def test_parts_of_a_batch_are_merged_into_s3(bucket, asked):
+def test_shards_of_a_batch_are_merged_into_s3(bucket, asked):
     for n in (1, 2):
         done, _ = asked("s3://leap/out.jsonl", "--shard", f"{n}/2")
         assert done.code == 0 and bucket.exists(f"leap/out.{n}-of-2.jsonl"), done
@@ -241,7 +241,7 @@ def test_parts_of_a_batch_are_merged_into_s3(bucket, asked):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_place_that_takes_no_file_is_refused_before_any_work(bucket, asked):
+def test_an_unwritable_destination_is_refused_before_any_work(bucket, asked):
     for output, told in [
         ("s3://nosuch/out.jsonl", "s3://nosuch/out.jsonl cannot be written to"),
         ("https://host/out.jsonl", "takes files, such as s3://BUCKET/NAME"),

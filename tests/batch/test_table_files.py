@@ -59,7 +59,7 @@ def test_failed_rows_have_an_error_and_are_asked_again(asked, people, tmp_path):
     assert (done.code, runner.asked) == (0, ["Ä1"]) and rows_of(tmp_path / "out.parquet")[1]["error"] is None
 
 
-def test_an_output_that_is_not_whole_is_not_there(asked, people, tmp_path):
+def test_an_incomplete_output_does_not_exist(asked, people, tmp_path):
     from leap_core.errors import LeapUnavailableError
 
     lost = {"Ä3": LeapUnavailableError("gone")}
@@ -71,7 +71,7 @@ def test_an_output_that_is_not_whole_is_not_there(asked, people, tmp_path):
     assert done.code == 0 and len(rows_of(tmp_path / "out.parquet")) == 5
 
 
-def test_types_fit_all_rows(tmp_path):
+def test_column_types_fit_all_rows(tmp_path):
     from leap_core.batch.output import table_files
 
     sink = table_files.ParquetFile(tmp_path / "t.parquet", 3)
@@ -114,13 +114,13 @@ def test_a_compressed_table_keeps_its_header(asked, tmp_path):
     ],
     ids=["no gzip", "torn", "no Parquet"],
 )
-def test_damaged_inputs_are_one_line(asked, tmp_path, name, content, told):
+def test_damaged_inputs_are_one_line_errors(asked, tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content)
     done, runner = asked(name, "out.jsonl")
     assert done.code == 2 and told in " ".join(done.stderr.split()) and runner.asked == []
 
 
-def test_parts_of_a_table_are_merged_into_one(asked, people, tmp_path):
+def test_shards_of_a_table_are_merged(asked, people, tmp_path):
     for n in (1, 2):
         assert asked("in.parquet", "out.parquet", "--pattern", "{name}", "--shard", f"{n}/2")[0].code == 0
     assert asked("in.parquet", "out.parquet", "--pattern", "{name}", "--merge", "2")[0].code == 0
@@ -128,7 +128,7 @@ def test_parts_of_a_table_are_merged_into_one(asked, people, tmp_path):
 
 
 @pytest.mark.parametrize("args", [("--errors", "failed.jsonl"), ("--format", "text")])
-def test_what_leaves_lines_out_does_not_go_into_an_output_that_is_written_at_once(asked, tmp_path, args):
+def test_options_that_skip_lines_are_refused_for_compressed_outputs(asked, tmp_path, args):
     (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n')
     done, _ = asked("in.jsonl", "out.jsonl.gz", *args)
     assert done.code == 2 and "a line for each line" in " ".join(done.stderr.split())
@@ -146,7 +146,7 @@ def test_fields_of_json_lines_are_columns_of_a_csv(leap, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "says"), [("1e400", "too large"), ("9" * 5000, "5000 digits"), ("NaN", "NaN")])
-def test_a_number_that_json_cannot_give_back_is_a_wrong_line(leap, tmp_path, number, says):
+def test_a_number_that_json_cannot_represent_is_a_bad_line(leap, tmp_path, number, says):
     (tmp_path / "in.jsonl").write_text(f'{{"prompt": "a", "score": {number}}}\n')
     leap.script("one")
     done = leap("batch", "in.jsonl", "-m", "builtin", "--keep-fields")

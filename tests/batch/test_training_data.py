@@ -81,7 +81,7 @@ def test_every_answer_follows_the_tokens_that_the_model_is_served_with(runner, h
     assert len(texts) == (2 if history is THOUGHT and own else 1)
 
 
-def test_messages_rendered_by_another_program_are_the_same_text(runner, template):
+def test_messages_rendered_outside_of_leap_are_the_same_text(runner, template):
     from jinja2 import Environment
 
     jinja = Environment(trim_blocks=True, lstrip_blocks=True)
@@ -105,7 +105,7 @@ def test_messages_rendered_by_another_program_are_the_same_text(runner, template
         (TALK, "which no tool declares"),
     ],
 )
-def test_what_cannot_be_trained_on_is_left_out_with_its_reason(template, history, reason):
+def test_unusable_examples_are_left_out_with_a_reason(template, history, reason):
     with pytest.raises(UnfitError, match=reason):
         template.rendered(of_history(history).history)
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_trained_on_is_left_out_with_its_reason(template, history
         ({"command": "eval run"}, "leap eval run asked it"),
     ],
 )
-def test_entries_of_the_log_must_be_whole(changes, reason):
+def test_incomplete_entries_of_the_log_are_left_out(changes, reason):
     entry = Entry("generate", "m", "Hello", answer="Hi", finish="stop")
     assert of_entry(entry).history[-1].text == "Hi"
     for name, value in changes.items():
@@ -147,7 +147,7 @@ FOUR = [ChatMessage(role, f"{role} {n}") for n in range(4) for role in ("user", 
         (Wanted(unedited=True), [OLD, OLD, OLD, OLD], [], "not known"),
     ],
 )
-def test_only_wanted_answers_are_trained_on_and_the_others_are_context(template, wanted, marks, trained, reason):
+def test_only_chosen_answers_are_trained_on_and_the_others_are_context(template, wanted, marks, trained, reason):
     of_each = [mark for each in marks for mark in (OLD, each)]
     if reason is not None:
         with pytest.raises(UnfitError, match=reason):
@@ -211,7 +211,7 @@ def test_wrong_combinations_are_refused(leap, flags, message):
     assert done.code == 2 and message in done.stderr
 
 
-def test_redacted_conversations_mask_one_thing_alike_everywhere():
+def test_one_value_has_the_same_mask_in_all_redacted_conversations():
     history = [
         ChatMessage("user", "Write to ada@example.org or bob@example.org."),
         ChatMessage(
@@ -274,7 +274,7 @@ def test_the_command_takes_the_answers_of_a_batch(leap, tmp_path, format):
     assert swapped.code == 2 and "give the lines first, then the results" in swapped.stderr
 
 
-def test_two_lines_of_one_id_are_refused(leap, tmp_path):
+def test_two_lines_with_the_same_id_are_refused(leap, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"custom_id": "a", "prompt": "One"}\n{"custom_id": "a", "prompt": "Two"}\n')
     (tmp_path / "out.jsonl").write_text('{"custom_id": "a", "text": "1", "finish_reason": "stop"}\n')
     done = leap("export", "--for-training", "-m", "builtin", "--batch", "in.jsonl", "out.jsonl")

@@ -11,7 +11,7 @@ def handing_out(count: int, size: int) -> HandingOut:
     return HandingOut(((n, None) for n in range(count)), size)  # type: ignore[misc]
 
 
-def test_lines_of_a_lost_process_go_to_others_and_late_answers_count_for_nothing():
+def test_lines_of_a_lost_process_go_to_others_and_late_answers_are_ignored():
     lines, first, second = handing_out(5, 3), Hand(), Hand()
     assert [place for place, _ in lines.fill(first)] == [0, 1, 2] and lines.fill(first) == []
     assert lines.answered(first, 1) and not lines.answered(first, 1)
@@ -20,7 +20,7 @@ def test_lines_of_a_lost_process_go_to_others_and_late_answers_count_for_nothing
     assert not lines.answered(first, 0) and lines.answered(second, 0)
 
 
-def test_a_line_that_kills_its_process_is_given_up_alone_and_all_others_are_answered():
+def test_only_the_line_that_kills_its_process_fails_and_all_others_are_answered():
     killer, chance = 17, random.Random(3)
     lines, hands = handing_out(60, 8), [Hand(), Hand(), Hand()]
     answered, given_up, deaths, deaths_in_turn = set(), [], 0, 0
@@ -40,7 +40,7 @@ def test_a_line_that_kills_its_process_is_given_up_alone_and_all_others_are_answ
     assert answered == set(range(60)) - {killer}
 
 
-def test_accidents_give_up_no_line():
+def test_lines_are_answered_after_their_processes_are_lost_by_accident():
     lines, hand = handing_out(8, 4), Hand()
     for _ in range(2):
         lines.fill(hand)

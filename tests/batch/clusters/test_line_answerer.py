@@ -75,7 +75,7 @@ def test_a_model_is_found_by_name_by_path_and_by_its_digest():
     assert ModelOfCluster("other-name", "", digest, fingerprint, LOADING).reference_here() == "builtin"
 
 
-def test_numbers_of_workers_and_addresses():
+def test_worker_counts_and_addresses_are_parsed():
     assert [numbers_of_workers(text) for text in (None, "3", "2..8")] == [(1, None), (1, 3), (2, 8)]
     for wrong in ("0", "8..2", "x", "-1", "2.."):
         with pytest.raises(LeapOptionsError):

@@ -93,12 +93,12 @@ def test_bytes_of_pictures_go_to_the_model(scripted):
         ({"prompt": "{a.b}"}, "not a plain name"),
     ],
 )
-def test_what_no_row_could_be_asked_with_is_refused_at_once(given, told):
+def test_options_that_fit_no_row_are_refused_at_once(given, told):
     with pytest.raises((LeapOptionsError, LeapSerializationError), match=told):
         Mapper("builtin", **given)
 
 
-def test_a_missing_column_and_what_is_no_table(scripted):
+def test_a_missing_column_and_an_input_other_than_a_table_are_errors(scripted):
     mapper, _ = scripted(prompt="{text}")
     with pytest.raises(LeapSerializationError, match="no column text; it has other"):
         mapper({"other": [1]})
@@ -108,7 +108,7 @@ def test_a_missing_column_and_what_is_no_table(scripted):
         Mapper("nosuch-model", prompt="{text}")({"text": ["a"]})
 
 
-def test_pandas_and_iterators_of_frames_as_spark_hands_them_out(scripted):
+def test_pandas_frames_and_iterators_of_frames_as_spark_passes_them(scripted):
     pandas = pytest.importorskip("pandas")
     mapper, runner = scripted(prompt="{text} {n}")
     frame = pandas.DataFrame({"text": ["a", "b"], "n": [1.5, float("nan")]}, index=[7, 9])

@@ -56,7 +56,7 @@ def nodes(client_port: int | None) -> Iterator[torture_ray.Nodes]:
 
 
 @pytest.mark.timeout(480)
-def test_a_batch_goes_on_when_actor_and_driver_are_killed_and_a_dataset_is_mapped(
+def test_a_batch_resumes_after_actor_and_driver_are_killed_and_a_dataset_is_mapped(
     nodes, client_port, tmp_path, leap_home
 ):
     check_batch(nodes, tmp_path)
@@ -148,7 +148,7 @@ def processes_of(home: Path, name: bytes) -> Iterator[int]:
                 yield int(directory.name)
 
 
-def test_a_cluster_that_is_not_there_is_one_line(leap, tmp_path):
+def test_an_unreachable_cluster_is_a_one_line_error(leap, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n')
     done = leap("batch", "in.jsonl", "-o", "out.jsonl", "-m", "builtin", "--workers", "2")
     assert done.code == 2 and "--workers needs --on" in done.stderr

@@ -25,7 +25,7 @@ def ray_that_refuses(times: int) -> SimpleNamespace:
     return made
 
 
-def test_a_client_asks_again_when_the_head_started_no_server_for_it():
+def test_a_client_retries_when_the_head_started_no_server_for_it():
     ray = ray_that_refuses(CLIENT_TRIES - 1)
     connect(ray, "ray://127.0.0.1:1")
     assert ray.asked == CLIENT_TRIES
