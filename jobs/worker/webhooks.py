@@ -6,23 +6,20 @@ it. A receiver has a fixed time in all, however slowly it answers.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import json
-import os
+import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 import httpx
 
 from leap_core.errors import LeapJobError
 from leap_core.schemas.json_values import JsonObject
-from leap_core.system.certificates import named_certificates, trusted
+from leap_core.system.http import PASSING, Loop, client, ended, failure, host_of, retry_after
 
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import MESSAGE_PAUSES, MessageRequest
@@ -32,10 +29,6 @@ from .attempt import Attempt
 
 ANSWER_SECONDS = 15.0
 """What the receiver of a message may take, from the look-up of its name to its answer."""
-LOOK_SECONDS = 0.1
-"""Between two looks whether the job was cancelled."""
-WORTH_ANOTHER_TRY = (408, 409, 425, 429)
-"""Refusals of a receiver that may take the message later; so may one that redirects (3xx) or has failed (5xx)."""
 
 
 def deliver(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
@@ -51,20 +44,21 @@ def deliver(attempt: Attempt, table: Table, configuration: JobsConfiguration) ->
         signed = f"{job.id}.{moment}.".encode() + body
         digest = hmac.new(key_of(configuration.webhook_secret), signed, hashlib.sha256).digest()
         headers["webhook-signature"] = "v1," + base64.b64encode(digest).decode("ascii")
-    place, pause = urlsplit(url).netloc.rpartition("@")[2], 0.0
+    place, pause = host_of(url), 0.0
     try:
-        answer = _post(attempt, url, headers, body)
-    except asyncio.TimeoutError:  # since Python 3.11 it is an OSError, too
+        answer = _post(url, headers, body, attempt.stop)
+    except TimeoutError:
         problem = f"{place} did not answer within {ANSWER_SECONDS:.0f} seconds"
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        problem = f"{place} cannot be reached: {error or type(error).__name__}"
+        problem = str(failure(error, place))
     else:
         if answer is None:
             return Ending(State.CANCELLED)
         if answer.is_success:
             return Ending(State.SUCCEEDED, {"status": answer.status_code})
-        problem, pause = f"{place} answered {answer.status_code}, not 2xx", _asked_pause(answer)
-        if answer.is_client_error and answer.status_code not in WORTH_ANOTHER_TRY:
+        problem = f"{place} answered {answer.status_code}, not 2xx"
+        pause = min(retry_after(answer.headers) or 0.0, MESSAGE_PAUSES[-1])
+        if answer.is_client_error and answer.status_code not in PASSING:
             raise LeapJobError(problem)
     if job.failures >= min(job.retries, len(MESSAGE_PAUSES)):
         raise LeapJobError(f"{problem}; that was try {job.failures + 1}, the last one")
@@ -73,45 +67,24 @@ def deliver(attempt: Attempt, table: Table, configuration: JobsConfiguration) ->
     return Ending(State.QUEUED, error=error_value, delay=max(MESSAGE_PAUSES[job.failures], pause))
 
 
-def _post(attempt: Attempt, url: str, headers: dict[str, str], body: bytes) -> httpx.Response | None:
+def _post(url: str, headers: dict[str, str], body: bytes, stop: threading.Event) -> httpx.Response | None:
     """The answer, of which only the head is read; None where the job is to end. No redirect is followed. Raises
-    asyncio.TimeoutError after ANSWER_SECONDS, and what httpx raises."""
+    TimeoutError after ANSWER_SECONDS, and what httpx raises."""
 
     async def exchange() -> httpx.Response:
-        certificates = trusted(named_certificates(os.environ))
         async with (
-            httpx.AsyncClient(timeout=ANSWER_SECONDS, verify=certificates) as client,
-            client.stream("POST", url, content=body, headers=headers) as answer,
+            client(httpx.AsyncClient, timeout=ANSWER_SECONDS) as asking,
+            asking.stream("POST", url, content=body, headers=headers) as answer,
         ):
             return answer
 
-    async def watched() -> httpx.Response | None:
-        post, deadline = asyncio.ensure_future(exchange()), time.monotonic() + ANSWER_SECONDS
-        try:
-            while not attempt.stop.is_set() and not (await asyncio.wait([post], timeout=LOOK_SECONDS))[0]:
-                if time.monotonic() > deadline:
-                    raise asyncio.TimeoutError
-            return post.result() if post.done() else None
-        finally:
-            post.cancel()
-            await asyncio.wait([post])  # its connection is closed
-
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(watched())
-    finally:
-        loop.close()  # unlike asyncio.run it does not wait for a name that is still looked up
-
-
-def _asked_pause(answer: httpx.Response) -> float:
-    """The seconds that Retry-After asks for, a day at most; 0 without it."""
-    text, seconds = answer.headers.get("retry-after", ""), 0.0
-    if text.isascii() and text.isdecimal():
-        seconds = float(text)
-    else:
-        with suppress(ValueError, TypeError, OverflowError):
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-    return min(max(seconds, 0.0), MESSAGE_PAUSES[-1])
+    with Loop() as loop:
+        post = loop.submit(exchange())
+        if ended(post, stop, ANSWER_SECONDS):
+            return post.result()
+    if stop.is_set():
+        return None
+    raise TimeoutError
 
 
 def key_of(secret: str) -> bytes:

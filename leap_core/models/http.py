@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import math
-import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
-from ..system.certificates import trusted
+from ..system.http import PASSING, backoff, client, ended, failure, host_of, origin, retry_after
 from .hub_settings import HubSettings
 
 if TYPE_CHECKING:
@@ -97,8 +95,7 @@ class RetryPolicy:
             )
             tries = f" ({failures} attempts)" if failures > 1 else ""
             raise LeapModelDownloadError(f"{error}{instructions}{tries}", hint=self.hint)
-        backoff = min(self.first_delay * 2 ** (failures - 1), LONGEST_DELAY)
-        delay = after if after is not None else backoff * random.uniform(0.8, 1.2)
+        delay = after if after is not None else backoff(failures, self.first_delay, LONGEST_DELAY)
         if self._on_wait is not None:
             self._on_wait(str(error), delay)
         if self.stop.wait(delay):
@@ -120,13 +117,9 @@ class RetryPolicy:
 
 MOST_REDIRECTS = 10
 CONNECT_SECONDS = 30.0
-LOOK_SECONDS = 0.1
-"""A wait for an answer looks this often whether it is to be given up."""
 LOOPBACK_BUFFER = 256 * 1024
 READ_BYTES = 256 * 1024
 LARGEST_DOCUMENT = 32 * 1024**2
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which trying again may help."""
 
 
 class WebAnswer(NamedTuple):
@@ -164,13 +157,13 @@ class WebAnswer(NamedTuple):
             while rest > 0:
                 piece = stream.read(min(rest, READ_BYTES), timeout)
                 if not piece:
-                    raise httpx.RemoteProtocolError("the body ended early")
+                    raise httpx.RemoteProtocolError("the body ended early", request=self.response.request)
                 rest -= len(piece)
                 yield piece
         except httpcore.TimeoutException as error:
-            raise httpx.ReadTimeout(str(error)) from None
+            raise httpx.ReadTimeout(str(error), request=self.response.request) from None
         except httpcore.NetworkError as error:
-            raise httpx.ReadError(str(error)) from None
+            raise httpx.ReadError(str(error), request=self.response.request) from None
 
 
 class Web:
@@ -187,8 +180,8 @@ class Web:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for client in self._clients.values():
-            client.close()
+        for made in self._clients.values():
+            made.close()
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[WebAnswer]:
@@ -199,14 +192,13 @@ class Web:
         first: httpx.Headers | None = None
         try:
             for _ in range(MOST_REDIRECTS):
-                client = self._client_for(url)
-                sent = self._headers_for(url, headers or {})
-                request = client.build_request("GET", url, headers=sent, extensions={"trace": _tame_loopback})
-                response = self._sent(client, request)
+                asking, sent = self._client_for(url), self._headers_for(url, headers or {})
+                request = asking.build_request("GET", url, headers=sent, extensions={"trace": _tame_loopback})
+                response = self._sent(asking, request)
                 try:
                     if first is None:
                         first = response.headers
-                    if response.status_code not in (301, 302, 303, 307, 308) or "location" not in response.headers:
+                    if not response.has_redirect_location:
                         if response.status_code in PASSING:
                             raise Retryable(_status_line(response), retry_after(response.headers))
                         yield WebAnswer(response, response.headers, first)
@@ -215,32 +207,28 @@ class Web:
                 finally:
                     response.close()
         except (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError) as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise LeapModelDownloadError(
-                    f"the certificate of {_host(url)} is not trusted: {error}",
-                    hint="if it is your company's, name its file in SSL_CERT_FILE",
-                ) from None
-            unreachable = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
-            raise Retryable(_in_words(error, url), unreachable=unreachable) from None
+            failed = failure(error, host_of(url))
+            if failed.lasts:
+                raise LeapModelDownloadError(failed.reason, hint=failed.hint) from None
+            raise Retryable(failed.reason, unreachable=failed.unreachable) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict) as error:
-            raise LeapModelDownloadError(f"cannot ask {_host(url)}: {error}") from None
+            raise LeapModelDownloadError(f"cannot ask {host_of(url)}: {error}") from None
         raise LeapModelDownloadError(f"{url} redirects too often")
 
-    def _sent(self, client: httpx.Client, request: httpx.Request) -> httpx.Response:
+    def _sent(self, asking: httpx.Client, request: httpx.Request) -> httpx.Response:
         """The head of the answer. When ``stop`` is set, the request's result is dropped."""
         answer: Future[httpx.Response] = Future()
 
         def ask() -> None:
             try:
-                answer.set_result(client.send(request, stream=True))
+                answer.set_result(asking.send(request, stream=True))
             except BaseException as error:
                 answer.set_exception(error)
 
         threading.Thread(target=ask, name="leap-request", daemon=True).start()
-        while not wait([answer], LOOK_SECONDS).done:
-            if self._stop.is_set():
-                answer.add_done_callback(lambda late: None if late.exception() else late.result().close())
-                raise DownloadStopped
+        if not ended(answer, self._stop):
+            answer.add_done_callback(lambda late: None if late.exception() else late.result().close())
+            raise DownloadStopped
         return answer.result()
 
     def json(self, url: str, what: str, headers: Mapping[str, str] | None = None) -> tuple[Any, Mapping[str, str]]:
@@ -251,7 +239,7 @@ class Web:
         try:
             return json.loads(body), response_headers
         except (ValueError, RecursionError):
-            raise LeapModelDownloadError(f"{_host(url)} answered for {what} with what is no JSON") from None
+            raise LeapModelDownloadError(f"{host_of(url)} answered for {what} with what is no JSON") from None
 
     def document(
         self, url: str, what: str, headers: Mapping[str, str] | None = None
@@ -264,23 +252,23 @@ class Web:
             for piece in answer.response.iter_bytes():
                 body += piece
                 if len(body) > LARGEST_DOCUMENT:
-                    raise LeapModelDownloadError(f"{what} at {_host(url)} is larger than {LARGEST_DOCUMENT} bytes")
+                    raise LeapModelDownloadError(f"{what} at {host_of(url)} is larger than {LARGEST_DOCUMENT} bytes")
             return bytes(body), answer.headers
 
     def refusal(self, answer: WebAnswer, url: str, what: str) -> LeapModelDownloadError:
         """The error for a status that trying again does not change, with what to do about it."""
         code = answer.first.get("x-error-code", "")
         if answer.status == 404:
-            missing = LeapModelDownloadError(f"{_host(url)} has no {what} (404)", hint=_of_missing(code))
+            missing = LeapModelDownloadError(f"{host_of(url)} has no {what} (404)", hint=_of_missing(code))
             missing.status = answer.status
             return missing
         if answer.status in (401, 403):
             refused = LeapModelDownloadError(
-                f"{_host(url)} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
+                f"{host_of(url)} refuses {what} ({answer.status})", hint=self._of_refused(code, url)
             )
             refused.status = answer.status
             return refused
-        return LeapModelDownloadError(f"{_host(url)} answered {_status_line(answer.response)} for {what}")
+        return LeapModelDownloadError(f"{host_of(url)} answered {_status_line(answer.response)} for {what}")
 
     def _of_refused(self, code: str, url: str) -> str:
         if not self._is_hub(url):
@@ -305,17 +293,11 @@ class Web:
     def _new_client(self, secure: bool) -> httpx.Client:
         import httpx
 
-        from ..system import __version__
-
         stall = self.settings.stall_seconds
+        timeout = httpx.Timeout(stall, connect=min(CONNECT_SECONDS, stall * 2))
         try:
-            return httpx.Client(
-                timeout=httpx.Timeout(stall, connect=min(CONNECT_SECONDS, stall * 2)),
-                verify=secure and trusted(self.settings.certificates),
-                follow_redirects=False,
-                headers={"User-Agent": f"leap/{__version__}", "Accept-Encoding": "identity"},
-            )
-        except (OSError, ValueError, ImportError) as error:  # certificates, or a proxy's address
+            return client(httpx.Client, timeout=timeout, secure=secure, headers={"Accept-Encoding": "identity"})
+        except OSError as error:
             raise LeapModelDownloadError(f"cannot set up HTTP: {error}") from None
 
     def _headers_for(self, url: str, headers: Mapping[str, str]) -> dict[str, str]:
@@ -323,8 +305,7 @@ class Web:
         return {**headers, **({"Authorization": f"Bearer {token}"} if token and self._is_hub(url) else {})}
 
     def _is_hub(self, url: str) -> bool:
-        hub, other = urlsplit(self.settings.endpoint), urlsplit(url)
-        return (hub.scheme, hub.hostname, hub.port) == (other.scheme, other.hostname, other.port)
+        return origin(self.settings.endpoint) == origin(url)
 
     def _next(self, url: str, location: str) -> str:
         target = urljoin(url, location)
@@ -346,41 +327,6 @@ def _tame_loopback(event: str, details: Mapping[str, Any]) -> None:
 
 def _status_line(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}".strip()
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to be left alone (RFC 9110, 10.2.3; ``retry-after-ms`` of OpenAI): a number or a
-    date. None where it says none, or what is no length of time."""
-    import time
-    from email.utils import parsedate_to_datetime
-
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        with suppress(ValueError):
-            seconds = float(headers.get(name, "")) * unit
-            if math.isfinite(seconds):
-                return max(0.0, seconds)
-    with suppress(ValueError, TypeError, OverflowError, IndexError):
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
-    return None
-
-
-def _host(url: str) -> str:
-    """The server of a URL, without the password that may be before it."""
-    return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _in_words(error: Exception, url: str) -> str:
-    host, kind = _host(url), type(error).__name__
-    words = {
-        "ConnectTimeout": f"{host} does not answer",
-        "ReadTimeout": f"{host} sends nothing any more",
-        "ConnectError": f"cannot connect to {host}",
-        "RemoteProtocolError": f"{host} closed the connection early",
-        "ReadError": f"the connection to {host} broke",
-        "ProxyError": "the proxy refused",
-    }
-    reason = f" ({error})" if str(error) and kind in ("ConnectError", "ProxyError") else ""
-    return words.get(kind, f"the connection to {host} failed ({kind})") + reason
 
 
 def _of_missing(code: str) -> str | None:

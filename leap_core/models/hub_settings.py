@@ -15,7 +15,6 @@ from pathlib import Path
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
-from ..system.certificates import named_certificates
 from ..system.dataclass import dataclass
 
 
@@ -104,21 +103,19 @@ TRUE = ("1", "on", "yes", "true")
 @dataclass(frozen=True)
 class HubSettings:
     """``endpoint``: the hub. ``token``: sent to that origin only. ``offline``: send nothing. ``registry``: the LEAP
-    registry. ``stall_seconds``: how long a connection may be silent. ``certificates``: what
-    ``named_certificates`` gives."""
+    registry. ``stall_seconds``: how long a connection may be silent."""
 
     endpoint: str = HUGGING_FACE
     token: str | None = field(default=None, repr=False)
     offline: bool = False
     registry: str = REGISTRY
     stall_seconds: float = STALL_SECONDS
-    certificates: tuple[str, str] | None = None
     caches: ForeignCaches = field(default_factory=lambda: ForeignCaches.from_environment({}))
 
     @staticmethod
     def from_environment(variables: Mapping[str, str]) -> HubSettings:
         """Read HF_ENDPOINT, HF_TOKEN (or the token file), HF_HOME, HF_HUB_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT,
-        LEAP_REGISTRY, and the first of ``certificates.CERTIFICATE_FILES``. Proxies are httpx's own business.
+        and LEAP_REGISTRY.
 
         Raises LeapModelDownloadError for a value that cannot be used.
         """
@@ -128,7 +125,6 @@ class HubSettings:
             offline=variables.get("HF_HUB_OFFLINE", "").lower() in TRUE,
             registry=_base(variables.get("LEAP_REGISTRY") or REGISTRY, "LEAP_REGISTRY"),
             stall_seconds=_seconds(variables.get("HF_HUB_DOWNLOAD_TIMEOUT")),
-            certificates=named_certificates(variables),
             caches=ForeignCaches.from_environment(variables),
         )
 

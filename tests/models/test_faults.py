@@ -75,7 +75,7 @@ def test_a_stalled_connection_is_given_up_and_resumed(hub, download, content, ta
     download.options = DownloadOptions(retry_delay=0.01, stall_seconds=0.4)
     download(NAME)
     assert target.read_bytes() == content
-    assert "sends nothing any more" in download.notices
+    assert "sent nothing for 0.4 s" in download.notices
 
 
 @pytest.mark.slow

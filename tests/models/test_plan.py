@@ -19,7 +19,7 @@ from leap_core.models.hub_settings import HubSettings
 from leap_core.models.reference import CatalogueName
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
-from leap_core.system.certificates import CERTIFICATE_FILES
+from leap_core.system.http import CERTIFICATE_FILES
 from tests.support.hub import API, FILES, RESOLVE, FakeHub
 
 VL, AUDIO = "LiquidAI/LFM2.5-VL-1.6B-GGUF", "LiquidAI/LFM2.5-Audio-1.5B-GGUF"

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from leap_core.models.http import retry_after
+from leap_core.system.http import retry_after
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import time
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ...errors import LeapSerializationError
 from ...system.addresses import is_public
-from ...system.certificates import named_certificates, trusted
+from ...system.http import Loop, client, ended, failure
 
 if TYPE_CHECKING:
     import httpx
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64 * 1024 * 1024
 TIMEOUT_SECONDS = 30.0
 LONGEST_SECONDS = 300.0
-"""For the whole of a file: a server that sends a byte now and then would occupy a thread without end."""
+"""For all that one URL needs: a server that sends a byte now and then would occupy a thread without end."""
 MOST_REDIRECTS = 5
 
 
@@ -96,42 +95,40 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 def _web(url: str, is_typed: bool) -> bytes:
     """What an address answers. Why one fails is said to a person who typed it only: clients of a server would learn
     which of this network's ports are open. A public address may not redirect to a private one."""
-    import httpx
-
-    host, why = "it", f"it redirects more than {MOST_REDIRECTS} times"
-    try:
-        target, may_be_private = httpx.URL(url), is_typed
-        host = target.host
-        certificates = trusted(named_certificates(os.environ))
-        with httpx.Client(timeout=TIMEOUT_SECONDS, verify=certificates) as client:
-            for _ in range(MOST_REDIRECTS + 1):
-                address, is_private = _address(target, may_be_private)
-                data = _get(client, target, address)
-                if isinstance(data, bytes):
-                    return data
-                target, may_be_private, host = data, is_private, data.host
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        why = _reason(error, host)
+    with Loop() as loop:
+        followed = loop.submit(_followed(url, may_be_private=is_typed))
+        if not ended(followed, None, LONGEST_SECONDS):
+            why = f"the file takes longer than {LONGEST_SECONDS:.0f} seconds"
+        else:
+            try:
+                return followed.result()
+            except ValueError as error:
+                why = str(error)[:300]
     if is_typed:
         raise LeapSerializationError(f"cannot fetch {url[:200]}: {why}")
     raise LeapSerializationError(f"cannot fetch {url[:200]}", hint="download it first, and send the data itself")
 
 
-def _reason(error: Exception, host: str) -> str:
-    import socket
+async def _followed(url: str, *, may_be_private: bool) -> bytes:
+    """Raises ValueError with the reason why there is nothing."""
+    import asyncio
 
     import httpx
 
-    if isinstance(error, socket.gaierror):
-        return f"the host {host} is unknown"
-    if isinstance(error, httpx.TimeoutException):
-        return f"{host} does not answer within {TIMEOUT_SECONDS:.0f} seconds"
-    said = " ".join(str(error).split())[:300] or type(error).__name__
-    if "SSL" in said or "certificate" in said:
-        return f"TLS with {host} fails: {said}"
-    if isinstance(error, httpx.ConnectError):
-        return f"{host} cannot be reached: {said}"
-    return said
+    host = "it"
+    try:
+        target = httpx.URL(url)
+        async with client(httpx.AsyncClient, timeout=TIMEOUT_SECONDS) as asking:
+            for _ in range(MOST_REDIRECTS + 1):
+                host = target.host
+                address, may_be_private = await asyncio.to_thread(_address, target, may_be_private)
+                data = await _get(asking, target, address)
+                if isinstance(data, bytes):
+                    return data
+                target = data
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise ValueError(str(failure(error, host))) from None
+    raise ValueError(f"it redirects more than {MOST_REDIRECTS} times")
 
 
 def _address(target: httpx.URL, may_be_private: bool) -> tuple[str, bool]:
@@ -152,31 +149,29 @@ def _address(target: httpx.URL, may_be_private: bool) -> tuple[str, bool]:
     return sorted(found, key=lambda each: (":" in each, each))[0], True
 
 
-def _get(client: httpx.Client, target: httpx.URL, address: str) -> bytes | httpx.URL:
+async def _get(asking: httpx.AsyncClient, target: httpx.URL, address: str) -> bytes | httpx.URL:
     """What is at one URL, or where it redirects to. Raises ValueError for anything else."""
-    request = client.build_request(
+    request = asking.build_request(
         "GET",
         target.copy_with(host=address),  # the address that was checked, not what the name means next
         headers={"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
         extensions={"sni_hostname": target.host},
     )
-    response = client.send(request, stream=True)
+    response = await asking.send(request, stream=True)
     try:
-        if response.is_redirect:
+        if response.has_redirect_location:
             return target.join(response.headers["location"])
         if response.status_code != 200:
             raise ValueError(f"the server answers {response.status_code} {response.reason_phrase}".rstrip())
         if response.headers.get("content-encoding", "identity") != "identity":
             raise ValueError("the server answers in a compressed form")
-        data, end = bytearray(), time.monotonic() + LONGEST_SECONDS
-        for block in response.iter_raw():
+        data = bytearray()
+        async for block in response.aiter_raw():
             data += block
-            if time.monotonic() > end:
-                raise ValueError(f"the file takes longer than {LONGEST_SECONDS:.0f} seconds")
             _check_size(len(data), str(target)[:200])
         return bytes(data)
     finally:
-        response.close()
+        await response.aclose()
 
 
 def public_address(host: str, port: int, secure: bool) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Protocol
 
 import httpx
@@ -15,11 +13,10 @@ from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapError
 from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
-from .errors import PASSING, EndpointErrors, Refusal
+from ...system.http import PASSING, Loop
+from .errors import EndpointErrors, Refusal
 from .retries import HoldBack, Patience, Retries
 from .transport import RefusedError, Transport
-
-END_SECONDS = 5.0
 
 
 class Reads(Protocol):
@@ -42,9 +39,7 @@ class Connection:
         self.endpoint, self.patience = endpoint, patience
         self.words = EndpointErrors(endpoint, key, what)
         self._transport = Transport(endpoint, key, patience, self.words)
-        self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = Loop(at_end=self._transport.close)
         self._hold_back = HoldBack()
         self._knows_schemas: bool | None = None
         """Whether it takes schemas as OpenAI writes them, or as llama-cpp-python's server does; None before it took
@@ -56,42 +51,11 @@ class Connection:
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run a coroutine in the loop; cancelling the future cancels it."""
-        with self._guard:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="leap-endpoint", daemon=True)
-                self._thread.start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._loop.submit(work)
 
     def close(self) -> None:
-        """End the loop and every connection. Requests that run are cancelled."""
-        with self._guard:
-            loop, thread, self._loop = self._loop, self._thread, None
-        if loop is None or thread is None:
-            return
-        end = asyncio.run_coroutine_threadsafe(self._end(), loop)
-        if thread is threading.current_thread():  # collected there
-            end.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
-            return
-        with suppress(Exception):
-            end.result(END_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(END_SECONDS)
-        if not thread.is_alive():
-            loop.close()
-
-    async def _end(self) -> None:
-        await self._cancel_others()
-        await self._transport.close()
-        await asyncio.get_running_loop().shutdown_asyncgens()
-        await asyncio.sleep(0)  # generators that were dropped get their tasks in the next turn
-        await self._cancel_others()
-
-    async def _cancel_others(self) -> None:
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+        """End every connection. Requests that run are cancelled."""
+        self._loop.close()
 
     def ask(self, method: str, url: str, body: JsonObject | None = None, seconds: float = 30.0) -> Any:
         """A short answer as JSON. Raises LeapEndpointError, without asking again."""
@@ -126,8 +90,7 @@ class Connection:
                 after = refusal.after if refusal.status in PASSING else None
                 reason = refusal.line
             except httpx.HTTPError as failure:
-                silence = self._transport.silence(body)
-                error = self.words.of_exception(failure, self.patience.connect, silence, retries.tries)
+                error = self.words.of_exception(failure, retries.tries)
                 after, reason = None, type(failure).__name__
             except LeapEndpointError as failure:
                 error, after, reason = failure, None, "broken off"

@@ -11,10 +11,9 @@ from ...errors import LeapEndpointError, LeapError, LeapGenerationPromptExceedCo
 from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
+from ...system.http import PASSING, failure, retry_after
 from ..openai.fields import FIELDS
 
-PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""Statuses after which asking again may help."""
 LONGEST_MESSAGE = 300
 NO_TEXT = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 COUNTS = re.compile(r"maximum context length is (\d+) tokens.{0,200}?(\d+) tokens", re.DOTALL)
@@ -81,8 +80,6 @@ class Refusal:
     @property
     def after(self) -> float | None:
         """The seconds that the endpoint asks to be left alone; None where it says nothing of it."""
-        from ...models.http import retry_after
-
         return retry_after(self.headers)
 
 
@@ -191,27 +188,14 @@ class EndpointErrors:
             f"the connection to {self._host} ended before the answer was complete", of_request=True, may_pass=True
         )
 
-    def of_exception(self, error: Exception, connect: float, silence: float, tries: int) -> LeapEndpointError:
+    def of_exception(self, error: Exception, tries: int) -> LeapEndpointError:
         """What httpx raises."""
-        kind, asked = type(error).__name__, f", asked {tries} times" if tries > 1 else ""
-        reason = f" ({self.plain(str(error))})" if str(error) else ""
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return LeapEndpointError(
-                f"the certificate of {self._host} is not trusted{reason}",
-                hint="if it is your company's, name its file in SSL_CERT_FILE",
-            )
-        words = {
-            "ConnectTimeout": f"{self._host} did not take the connection within {connect:g} s",
-            "ConnectError": f"cannot connect to {self._host}{reason}",
-            "ProxyError": f"the proxy refused the way to {self._host}{reason}",
-            "ReadTimeout": f"{self._host} sent nothing for {silence:g} s",
-            "ReadError": f"the connection to {self._host} broke",
-            "RemoteProtocolError": f"{self._host} closed the connection early",
-        }
-        unreachable = kind in ("ConnectError", "ConnectTimeout", "ProxyError")
+        failed, asked = failure(error, self._host), f", asked {tries} times" if tries > 1 else ""
+        if failed.lasts:
+            return LeapEndpointError(self.plain(failed.reason), hint=failed.hint)
         return LeapEndpointError(
-            f"{words.get(kind, f'the connection to {self._host} failed ({kind})')}{asked}",
-            hint="check the address, and that the server runs" if unreachable else None,
-            of_request=not unreachable,
+            f"{self.plain(failed.reason)}{asked}",
+            hint="check the address, and that the server runs" if failed.unreachable else None,
+            of_request=not failed.unreachable,
             may_pass=True,
         )

@@ -8,6 +8,7 @@ import time
 
 from ...errors import LeapEndpointError, LeapError
 from ...system.dataclass import dataclass
+from ...system.http import backoff
 from .errors import Refusal
 
 
@@ -26,7 +27,7 @@ class Patience:
 
     def wait(self, failures: int) -> float:
         """The wait after so many failures."""
-        return min(self.first_wait * float(2 ** (failures - 1)), self.longest_wait) * random.uniform(0.75, 1.25)
+        return backoff(failures, self.first_wait, self.longest_wait)
 
 
 class HoldBack:

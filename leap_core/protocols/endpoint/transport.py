@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx
 
 from ...errors import LeapEndpointError
 from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
-from ...system.certificates import named_certificates, trusted
+from ...system.http import client, origin
 from .errors import EndpointErrors, Refusal
 from .retries import Patience
 
@@ -30,7 +29,6 @@ ENCODINGS = {"": None, "identity": None, "gzip": 31, "x-gzip": 31, "deflate": 15
 """Encodings of HTTP that are read, as zlib's window bits."""
 WHOLE_SILENCES = 2
 """An answer in one piece may take so many silences."""
-REDIRECTS = (301, 302, 303, 307, 308)
 STREAM, JSON = "text/event-stream", "application/json"
 
 
@@ -61,7 +59,7 @@ class Transport:
             async with self._ready().stream(method, url, content=content, headers=self._headers) as answer:
                 data = await self._bounded(answer, LONGEST_EVENT if answer.status_code == 200 else MOST_OF_ERROR)
         except httpx.HTTPError as error:
-            raise self.words.of_exception(error, self.patience.connect, self.patience.silence, 1) from None
+            raise self.words.of_exception(error, 1) from None
         if answer.status_code != 200:
             raise self.words.of_refusal(Refusal(answer.status_code, answer.reason_phrase, answer.headers, data))
         try:
@@ -74,23 +72,22 @@ class Transport:
         LeapEndpointError or httpx.HTTPError."""
         content = _encoded(body)
         for _ in range(MOST_REDIRECTS):
-            client = self._ready()
-            timeout = httpx.Timeout(self.silence(body), connect=self.patience.connect, pool=None)
-            async with client.stream("POST", url, content=content, headers=self._headers, timeout=timeout) as answer:
-                if answer.status_code in REDIRECTS and "location" in answer.headers:
+            send = self._ready().stream
+            timeout = self._timeout(1 if "stream" in body else WHOLE_SILENCES)
+            async with send("POST", url, content=content, headers=self._headers, timeout=timeout) as answer:
+                if answer.has_redirect_location:
                     url = self._next(url, answer.headers["location"])
                     continue
                 await self._read(answer, take, streams="stream" in body)
                 return
         raise LeapEndpointError(f"{self.endpoint.host} redirects in circles")
 
-    def silence(self, body: JsonObject) -> float:
-        """How long nothing may come of an answer; one in one piece is silent while it is made."""
-        return self.patience.silence * (1 if "stream" in body else WHOLE_SILENCES)
+    def _timeout(self, silences: int = 1) -> httpx.Timeout:
+        return httpx.Timeout(self.patience.silence * silences, connect=self.patience.connect, pool=None)
 
     def _next(self, url: str, location: str) -> str:
         target = urljoin(url, location)
-        if _origin(target) != _origin(url):
+        if origin(target) != origin(url):
             raise self.words.of_redirect(target)
         return target
 
@@ -183,32 +180,18 @@ class Transport:
     def _ready(self) -> httpx.AsyncClient:
         """The client, made when it is first needed: certificates take a while to load."""
         if self._client is None:
-            from ...system import __version__
-
-            secure = self.endpoint.url.startswith("https://")
             try:
-                self._client = httpx.AsyncClient(
-                    timeout=httpx.Timeout(self.patience.silence, connect=self.patience.connect, pool=None),
+                self._client = client(
+                    httpx.AsyncClient,
+                    timeout=self._timeout(),
+                    secure=self.endpoint.url.startswith("https://"),
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
-                    verify=secure and trusted(named_certificates(os.environ)),
-                    follow_redirects=False,
                     mounts={f"all://{host}": None for host in LOOPBACK},  # no proxy knows this machine by these names
-                    headers={"User-Agent": f"leap/{__version__}"},
                 )
-            except ImportError as error:
-                raise LeapEndpointError(
-                    f"the proxy that $ALL_PROXY or $HTTPS_PROXY names is not spoken to: {self.words.plain(str(error))}",
-                    hint="pip install 'httpx[socks]', or unset the variable",
-                ) from None
-            except (OSError, ValueError) as error:  # certificates, or a proxy's address
+            except OSError as error:
                 raise LeapEndpointError(f"cannot set up HTTP: {self.words.plain(str(error))}") from None
         return self._client
 
 
 def _encoded(body: JsonObject) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode("ascii")
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port

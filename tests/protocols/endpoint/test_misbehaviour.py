@@ -370,4 +370,4 @@ def test_an_endpoint_of_this_machine_is_reached_past_a_proxy(fake, runner, monke
 def test_a_proxy_that_needs_a_package_is_named(fake, runner, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
     error = error_of(runner)
-    assert "$ALL_PROXY" in error.message and "httpx[socks]" in error.hint
+    assert "$ALL_PROXY" in error.message and "httpx[socks]" in error.message
