@@ -24,6 +24,7 @@ def secure(authority, monkeypatch):
         yield endpoint
 
 
+@pytest.mark.slow
 def test_webhooks_and_media_go_to_servers_with_certificates_of_ones_own(secure, authority, monkeypatch):
     def post() -> int:
         answer = webhooks._post(f"{secure.url}/hook", {}, b"{}", threading.Event())
