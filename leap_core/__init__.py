@@ -36,6 +36,7 @@ _NAMES = {
         Text leap_object_hook messages_from_json
     """,
     "conversation.options": "GenerationOptions SamplingDefaults",
+    "conversation.request": "Request",
     "conversation.responses": """
         AudioSample Chunk Complete FunctionCalls FunctionResult GenerationFinishReason MessageResponse ReasoningChunk
     """,

@@ -44,6 +44,7 @@ from .conversation.messages import leap_object_hook as leap_object_hook
 from .conversation.messages import messages_from_json as messages_from_json
 from .conversation.options import GenerationOptions as GenerationOptions
 from .conversation.options import SamplingDefaults as SamplingDefaults
+from .conversation.request import Request as Request
 from .conversation.responses import AudioSample as AudioSample
 from .conversation.responses import Chunk as Chunk
 from .conversation.responses import Complete as Complete

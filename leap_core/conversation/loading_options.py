@@ -104,6 +104,10 @@ class Adapters(OptionKind):
     def to_json(self, value: Any) -> Any:
         return None if value is None else [adapter.to_json() for adapter in value]
 
+    def schema(self) -> dict[str, Any]:
+        adapter = {"path": {"type": "string", "minLength": 1}, "scale": {"type": "number"}}
+        return {"type": "array", "items": {"type": "object", "properties": adapter, "required": ["path"]}}
+
 
 Kind = TypeVar("Kind")
 

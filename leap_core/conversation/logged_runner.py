@@ -15,7 +15,9 @@ from ..errors import LeapError, LeapGenerationError
 from ..system.configuration import log_file, log_is_on
 from ..system.directories import Directories
 from .generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration
+from .options import GenerationOptions
 from .prompt_log import Entry, entry_of, made_by, text_entry
+from .request import Request
 from .responses import Chunk, Complete, MessageResponse
 from .runner import ModelRunner, PassingRunner
 
@@ -88,7 +90,9 @@ class LoggedRunner(PassingRunner):
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return self._logged(
             lambda: self._runner.start(messages, functions, options),
-            lambda: entry_of(self._command, self.model_id, messages, options),
+            lambda: entry_of(
+                self._command, self.model_id, Request(messages, functions, options or GenerationOptions())
+            ),
         )
 
     def start_text(self, text: str | Sequence[int], options: MaybeOptions = None) -> Generation:
@@ -107,7 +111,7 @@ class LoggedRunner(PassingRunner):
         entry.made_by = made_by(self._runner)
         loading, self._loading = self._loading, 0.0
         if loading:
-            entry.facts = {"loading": round(loading, 3)}
+            entry.facts |= {"loading": round(loading, 3)}
         try:
             generation = start()
         except LeapError as error:

@@ -60,6 +60,10 @@ class OptionKind:
         """The value that JSON means, for ``read`` to check. Raises LeapOptionsError."""
         return value
 
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the values."""
+        return {}
+
 
 class Number(OptionKind):
     """A finite number of a range; ``above``: its low end is outside."""
@@ -78,6 +82,10 @@ class Number(OptionKind):
             limits = f"{self.low:g} or more" if self.high == math.inf else f"between {self.low:g} and {self.high:g}"
             raise LeapOptionsError(name, f"{value!r} must be {limits}")
         return value
+
+    def schema(self) -> dict[str, Any]:
+        low = {"exclusiveMinimum" if self.above else "minimum": self.low, "maximum": self.high}
+        return {"type": "number", **{name: limit for name, limit in low.items() if math.isfinite(limit)}}
 
 
 class Whole(OptionKind):
@@ -103,6 +111,10 @@ class Whole(OptionKind):
         """JSON may write it as 16.0, too."""
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
+    def schema(self) -> dict[str, Any]:
+        whole = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        return whole if self.word is None else {"anyOf": [whole, {"const": self.word}]}
+
 
 class Switch(OptionKind):
     """True or false."""
@@ -114,6 +126,9 @@ class Switch(OptionKind):
             raise LeapOptionsError(name, f"{value!r} is not true or false")
         return value
 
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
 
 class SwitchOrText(Switch):
     """True or false, or a text that true would look up."""
@@ -123,6 +138,9 @@ class SwitchOrText(Switch):
             raise LeapOptionsError(name, f"{value!r} is not true, false or a text")
         return value
 
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["boolean", "string"]}
+
 
 class Words(OptionKind):
     """A text."""
@@ -131,6 +149,9 @@ class Words(OptionKind):
         if not isinstance(value, str):
             raise LeapOptionsError(name, f"{value!r} is not a text")
         return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
 
 
 class OneOf(OptionKind):
@@ -143,6 +164,9 @@ class OneOf(OptionKind):
         if value not in self.names:
             raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(self.names)}")
         return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.names)}
 
 
 class Texts(OptionKind):
@@ -160,6 +184,10 @@ class Texts(OptionKind):
     def to_json(self, value: Any) -> Any:
         return list(value) if value else None
 
+    def schema(self) -> dict[str, Any]:
+        fewest = {} if self.may_be_empty else {"minItems": 1}
+        return {"type": "array", "items": {"type": "string", "minLength": 1}, **fewest}
+
 
 class TokenIds(OptionKind):
     """A list of token ids."""
@@ -171,6 +199,9 @@ class TokenIds(OptionKind):
 
     def to_json(self, value: Any) -> Any:
         return list(value) if value else None
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "integer", "minimum": 0}}
 
 
 class Biases(OptionKind):
@@ -196,6 +227,9 @@ class Biases(OptionKind):
         except (ValueError, AttributeError):
             raise LeapOptionsError(name, "expected an object of token ids and numbers") from None
 
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "additionalProperties": {"type": "number"}}
+
 
 class Members(OptionKind):
     """An object: values by names."""
@@ -207,6 +241,9 @@ class Members(OptionKind):
 
     def to_json(self, value: Any) -> Any:
         return dict(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object"}
 
 
 class Several(OptionKind):
@@ -289,6 +326,12 @@ class OptionRow:
         if value is None and self.default is None:
             return None
         return self.kind.read(self.name, plain_number(value))
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the option, as a request's JSON has it."""
+        value = self.kind.schema()
+        value = value if self.default is not None else {"anyOf": [value, {"type": "null"}]}
+        return {**value, **({"description": self.text} if self.text else {})}
 
 
 def option(

@@ -82,6 +82,9 @@ class _Parser(OptionKind):
     def to_json(self, value: Any) -> Any:
         return value if isinstance(value, (str, type(None))) else value.name
 
+    def schema(self) -> dict[str, Any]:
+        return {"enum": [*PARSERS, None]}
+
 
 _sampling = partial(option, chat=(SAME,), ollama=SAME, endpoint=Endpoint.SENT, task=True)
 """What changes how tokens are drawn: chat completions and Ollama have it under its own name, endpoints are sent it,

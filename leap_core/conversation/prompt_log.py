@@ -97,19 +97,35 @@ class Entry:
         return {"id": self.id, **asdict(self), "schema": schema}
 
 
-def entry_of(command: str, model: str, messages: Sequence[ChatMessage], options: GenerationOptions | None) -> Entry:
-    """The beginning of an entry: what is asked."""
+def entry_of(command: str, model: str, request: Request) -> Entry:
+    """The beginning of an entry: what is asked. ``facts`` name what of it the log does not hold."""
+    messages = request.messages
     system = next((each.text for each in messages if each.role is ChatMessageRole.SYSTEM), None)
     talk = [each for each in messages if each.role is not ChatMessageRole.SYSTEM]
     ends = [n for n, each in enumerate(talk, 1) if each.role is ChatMessageRole.ASSISTANT]
     turns = ends[-1] if ends else 0
     prompt = "\n\n".join(described(each) for each in talk[turns:])
-    return Entry(command, model, prompt, system=system, turns=turns, **_options(options))
+    entry = Entry(command, model, prompt, system=system, turns=turns, **_options(request.options))
+    lost = [FUNCTIONS] if request.functions else []
+    if not turns and _messages(entry) != list(messages):
+        lost.append(MESSAGES)
+    return _losing(entry, lost)
 
 
 def text_entry(command: str, model: str, text: str, options: GenerationOptions | None) -> Entry:
     """The beginning of an entry of a text that the model continues from."""
-    return Entry(command, model, text, **_options(options))
+    return _losing(Entry(command, model, text, **_options(options)), [TEXT])
+
+
+LOST = "lost"
+"""Of an entry's ``facts``: what of the request the log does not hold."""
+FUNCTIONS, MESSAGES = "declares functions", "has several messages or parts in one prompt"
+TEXT = "continues a text, which is no message"
+
+
+def _losing(entry: Entry, lost: list[str]) -> Entry:
+    entry.facts |= {LOST: lost} if lost else {}
+    return entry
 
 
 def made_by(runner: Generator) -> dict[str, Any]:
@@ -129,11 +145,12 @@ def _options(options: GenerationOptions | None) -> dict[str, Any]:
         return {}
     plain = GenerationOptions().to_json()
     values = {name: value for name, value in options.to_json().items() if value != plain.get(name)}
-    schema = values.pop("json_schema_constraint", None)
+    schema = values.get("json_schema_constraint")
     try:
         text = None if schema is None else canonical(json.loads(schema))
     except ValueError:  # the generation says what is wrong with it
-        text = None
+        return {"options": values}
+    values.pop("json_schema_constraint", None)
     return {"options": values, "schema": text}
 
 
@@ -360,7 +377,7 @@ MAKERS = {"weights": "another file of the model", "leap": "another version of le
 
 
 def request_of(entry: Entry) -> Request:
-    """What an entry asked. Raises LeapOptionsError where the log does not hold all of them."""
+    """What an entry asked. Raises LeapOptionsError where the log does not hold all of it."""
     from .request import Request
 
     if entry.turns:
@@ -371,13 +388,20 @@ def request_of(entry: Entry) -> Request:
         raise LeapOptionsError("entry", f"{entry.id} has a picture or a sound, which the log does not hold")
     if entry.calls:
         raise LeapOptionsError("entry", f"{entry.id} calls functions, whose declarations the log does not hold")
+    if lost := entry.facts.get(LOST):
+        raise LeapOptionsError("entry", f"{entry.id} {' and '.join(lost)}; the log does not hold such a request")
     if entry.error is not None:
         raise LeapOptionsError("entry", f"{entry.id} has no whole answer: {entry.error}")
     options = dict(entry.options)
     if entry.schema is not None:
         options["json_schema_constraint"] = entry.schema
-    messages = [ChatMessage("system", entry.system)] if entry.system is not None else []
-    return Request([*messages, ChatMessage("user", entry.prompt)], options=GenerationOptions.from_json(options))
+    return Request(_messages(entry), options=GenerationOptions.from_json(options))
+
+
+def _messages(entry: Entry) -> list[ChatMessage]:
+    """Those of an entry's request, where it has one prompt of text."""
+    system = [ChatMessage("system", entry.system)] if entry.system is not None else []
+    return [*system, ChatMessage("user", entry.prompt)]
 
 
 def difference(before: Entry, again: Entry) -> dict[str, Any]:

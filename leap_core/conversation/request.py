@@ -1,16 +1,17 @@
-"""What is asked of a model, in one shape: of protocols, of lines of a batch, of jobs, and of entries of the log."""
+"""What is asked of a model, in one shape: of protocols, of lines of a batch, of jobs, of entries of the log, and of
+endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LeapSerializationError
-from ..schemas.json_values import JsonObject, list_at, object_at
+from ..schemas.json_values import JsonObject, kind_of, list_at, object_at
 from ..system.dataclass import dataclass
-from .messages import ChatMessage, messages_from_json
-from .options import GenerationOptions
+from .messages import ChatMessage, ChatMessageRole, LeapFunctionCall, messages_from_json
+from .options import CONSTRAINTS, GENERATION, GenerationOptions
 
 if TYPE_CHECKING:
     from .calls import LeapFunction
@@ -25,7 +26,7 @@ class Request:
     """``messages`` to answer, ``functions`` that the answer may call, and ``options``."""
 
     messages: Sequence[ChatMessage] = ()
-    functions: Sequence[LeapFunction] = ()
+    functions: Sequence[LeapFunction] = field(default_factory=list)
     options: GenerationOptions = field(default_factory=GenerationOptions)
 
     def to_json(self) -> JsonObject:
@@ -51,6 +52,85 @@ class Request:
             GenerationOptions.from_json(given.get("options", {})),
         )
 
+    @staticmethod
+    def schema() -> JsonObject:
+        """The JSON schema (draft 2020-12) of what ``to_json`` writes: that of each option is its row's, those of
+        messages and tools are read off examples of each kind."""
+        others = {name: {other: {"type": "null"} for other in CONSTRAINTS if other != name} for name in CONSTRAINTS}
+        options = {
+            "type": "object",
+            "properties": {name: row.schema() for name, row in GENERATION.items()},
+            "dependentSchemas": {name: {"properties": rest} for name, rest in others.items()},
+            "additionalProperties": False,
+        }
+        lists = {"messages": _shape(_messages(), ""), "tools": _shape(_tools(), "")}
+        properties = {name: {"type": "array", "items": shape} for name, shape in lists.items()}
+        return {
+            "type": "object",
+            "properties": {"version": {"const": VERSION}, **properties, "options": options},
+            "required": ["messages"],
+        }
+
     def start(self, runner: Generator) -> Generation:
         """Start generating the answer. Raises what ``Generator.start`` raises."""
         return runner.start(self.messages, self.functions, self.options)
+
+
+def _messages() -> list[JsonObject]:
+    """A message of each kind, with parts of each kind."""
+    from .messages import Audio, AudioPcmF32, Image, PagePicture, Speech, Text
+
+    sound = Audio.from_float_samples([0.0], 16000).data
+    jpeg = b"\xff\xd8\xff"
+    parts = [Text(""), Image(jpeg), PagePicture(jpeg)]
+    parts += [Audio(sound), Speech(sound, (0, (0,))), AudioPcmF32((0.0,), 16000)]
+    calls = [LeapFunctionCall("f")]
+    return [
+        *(ChatMessage(role, content).to_json() for role in ChatMessageRole for content in ("", parts)),
+        ChatMessage("assistant", (), "", calls).to_json(),
+        ChatMessage("tool", "", tool_call_id="").to_json(),
+    ]
+
+
+def _tools() -> list[JsonObject]:
+    """Functions with all that leap adds to a declaration, and without it."""
+    from .calls import LeapFunction
+
+    return [
+        LeapFunction("f", "", (), {}, deferred=more, grammar="" if more else None).to_json() for more in (False, True)
+    ]
+
+
+WORDS = ("type", "role", "format", "syntax")
+"""Fields whose texts are the words that they may be; others may be any text."""
+
+
+def _shape(values: Iterable[Any], name: str) -> JsonObject:
+    """The schema of ``values``, which a field of this ``name`` has: objects with a ``type`` are told apart by it."""
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        kind = str(value.get("type", "")) if isinstance(value, dict) else ""
+        groups.setdefault(f"{kind_of(value)} {kind}", []).append(value)
+    shapes = [_shape_of_kind(group, name) for group in groups.values()]
+    return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+
+
+def _shape_of_kind(values: list[Any], name: str) -> JsonObject:
+    first = values[0]
+    if isinstance(first, dict):
+        fields: dict[str, list[Any]] = {}
+        for value in values:
+            for key, item in value.items():
+                fields.setdefault(key, []).append(item)
+        properties = {key: _shape(items, key) for key, items in fields.items()}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": [key for key, items in fields.items() if len(items) == len(values)],
+        }
+    if isinstance(first, list):
+        items = [item for value in values for item in value]
+        return {"type": "array", "items": _shape(items, "") if items else {}}
+    if name in WORDS:
+        return {"enum": list(dict.fromkeys(values))}
+    return {"type": {str: "string", bool: "boolean", type(None): "null"}.get(type(first), "number")}

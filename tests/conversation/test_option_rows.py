@@ -28,6 +28,7 @@ from leap_core.conversation.option_rows import (
     Whole,
 )
 from leap_core.conversation.options import GENERATION, GenerationOptions, SamplingDefaults
+from leap_core.conversation.request import Request
 from leap_core.conversation.responses import Complete, GenerationFinishReason
 from leap_core.errors import LeapOptionsError
 from leap_core.protocols.anthropic import read_messages
@@ -93,11 +94,11 @@ def written(name: str) -> Any:
 
 
 def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
-    plain = json.dumps(chat_body(MESSAGES, [FUNCTION], GenerationOptions()))
+    plain = json.dumps(chat_body(Request(MESSAGES, [FUNCTION], GenerationOptions())))
 
     def check(name: str) -> None:
         options, place = with_sample(name), GENERATION[name].endpoint
-        body = json.dumps(chat_body(MESSAGES, [FUNCTION], options))
+        body = json.dumps(chat_body(Request(MESSAGES, [FUNCTION], options)))
         assert isinstance(place, str) or (body != plain) == (place in (Endpoint.SENT, Endpoint.LEAP))
         assert (place is Endpoint.LOCAL) == (name in LOCAL)
         if isinstance(place, str):
@@ -116,14 +117,14 @@ def test_the_rows_have_known_fields():
 
 
 def test_what_an_endpoint_is_sent_is_in_texts_and_in_the_responses_api_or_refused_there():
-    plain = responses_body(MESSAGES, [FUNCTION], GenerationOptions())
+    plain = responses_body(Request(MESSAGES, [FUNCTION], GenerationOptions()))
 
     def check(name: str) -> None:
         options, row = with_sample(name), GENERATION[name]
         if row.chat and name not in ("json_schema_constraint", "logprobs", "top_logprobs"):
             assert text_body("Once", options)[row.chat[0]] == written(name)
         try:
-            assert responses_body(MESSAGES, [FUNCTION], options) != plain
+            assert responses_body(Request(MESSAGES, [FUNCTION], options)) != plain
         except LeapOptionsError as error:
             assert error.option in row.chat
 
@@ -240,6 +241,7 @@ from leap_core.batch.input.lines import RequestReader
 from leap_core.conversation.loading_options import CACHE, LOADING
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.request import Request
 from leap_core.protocols.endpoint.bodies import chat_body
 from leap_core.protocols.ollama import read_ollama_chat
 from leap_core.protocols.openai.requests import read_chat
@@ -249,9 +251,10 @@ said = [{"role": "user", "content": "Hello!"}]
 found = {
     "chat": read_chat({"messages": said, "shine": 0.5}).options.shine,
     "ollama": read_ollama_chat({"model": "m", "messages": said, "options": {"shine": 0.5}}).generation.options.shine,
-    "endpoint": chat_body([ChatMessage("user", "Hello!")], (), GenerationOptions(shine=0.5))["shine"],
+    "endpoint": chat_body(Request([ChatMessage("user", "Hello!")], (), GenerationOptions(shine=0.5)))["shine"],
     "line": RequestReader().read_value({"prompt": "Hello!", "shine": 0.5}).options.shine,
     "line of a task": RequestReader().read_value({"text": "Hello!", "task": "summarize", "shine": 0.5}).options.shine,
+    "schema": 0.5 if "shine" in Request.schema()["properties"]["options"]["properties"] else None,
     "stored": GenerationOptions.from_json({"shine": 0.5}).shine,
     "task": 0.5 if "shine" in OVERRIDES else None,
 }

@@ -118,7 +118,7 @@ def replay(env: Environment, /, id: int | None, model: ModelChoice, format: str)
     entry = _entry(env, id)
     asked = request_of(entry)
     with load_model(env, replace(model, name=model.name or entry.model)) as runner:
-        again = entry_of(entry.command, runner.model_id, asked.messages, asked.options)
+        again = entry_of(entry.command, runner.model_id, asked)
         again.made_by = made_by(runner)
         again.end(last_of(asked.start(runner)), 0.0)
     found = {"id": entry.id, "model": again.model, **difference(entry, again), "answer": again.answer}

@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...conversation.messages import ChatMessage, ChatMessageRole, Image, LeapFunctionCall
 from ...conversation.option_rows import Endpoint
 from ...conversation.options import GENERATION, GenerationOptions
+from ...conversation.request import Request
 from ...conversation.responses import (
     Chunk,
     Complete,
@@ -25,9 +25,6 @@ from ...inference.constraints.shape_prompts import append_to_system
 from ...schemas.grounding import without_keyword
 from ...schemas.json_values import JsonObject, number_at
 from ..openai.fields import ANY_OBJECT
-
-if TYPE_CHECKING:
-    from ...conversation.calls import LeapFunction
 
 APART = ("json_schema_constraint", "logprobs")
 """Options that a body has in another form than the option's."""
@@ -46,10 +43,10 @@ def check_held(options: GenerationOptions) -> None:
             raise LeapOptionsError(name, f"an endpoint cannot be held to {row.endpoint}; a model on this machine can")
 
 
-def chat_body(
-    messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
-) -> JsonObject:
-    """A request to ``/chat/completions``."""
+def chat_body(request: Request) -> JsonObject:
+    """A request to ``/chat/completions``. Options of this side (``Endpoint.LOCAL``) are not in it, nor what only leap
+    knows of messages; who sends it has called ``check_held``."""
+    options, messages, functions = request.options, request.messages, request.functions
     if options.choices_constraint is not None:
         messages = append_to_system(
             messages, CHOICES + json.dumps(list(options.choices_constraint), ensure_ascii=False)

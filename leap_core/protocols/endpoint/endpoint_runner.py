@@ -19,6 +19,7 @@ from ...conversation.generator import Functions, Generation, MaybeOptions, Messa
 from ...conversation.loading_options import LoraAdapter, existing_adapters
 from ...conversation.options import AUTO, GenerationOptions, check_options, check_tool_choice, with_source
 from ...conversation.page_pictures import UnseenPagesGeneration, without_pages
+from ...conversation.request import Request
 from ...conversation.responses import Complete, MessageResponse
 from ...conversation.runner import ModelRunner
 from ...conversation.streams import CheckedGeneration
@@ -274,8 +275,8 @@ class EndpointRunner(ModelRunner):
         form = in_one_piece if is_whole_wanted() else dict
 
         def begin(more: Messages = ()) -> Generation:
-            asked, name = [*messages, *more], self._model_name()
-            chat = form(chat_body(asked, functions, options))
+            asked, name = Request([*messages, *more], functions, options), self._model_name()
+            chat = form(chat_body(asked))
             failure = self._connection.words.of_event
             if self._endpoint.path is not None:
                 return self._begin((RequestForm(self._endpoint.path, lambda: {"model": name, **chat}),), options)
@@ -283,7 +284,7 @@ class EndpointRunner(ModelRunner):
                 RequestForm("/chat/completions", lambda: {"model": name, **chat}),
                 RequestForm(
                     PATH,
-                    lambda: {"model": name, **responses_body(asked, functions, options)},
+                    lambda: {"model": name, **responses_body(asked)},
                     lambda reply: ResponsesReader(reply, failure),
                 ),
             )

@@ -5,19 +5,15 @@ Source: openai 3.54.0, types/responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from ...conversation.messages import ChatMessage, ChatMessageRole
-from ...conversation.options import GENERATION, GenerationOptions
+from ...conversation.messages import ChatMessageRole
+from ...conversation.options import GENERATION
+from ...conversation.request import Request
 from ...conversation.responses import MessageResponse
 from ...errors import LeapEndpointError, LeapOptionsError
 from ...schemas.json_values import JsonObject
 from .bodies import SENT, ReplyReader, chat_body
-
-if TYPE_CHECKING:
-    from ...conversation.calls import LeapFunction
-
 
 PATH = "/responses"
 OPTIONS = {row.chat[0]: row.responses for row in GENERATION.values() if row.responses}
@@ -25,11 +21,9 @@ OPTIONS = {row.chat[0]: row.responses for row in GENERATION.values() if row.resp
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-def responses_body(
-    messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
-) -> JsonObject:
-    """A request. Raises LeapOptionsError for an option that it has no field for."""
-    chat = chat_body(messages, functions, options)
+def responses_body(request: Request) -> JsonObject:
+    """A request, see ``chat_body``. Raises LeapOptionsError for an option that it has no field for."""
+    chat = chat_body(request)
     for name in chat:
         if name in SENT and name not in OPTIONS:
             raise LeapOptionsError(name, "this endpoint has the Responses API alone, which has no field for it")
@@ -58,9 +52,10 @@ def _items(message: JsonObject) -> Iterator[JsonObject]:
         call_id = message.get("tool_call_id") or "call_0"
         yield {"type": "function_call_output", "call_id": call_id, "output": output}
         return
-    kind = "output_text" if role == ChatMessageRole.ASSISTANT.value else "input_text"
+    is_answer = role == ChatMessageRole.ASSISTANT.value
+    kind = "output_text" if is_answer else "input_text"
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-    written = [_part(part, kind) for part in parts if part.get("text") != ""]
+    written = [_part(part, kind) for part in parts if part.get("text") != "" or not is_answer]
     if written:
         yield {"type": "message", "role": role, "content": written}
     for n, call in enumerate(message.get("tool_calls") or ()):

@@ -18,6 +18,7 @@ from leap_core.conversation.logged_runner import LoggedRunner, LogWriter
 from leap_core.conversation.messages import ChatMessage, Image, LeapFunctionCall, Text
 from leap_core.conversation.options import GenerationOptions
 from leap_core.conversation.prompt_log import Entry, PromptLog, canonical, documents, entry_of, forms_of
+from leap_core.conversation.request import Request
 from leap_core.conversation.responses import Chunk, FunctionCalls, ReasoningChunk
 from leap_core.conversation.runner import ModelRunner, PassingRunner
 from leap_core.errors import LeapGenerationError
@@ -223,7 +224,7 @@ def test_what_is_asked_after_tools_have_answered(file):
         ChatMessage("assistant", "", None, [LeapFunctionCall("calculate", {"expression": "6*7"})]),
         ChatMessage("tool", "42"),
     ]
-    entry = entry_of("chat", "m", messages, None)
+    entry = entry_of("chat", "m", Request(messages))
     assert (entry.prompt, entry.turns, entry.system) == ("42", 2, None)
 
 

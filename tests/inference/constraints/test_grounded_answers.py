@@ -6,6 +6,7 @@ import json
 
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions
+from leap_core.conversation.request import Request
 from leap_core.conversation.responses import Complete
 from leap_core.conversation.streams import last_of
 from leap_core.protocols.endpoint.bodies import chat_body
@@ -44,5 +45,5 @@ def test_a_value_that_the_text_does_not_have_is_a_warning(noise):
 
 def test_an_endpoint_is_sent_a_schema_that_it_knows():
     options = GenerationOptions(json_schema_constraint=SCHEMA, grounding=True)
-    body = json.dumps(chat_body([ChatMessage("user", "5")], [], options))
+    body = json.dumps(chat_body(Request([ChatMessage("user", "5")], [], options)))
     assert "json_schema" in body and "x-from-text" not in body and "grounding" not in body
