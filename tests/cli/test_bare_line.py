@@ -8,21 +8,21 @@ from leap_cli.framework.click_classes import _something_is_piped
 from leap_cli.framework.environment import Environment
 
 
-def test_what_is_piped_is_a_prompt(leap):
+def test_piped_text_is_a_prompt(leap):
     runner = leap.script("Paris.")
     done = leap(stdin="What is the capital of France?\n")
     assert done.stdout == "Paris.\n"
     assert runner.requests[-1].messages[-1].text.strip() == "What is the capital of France?"
 
 
-def test_nothing_is_taken_from_a_pipe_to_find_out():
+def test_checking_for_piped_text_consumes_none():
     pipe = io.BufferedReader(io.BytesIO(b"hello"))
     assert _something_is_piped(Environment(stdin=pipe)) and pipe.read() == b"hello"
     assert not _something_is_piped(Environment(stdin=io.BufferedReader(io.BytesIO())))
     assert not _something_is_piped(Environment(stdin=pipe, stdin_is_terminal=True))
 
 
-def test_an_empty_pipe_and_a_terminal_show_what_there_is(leap):
+def test_an_empty_pipe_and_a_terminal_show_help(leap):
     assert leap().stdout.startswith("Usage: leap")
 
 

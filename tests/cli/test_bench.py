@@ -25,7 +25,7 @@ def bench(leap, monkeypatch):
 
 
 @pytest.mark.slow
-def test_figures_against_earlier_ones_and_drawn(bench, tmp_path: Path):
+def test_figures_are_compared_with_earlier_ones_and_drawn(bench, tmp_path: Path):
     first = bench("--format", "json")
     assert first.code == 0, first.stderr
     (figures,) = json.loads(first.stdout)
@@ -46,7 +46,7 @@ def test_a_file_without_figures_is_refused_before_a_model_is_loaded(leap, tmp_pa
     assert done.code == 2 and "no figures" in done.stderr and leap.loaded == []
 
 
-def test_bars():
+def test_bars_are_drawn_as_text_and_svg():
     lines = text_bars([("a", 10.0), ("long name", 5.0), ("none", 0.0)], 60)
     assert [line.count("█") for line in lines] == [39, 19, 0] and lines[1].endswith(" 5")
     assert all(len(line) <= 60 for line in lines)

@@ -32,7 +32,7 @@ def test_no_input_is_no_turn(leap):
     assert runner.requests == [] and runner.is_unloaded
 
 
-def test_a_terminal_gets_a_prompt_on_stderr_and_ctrl_d_leaves(leap):
+def test_a_terminal_gets_a_prompt_on_stderr_and_ctrl_d_quits(leap):
     leap.script("Hello.")
     done = leap("chat", "-m", "some", stdin="hi\n", stdin_terminal=True)
     assert (done.code, done.stdout) == (0, "Hello.\n")
@@ -45,7 +45,7 @@ def test_a_failed_turn_ends_a_pipe_with_its_code(leap):
     assert (done.code, done.stdout, done.stderr) == (1, "", "leap: error: line 1: broken\n")
 
 
-def test_a_failed_turn_leaves_the_one_who_types_in_the_conversation(leap):
+def test_a_failed_turn_does_not_end_a_chat_at_a_terminal(leap):
     runner = leap.script([LeapGenerationError("broken")], "fine")
     done = leap("chat", "-m", "some", stdin="one\ntwo\n", stdin_terminal=True)
     assert (done.code, done.stdout) == (0, "fine\n")
@@ -53,7 +53,7 @@ def test_a_failed_turn_leaves_the_one_who_types_in_the_conversation(leap):
     assert said(runner.requests[1]) == ["two"], "the failed turn is not in the history"
 
 
-def test_a_line_that_is_not_text_is_named(leap):
+def test_a_line_that_is_not_utf8_is_named(leap):
     leap.script("ok")
     done = leap("chat", "-m", "some", stdin=b"fine\n\xff\n")
     assert (done.code, done.stdout) == (2, "ok\n")

@@ -49,7 +49,7 @@ def test_a_message_has_openai_s_shape_with_everything_in_it(leap, chat):
     assert code == 0 and ChatMessage.from_json(answer) == ChatMessage("assistant", "Well", "hm", [call])
 
 
-def test_what_another_instance_answers_is_said_to_this_one(leap, chat):
+def test_an_assistant_message_from_outside_is_a_user_message(leap, chat):
     runner = leap.script("a", "b")
     chat(says("assistant", "Hello, I am another."))
     assert runner.requests[0].messages == (ChatMessage("user", "Hello, I am another."),)
@@ -65,7 +65,7 @@ def test_a_system_message_is_not_answered(leap, chat):
     assert [message.text for message in runner.requests[1].messages] == ["Be long.", "1", "a", "2"]
 
 
-def test_the_model_goes_on_when_all_its_calls_have_their_results(leap, chat):
+def test_the_model_continues_when_all_its_calls_have_results(leap, chat):
     calls = FunctionCalls((LeapFunctionCall("look", {"n": 1}), LeapFunctionCall("look", {"n": 2})))
     runner = leap.script([calls], "both seen")
     (leap.home.parent / "tools.json").write_text(DECLARED)
@@ -88,14 +88,14 @@ def test_the_model_goes_on_when_all_its_calls_have_their_results(leap, chat):
         ('{"role": "tool", "content": "x"}', "line 2: message.role: a tool's result, and no call waits for one"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_line_s_number(leap, chat, line, problem):
+def test_errors_name_the_number_of_the_line(leap, chat, line, problem):
     leap.script("a", "never")
     code, answers, stderr = chat(says("user", "1"), line, says("user", "3"))
     assert (code, answers) == (2, [says("assistant", "a")])
     assert stderr.startswith(f"leap: error: {problem}") and stderr.count("\n") == 1
 
 
-def test_a_failed_answer_ends_it_with_its_code(leap, chat):
+def test_a_failed_answer_ends_the_chat_with_its_exit_code(leap, chat):
     leap.script("a", [LeapGenerationError("broken")])
     assert chat(says("user", "1"), "", says("user", "3")) == (
         1,
@@ -104,7 +104,7 @@ def test_a_failed_answer_ends_it_with_its_code(leap, chat):
     )
 
 
-def test_it_is_kept_and_goes_on(leap, chat):
+def test_the_conversation_is_saved_and_continued(leap, chat):
     leap.script("a")
     chat(says("user", "1"))
     runner = leap.script("b")

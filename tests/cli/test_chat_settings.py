@@ -32,7 +32,7 @@ def errors(done) -> list[str]:
     return [line.split("leap: error: ")[1] for line in done.stderr.splitlines() if "leap: error: " in line]
 
 
-def test_a_shape_a_stop_text_and_reasoning_are_set_and_taken_back(leap, talk):
+def test_schema_stop_text_and_reasoning_are_set_and_unset(leap, talk):
     runner = leap.script([ReasoningChunk("hm"), "{}"], "b", [ReasoningChunk("hm"), "c"])
     lines = ("/set json-schema name, age int", "/set stop END", "/set think show", "one")
     done = talk(*lines, "/set choices yes,no", "/set think none", "two", "/set choices none", "/set stop none", "three")
@@ -45,7 +45,7 @@ def test_a_shape_a_stop_text_and_reasoning_are_set_and_taken_back(leap, talk):
     assert done.stderr.count("hm") == 1
 
 
-def test_show_tells_everything_that_answers_are_made_with(leap, talk):
+def test_show_lists_all_settings_of_answers(leap, talk):
     leap.script()
     done = talk(
         "/set temperature 0.3", "/set regex [a-z]+", "/system Be brief.", "/tools calculate", "/show", "/show system"
@@ -56,7 +56,7 @@ def test_show_tells_everything_that_answers_are_made_with(leap, talk):
     assert done.stdout.endswith("system  Be brief.\n")
 
 
-def test_what_cannot_be_set_or_shown_is_named(leap, talk):
+def test_unknown_settings_are_named_in_the_error(leap, talk):
     leap.script()
     lines = ("/set temprature 1", "/set think loud", "/set max-tool-iterations 0", "/set json-schema {", "/show mode")
     assert [error.split(";")[0] for error in errors(talk(*lines))] == [
@@ -68,7 +68,7 @@ def test_what_cannot_be_set_or_shown_is_named(leap, talk):
     ]
 
 
-def test_a_setting_that_was_renamed_is_pointed_to(leap, talk):
+def test_a_renamed_setting_names_its_new_name(leap, talk):
     leap.script()
     assert errors(talk("/set chain-limit 3")) == [
         "there is no setting 'chain-limit'; did you mean max-tool-iterations?"
@@ -85,7 +85,7 @@ def test_tab_completes_what_can_be_set_and_shown(leap):
 
 
 @pytest.mark.slow
-def test_the_limit_of_rounds_ends_an_answer(leap, talk):
+def test_the_limit_of_tool_iterations_ends_an_answer(leap, talk):
     runner = leap.script(CALL, ANOTHER, THIRD)
     done = leap("generate", "-m", "some", "--tool", "calculate", "--max-tool-iterations", "2", "go")
     assert (done.code, len(runner.requests)) == (7, 3)
@@ -96,14 +96,14 @@ def test_the_limit_of_rounds_ends_an_answer(leap, talk):
 
 
 @pytest.mark.slow
-def test_the_limit_may_be_set_while_talking_and_stays_with_other_tools(leap, talk):
+def test_the_limit_can_be_set_in_a_chat_and_survives_a_change_of_tools(leap, talk):
     leap.script(CALL, ANOTHER, "well", CALL, "42")
     done = talk("/tools calculate", "/set max-tool-iterations 1", "/tools calculate,current_time", "go", "on", "again")
     assert len(errors(done)) == 1 and "after 1 round;" in errors(done)[0]
     assert done.stdout.count("42") >= 1
 
 
-def test_the_likelihood_of_tokens_stands_beside_a_message_in_jsonl(leap):
+def test_logprobs_are_in_the_messages_of_jsonl(leap):
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.responses import Complete, GenerationFinishReason
 
@@ -116,7 +116,7 @@ def test_the_likelihood_of_tokens_stands_beside_a_message_in_jsonl(leap):
     assert answer["logprobs"]["content"][0]["token"] == "ok" and answer["content"] == "ok"
 
 
-def test_without_jsonl_the_likelihood_of_tokens_has_no_place(leap):
+def test_logprobs_are_refused_without_jsonl(leap):
     runner = leap.script("ok")
     done = leap("chat", "-m", "some", "--top-logprobs", "1", stdin="x\n")
     assert done.code == 2 and "--top-logprobs needs --jsonl" in done.stderr

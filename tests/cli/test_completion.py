@@ -103,7 +103,7 @@ def test_options_come_with_their_help(complete):
     assert "--version" in [candidate.value for candidate in complete("leap --")]
 
 
-def test_setup_the_manual_and_the_guides_offer_what_they_take(words):
+def test_arguments_of_setup_man_and_help_are_completed(words):
     assert words("leap setup --completion ") == ["bash", "zsh", "fish", "powershell", "none"]
     assert words("leap setup --keep-alive ")[0] == "none" and "LFM2.5-350M" in words("leap setup --model LFM2.5")
     assert words("leap help --man ge") == ["generate"] and words("leap help stru") == ["structured-outputs"]
@@ -116,7 +116,7 @@ def test_a_prompt_alone_is_completed_as_generate(complete, words, leap_home, beg
     assert words(f"{begin}-m ")[0] == "Mine-Q4_0"
 
 
-def test_models_that_are_here_come_first(words, leap_home):
+def test_installed_models_come_first(words, leap_home):
     install(leap_home, "Zeta-Q4_0", "alpha-Q8_0")
     (leap_home / "models" / "nothing").mkdir()
     found = words("leap generate -m ")
@@ -127,21 +127,21 @@ def test_models_that_are_here_come_first(words, leap_home):
     assert words("leap models remove ") == words("leap models verify ") == ["alpha-Q8_0", "Zeta-Q4_0"]
 
 
-def test_endpoints_are_models_too(words, leap, leap_home):
+def test_endpoints_are_completed_as_models(words, leap, leap_home):
     leap("models", "add-endpoint", "faraway", "http://127.0.0.1:9/v1")
     assert "faraway" in words("leap generate -m far") and "faraway" in words("leap models endpoints far")
     (leap_home / "config.toml").write_text("[endpoints.faraway]\nurl = 1\n")
     assert "faraway" not in words("leap generate -m far")
 
 
-def test_aliases(words, leap):
+def test_aliases_are_completed(words, leap):
     leap("models", "alias", "mine", "builtin")
     assert words("leap models alias m") == ["mine"] and "mine" in words("leap generate -m mi")
     assert words("leap models list --sort ") == ["name", "size", "used"]
     assert words("leap download builtin LFM2.5-350M ")[:1] == ["mine"]
 
 
-def test_models_of_the_users_catalogue(words, leap_home):
+def test_models_of_the_users_catalogue_are_completed(words, leap_home):
     leap_home.mkdir(exist_ok=True)
     (leap_home / "catalogue.json").write_text(
         json.dumps({"models": [{"name": "Mine", "repo": "me/Mine", "quantizations": ["Q2_K"]}]})
@@ -152,7 +152,7 @@ def test_models_of_the_users_catalogue(words, leap_home):
     assert words("leap generate -m LFM2.5-35") == ["LFM2.5-350M"]
 
 
-def test_quantizations_that_are_here_come_first(words, leap_home):
+def test_installed_quantizations_come_first(words, leap_home):
     install(leap_home, "LFM2.5-350M-Q8_0")
     assert words("leap generate -m LFM2.5-350M:")[:2] == ["LFM2.5-350M:Q8_0", "LFM2.5-350M:Q4_0"]
     assert words("leap download lfm2.5-350m --quant ")[:2] == ["Q8_0", "Q4_0"]
@@ -175,7 +175,7 @@ def test_paths_are_left_to_the_shell(complete, line, kind, before):
     assert complete(line) == [Proposal(kind, before, "")]
 
 
-def test_tools(words, leap, leap_home, tmp_path):
+def test_tools_are_completed(words, leap, leap_home, tmp_path):
     assert leap("tools", "add", "greet", "--command", "echo").code == 0
     (tmp_path / "own.py").write_text("raise SystemExit\ndef shout(text: str): ...\ndef _hidden(): ...\n")
     (tmp_path / "own.json").write_text('[{"type": "function", "function": {"name": "declared"}}]')
@@ -187,7 +187,7 @@ def test_tools(words, leap, leap_home, tmp_path):
     assert words("leap tools call c") == ["current_time", "calculate"]
 
 
-def test_templates(words, leap):
+def test_templates_are_completed(words, leap):
     assert words("leap generate --template ") == []
     for name in ("french", "order"):
         assert leap("saved", "templates", "add", name, "--seed", "1").code == 0
@@ -202,12 +202,12 @@ def test_templates(words, leap):
     assert words("leap generate --think ") == ["show", "hide", "only"]
 
 
-def test_leaps_own_tools_are_those_that_there_are(leap):
+def test_completion_knows_all_builtin_tools(leap):
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     assert {tool.name for tool in known_tools(env)} == set(OWN_TOOLS)
 
 
-def test_what_cannot_be_read_offers_nothing(words, leap_home):
+def test_unreadable_files_complete_to_nothing(words, leap_home):
     leap_home.mkdir(exist_ok=True)
     for name in ("tools.json", "jobs.db", "leap.db", "config.toml", "catalogue.json"):
         (leap_home / name).write_bytes(b"\xff\x00 damaged")
@@ -218,7 +218,7 @@ def test_what_cannot_be_read_offers_nothing(words, leap_home):
     assert words("leap sessions remove ") == []
 
 
-def test_sessions_by_name_and_id(words, complete, leap_home):
+def test_sessions_are_completed_by_name_and_id(words, complete, leap_home):
     lines = ["leap sessions show ", "leap sessions remove x ", "leap chat --session ", "leap generate --session "]
     lines.append("leap export ")
     assert [words(line) for line in lines] == [[]] * 5 and not leap_home.exists()
@@ -236,7 +236,7 @@ def test_sessions_by_name_and_id(words, complete, leap_home):
     assert words("leap sessions show ") == []
 
 
-def test_only_answers_are_exported(words, leap_home):
+def test_only_jobs_with_an_answer_are_completed_for_export(words, leap_home):
     from jobs.table.database import SqliteDatabase
 
     leap_home.mkdir()
@@ -249,7 +249,7 @@ def test_only_answers_are_exported(words, leap_home):
     assert words("leap export ") == ["gesu2345"]
 
 
-def test_jobs_by_state(words, complete, leap_home):
+def test_jobs_are_completed_by_state(words, complete, leap_home):
     assert words("leap jobs cancel ") == []
     assert not leap_home.exists(), "asking has made something"
     from jobs.table.database import SqliteDatabase
@@ -269,7 +269,7 @@ def test_jobs_by_state(words, complete, leap_home):
     assert words("leap jobs cancel ") == []
 
 
-def test_settings(words):
+def test_settings_are_completed(words):
     assert words("leap config get de") == ["default_model", "default_index"]
     assert words("leap config set options.generate.temper") == ["options.generate.temperature"]
     assert words("leap config set tools.policy ") == ["allow", "ask", "decide", "deny"]
@@ -278,18 +278,18 @@ def test_settings(words):
     assert words("leap config set frobnicate ") == []
 
 
-def test_values_that_no_shell_could_take_are_left_out(words, leap_home):
+def test_values_that_no_shell_accepts_are_left_out(words, leap_home):
     install(leap_home, "new\nline", "tab\there", "x; rm -rf ~")
     assert words("leap models remove ") == ["x; rm -rf ~"]
     assert words("leap models remove ", shell="bash") == ["x\\;\\ rm\\ -rf\\ \\~"]
 
 
 @pytest.mark.parametrize("line", ["leap nonsense ", "leap models nonsense x"])
-def test_after_what_is_wrong_there_is_nothing(words, line):
+def test_nothing_is_completed_after_a_wrong_command(words, line):
     assert words(line) == []
 
 
-def test_an_unknown_shell_is_told_nothing():
+def test_an_unknown_shell_gets_nothing():
     env = Environment(variables={"_LEAP_COMPLETE": "bash_source", "_LEAP_LINE": "leap "})
     assert answer(command_line, env) == 2
     assert isinstance(env.stdout, io.StringIO) and env.stdout.getvalue() == ""
@@ -309,7 +309,7 @@ def test_an_unknown_shell_is_told_nothing():
         "leap batch ",
     ],
 )
-def test_tab_imports_nothing_heavy(line, monkeypatch, leap_home):
+def test_completion_imports_nothing_heavy(line, monkeypatch, leap_home):
     monkeypatch.setenv("_LEAP_COMPLETE", "bash")
     monkeypatch.setenv("_LEAP_LINE", line)
     imported("-m", "leap_cli")  # which looks for plugins, once
@@ -319,7 +319,7 @@ def test_tab_imports_nothing_heavy(line, monkeypatch, leap_home):
 
 
 @pytest.mark.slow
-def test_tab_asks_no_network(monkeypatch, leap_home):
+def test_completion_uses_no_network(monkeypatch, leap_home):
     """An audit hook refuses sockets and models in the process that answers."""
     install(leap_home, "Mine-Q4_0")
     refuse = (
@@ -357,7 +357,7 @@ def test_installing_twice_changes_the_start_file_once(leap, shell, tmp_path):
         assert kept.read_text() == f"alias x=y\n{place.line}\n"
 
 
-def test_a_place_that_cannot_be_written_is_named(leap, tmp_path):
+def test_an_unwritable_location_is_named(leap, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     leap.variables["HOME"] = str(tmp_path / "file")
     done = leap("completion", "fish", "--install")

@@ -25,7 +25,7 @@ def settings(done) -> dict[str, dict]:
     return {record["key"]: record for record in json.loads(done.stdout)}
 
 
-def test_a_flag_goes_before_a_variable_before_the_file_before_the_default(leap, file):
+def test_a_flag_overrides_a_variable_the_file_and_the_default(leap, file):
     def shown(*flags: str) -> str:
         return leap("models", "catalogue", *flags).stdout[:1]
 
@@ -39,7 +39,7 @@ def test_a_flag_goes_before_a_variable_before_the_file_before_the_default(leap, 
     assert shown() == "["
 
 
-def test_options_of_generation(leap, file):
+def test_options_of_generation_can_be_set(leap, file):
     runner = leap.script("hello")
     file.write_text('[options.generate]\ntemperature = 0\nstop = ["a b", "c"]\nstream = false\nmodel = "mine.gguf"\n')
     leap.variables |= {"LEAP_GENERATE_MAX_TOKENS": "7", "LEAP_GENERATE_THREADS": "3"}
@@ -68,7 +68,7 @@ def test_a_repeated_option_in_a_variable_is_split_as_by_a_shell(leap):
         ("[options\n", "config.toml"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_one_line(leap, file, text, says):
+def test_an_error_in_the_file_is_one_line(leap, file, text, says):
     leap.script("hello")
     file.write_text(text)
     done = leap("generate", "hi")
@@ -77,7 +77,7 @@ def test_what_is_wrong_in_the_file_is_one_line(leap, file, text, says):
     assert leap("generate", "--help").code == 0
 
 
-def test_what_is_wrong_in_a_variable_is_one_line(leap):
+def test_an_error_in_a_variable_is_one_line(leap):
     leap.variables |= {"LEAP_GENERATE_TOP_P": "much", "LEAP_CHAT_STOP": "'open"}
     done = leap("generate", "hi")
     assert (done.code, done.stderr.count("\n")) == (2, 1)
@@ -108,7 +108,7 @@ def test_list_shows_no_secret(leap, file):
     assert leap("config", "get", "jobs.webhook_secret").stdout == "whsec_c2VjcmV0\n"
 
 
-def test_list_warns_of_what_nobody_reads(leap, file):
+def test_list_warns_about_unknown_keys(leap, file):
     file.write_text('defualt_model = "x"\nkeep_alive = "soon"\n[jobs]\nbatch = "2"\n')
     done = leap("config", "list")
     assert done.code == 0 and done.stderr.count("warning") == 3
@@ -117,7 +117,7 @@ def test_list_warns_of_what_nobody_reads(leap, file):
     assert "jobs.batch must be a number, without quotes" in done.stderr
 
 
-def test_an_option_by_the_name_that_others_give_it_is_named_as_leap_calls_it(leap, leap_home, file):
+def test_another_programs_name_of_an_option_leads_to_leaps_name(leap, leap_home, file):
     file.write_text("[options.generate]\nnum_predict = 5\n")
     says = "there is no option options.generate.num_predict; did you mean max_tokens?"
     done = leap("generate", "Hi")
@@ -130,7 +130,7 @@ def test_an_option_by_the_name_that_others_give_it_is_named_as_leap_calls_it(lea
     assert done.code == 2 and "did you mean json_schema?" in done.stderr
 
 
-def test_get(leap, file):
+def test_get_prints_a_value(leap, file):
     file.write_text('[options.generate]\nstop = ["a", "b c"]\nstream = false\n')
     assert leap("config", "get", "options.generate.stop").stdout == "a\nb c\n"
     assert leap("config", "get", "options.generate.stream").stdout == "false\n"
@@ -179,7 +179,7 @@ def test_set_keeps_comments_order_and_rights(leap, file):
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_path):
+def test_a_new_file_is_private_and_a_link_stays_a_link(leap, leap_home, tmp_path):
     assert leap("config", "set", "jobs.batch", "2").code == 0
     file = leap_home / "config.toml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -210,27 +210,27 @@ def test_a_new_file_is_nobody_elses_and_a_link_stays_one(leap, leap_home, tmp_pa
         (["default_model", "\udcff"], "is not valid UTF-8"),
     ],
 )
-def test_set_refuses_what_could_not_be_used(leap, leap_home, arguments, says):
+def test_set_refuses_invalid_values(leap, leap_home, arguments, says):
     done = leap("config", "set", *arguments)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
     assert not (leap_home / "config.toml").exists()
 
 
-def test_set_leaves_a_file_alone_that_is_not_toml(leap, file):
+def test_set_does_not_change_a_file_that_is_not_toml(leap, file):
     file.write_text("[broken\n")
     assert leap("config", "set", "jobs.batch", "2").code == 2
     assert file.read_text() == "[broken\n"
 
 
-def test_set_says_when_a_variable_goes_before(leap):
+def test_set_warns_when_a_variable_overrides_the_value(leap):
     leap.variables["LEAP_MODEL"] = "other"
     done = leap("config", "set", "default_model", "mine")
     assert done.code == 0 and "$LEAP_MODEL is set, and overrides the file" in done.stderr
     assert leap("config", "get", "default_model").stdout == "other\n"
 
 
-def test_unset(leap, file):
+def test_unset_removes_a_value(leap, file):
     file.write_text("# mine\n[jobs]\nbatch = 2\n\n[unheard]\nof = 1\n")
     assert leap("config", "unset", "jobs.batch").code == 0
     assert leap("config", "unset", "unheard.of").code == 0
@@ -240,7 +240,7 @@ def test_unset(leap, file):
     assert leap("config", "unset", "jobs.bach").code == 2
 
 
-def test_path(leap, leap_home):
+def test_path_prints_the_location_of_the_file(leap, leap_home):
     assert leap("config", "path").stdout == f"{leap_home / 'config.toml'}\n"
     assert not leap_home.exists()
 
@@ -252,7 +252,7 @@ def editor(tmp_path, *, writes: str = "", code: int = 0) -> str:
 
 
 @pytest.mark.slow
-def test_edit(leap, file, tmp_path):
+def test_edit_opens_the_file_in_an_editor(leap, file, tmp_path):
     file.write_text("# mine\n")
     leap.variables["EDITOR"] = editor(tmp_path, writes="[jobs]\nbatch = 2\n")
     assert leap("config", "edit").code == 0
@@ -270,7 +270,7 @@ def test_edit(leap, file, tmp_path):
     assert done.code == 1 and "cannot start the editor" in done.stderr
 
 
-def test_keys_and_variables_are_one_for_each_option():
+def test_each_option_has_one_key_and_one_variable():
     options = list(option_settings())
     assert len({setting.key for setting in options}) == len(options)
     variables = [setting.variable for setting in (*GENERAL, *options) if setting.variable]
@@ -278,7 +278,7 @@ def test_keys_and_variables_are_one_for_each_option():
     assert {path.partition(" ")[0] for path, _ in commands()} == set(COMMANDS)
 
 
-def test_the_defaults_are_those_that_the_code_has():
+def test_listed_defaults_equal_those_in_the_code():
     from leap_core.system.configuration import JobSettings
 
     default, jobs = {setting.key: setting.default for setting in GENERAL}, JobSettings()
@@ -292,7 +292,7 @@ def test_the_defaults_are_those_that_the_code_has():
     assert default["tools.rounds"] == FunctionPolicy().rounds
 
 
-def test_values_that_are_set_at_once_are_all_kept(file):
+def test_concurrent_sets_are_all_kept(file):
     keys = [f"options.generate.k{n}" for n in range(24)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: set_value(file, key, 1), keys))
@@ -313,24 +313,24 @@ def broken(leap):
 
 
 @pytest.mark.parametrize("line", ["config path", "config list", "completion bash", "doctor --help"])
-def test_a_broken_file_does_not_lock_out_what_repairs_it(leap, broken, line):
+def test_commands_that_repair_a_broken_file_still_run(leap, broken, line):
     done = leap(*line.split())
     assert done.code == 0 and done.stdout
     assert line != "config list" or "config.toml: " in done.stderr and "line 2" in done.stderr
 
 
-def test_setting_the_broken_line_mends_the_file(leap, broken):
+def test_setting_the_broken_key_repairs_the_file(leap, broken):
     assert leap("config", "set", "default_model", "y").code == 0
     mended = '# mine\n# default_model = "x  # could not be read\nkeep_alive = "5m"\ndefault_model = "y"\n'
     assert broken.read_text() == mended
 
 
-def test_unsetting_the_broken_line_mends_the_file(leap, broken):
+def test_unsetting_the_broken_key_repairs_the_file(leap, broken):
     assert leap("config", "unset", "default_model").code == 0
     assert leap("config", "get", "keep_alive").stdout == "5m\n"
 
 
-def test_another_setting_leaves_the_broken_line_and_says_so(leap, broken):
+def test_setting_another_key_keeps_the_broken_line_and_reports_it(leap, broken):
     done = leap("config", "set", "default_index", "notes")
     assert done.code == 2 and "line 2" in done.stderr and "leap config edit" in done.stderr
     assert broken.read_text() == BROKEN
@@ -357,13 +357,13 @@ def test_an_option_can_be_set_for_all_commands(leap):
     assert leap("config", "set", "options.temprature", "0.3").code == 2
 
 
-def test_a_variable_of_an_option_by_the_name_that_others_give_it_is_named(leap):
+def test_a_variable_with_another_programs_name_of_an_option_is_reported(leap):
     leap.variables["LEAP_GENERATE_NUM_PREDICT"] = "5"
     leap.script("a")
     assert "did you mean LEAP_GENERATE_MAX_TOKENS?" in leap("generate", "-m", "builtin", "x").stderr
 
 
-def test_misspelt_keys_and_variables_are_named(leap):
+def test_misspelled_keys_and_variables_are_reported(leap):
     leap.home.mkdir(exist_ok=True)
     (leap.home / "config.toml").write_text('defualt_model = "x"\n')
     leap.variables["LEAP_GENERATE_TEMPRATURE"] = "1"
@@ -374,7 +374,7 @@ def test_misspelt_keys_and_variables_are_named(leap):
     assert "did you mean LEAP_GENERATE_TEMPERATURE?" in done.stderr
 
 
-def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, file):
+def test_misspelled_general_options_and_variables_are_reported(leap, file):
     file.write_text("[options]\ntemprature = 0.2\nlimit = 3\n")
     leap.variables |= {"LEAP_HOM": "x", "LEAP_OF_SOMEBODY_ELSE": "y"}
     leap.variables |= {"LEAP_BATCH_FORMAT": "plain", "LEAP_CHAT_MAX_TOKENS": "9"}  # of other commands
@@ -391,7 +391,7 @@ def test_misspelt_options_of_all_commands_and_general_variables_are_named(leap, 
     assert "options.file" not in leap("search", "notes", "words").stderr
 
 
-def test_a_byte_order_mark_before_the_configuration_is_passed_over(leap):
+def test_a_byte_order_mark_before_the_configuration_is_ignored(leap):
     leap.home.mkdir()
     (leap.home / "config.toml").write_bytes(b'\xef\xbb\xbfdefault_model = "some"\n')
     leap.script("ok")

@@ -21,7 +21,7 @@ def configure(leap, text):
     (leap.home / "config.toml").write_text(text)
 
 
-def test_the_built_in_model_with_one_line_that_says_so(leap):
+def test_the_builtin_model_answers_with_a_note(leap):
     leap.script("Paris.")
     done = leap("generate", "capital of France?")
     assert (done.code, done.stdout) == (0, "Paris.\n")
@@ -29,26 +29,26 @@ def test_the_built_in_model_with_one_line_that_says_so(leap):
     assert leap.loaded[0][0] == "builtin"
 
 
-def test_naming_the_built_in_model_needs_no_line(leap):
+def test_naming_the_builtin_model_needs_no_note(leap):
     leap.script("Paris.")
     assert leap("generate", "-m", "builtin", "capital of France?").stderr == ""
 
 
-def test_a_refused_prompt_gives_the_error_alone(leap):
+def test_a_refused_prompt_prints_only_the_error(leap):
     leap.script("never", context_size=8)
     done = leap("generate", "word " * 20)
     assert (done.code, done.stderr.count("\n")) == (5, 1)
     assert done.stderr.startswith("leap: error: the prompt has 23 tokens")
 
 
-def test_the_configured_model(leap):
+def test_the_configured_model_answers(leap):
     configure(leap, 'default_model = "LFM2-350M"\n')
     leap.script("ok")
     assert leap("generate", "hello").stderr == ""
     assert leap.loaded[0][0] == "LFM2-350M"
 
 
-def test_the_environment_goes_before_the_configuration_and_the_option_before_both(leap):
+def test_the_option_overrides_the_environment_which_overrides_the_configuration(leap):
     configure(leap, 'default_model = "configured"\n')
     leap.variables["LEAP_MODEL"] = "from-environment"
     leap.script("ok")
@@ -59,7 +59,7 @@ def test_the_environment_goes_before_the_configuration_and_the_option_before_bot
 
 
 @pytest.mark.parametrize("text", ["default_model = ", "default_model = 5", 'default_model = ""', "[default_model]"])
-def test_a_malformed_configuration_is_named(leap, text):
+def test_a_malformed_configuration_is_a_named_error(leap, text):
     configure(leap, text)
     done = leap("generate", "hello")
     assert (done.code, done.stdout) == (2, "")
@@ -67,7 +67,7 @@ def test_a_malformed_configuration_is_named(leap, text):
 
 
 @pytest.mark.parametrize("command", [["generate", "hi"], ["chat"]])
-def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, command):
+def test_a_default_that_cannot_be_loaded_names_the_setting(leap, command):
     def hint(*arguments):
         leap.load_error = LeapModelNotFoundError("there is no such model", hint="look for it")
         done = leap(*command, *arguments)
@@ -85,20 +85,20 @@ def test_a_default_that_cannot_be_loaded_is_told_with_where_it_is_named(leap, co
 @pytest.mark.parametrize(
     "command", [["load"], ["serve", "--port", "0"], ["batch", "-"], ["generate", "hi", "--background"]]
 )
-def test_every_command_tells_where_a_default_that_is_missing_is_named(leap, command):
+def test_every_command_names_the_setting_of_a_missing_default(leap, command):
     leap.variables["LEAP_MODEL"] = "/nosuch.gguf"
     done = leap(*command, stdin='{"prompt": "hi"}\n')
     assert done.code == 2
     assert done.stderr == "leap: error: there is no file /nosuch.gguf (hint: $LEAP_MODEL names this model)\n"
 
 
-def test_chat_says_so_at_its_beginning(leap):
+def test_chat_starts_with_a_note_about_the_builtin_model(leap):
     leap.script("ok")
     done = leap("chat", stdin="hi\n")
     assert done.stderr.startswith(NOTE)
 
 
-def test_a_default_that_is_gone_is_told(leap):
+def test_a_removed_default_is_reported(leap):
     leap.variables["LEAP_MODEL"] = "nosuch"
     done = leap("models", "default")
     assert (done.code, done.stdout) == (0, "nosuch\n") and "there is no model 'nosuch'" in done.stderr
@@ -123,7 +123,7 @@ def test_the_only_installed_model_answers(leap, tmp_path):
     assert leap("models", "default").stdout == "Mine-Q8_0\n"
 
 
-def test_of_several_the_default_answers_and_not_the_one_that_was_tried_last(leap, two):
+def test_the_default_answers_and_not_the_last_used_model(leap, two):
     for name, moment in (("Other-Q8_0", 2000), ("Mine-Q8_0", 1000), ("Encoder-Q8_0", 3000)):
         (lock,) = (leap.home / "models" / name).glob(f"*{USE_LOCK}")
         os.utime(lock, (moment, moment))
@@ -138,7 +138,7 @@ def test_of_several_the_default_answers_and_not_the_one_that_was_tried_last(leap
 
 
 @pytest.mark.parametrize(("typed", "name"), [("2", "Mine-Q8_0"), ("Mine-Q8_0", "Mine-Q8_0"), ("", None), ("7", None)])
-def test_of_several_a_person_is_asked(leap, two, typed, name):
+def test_a_terminal_is_asked_to_choose_among_several_models(leap, two, typed, name):
     (lock,) = (leap.home / "models" / "Other-Q8_0").glob(f"*{USE_LOCK}")
     os.utime(lock, (5_000_000_000, 5_000_000_000))
     leap.script("ok")
@@ -146,7 +146,7 @@ def test_of_several_a_person_is_asked(leap, two, typed, name):
     assert done.code == (2 if name is None else 0) and [model for model, _ in leap.loaded] == ([name] if name else [])
 
 
-def test_a_header_is_read_once_a_version_of_its_file(leap, two, monkeypatch):
+def test_a_header_is_read_once_per_version_of_its_file(leap, two, monkeypatch):
     from leap_core.models import model_files
 
     read = []
@@ -171,7 +171,7 @@ def base(leap, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_without_a_chat_template_becomes_the_default_in_no_way(leap, base, tmp_path):
+def test_a_model_without_a_chat_template_cannot_become_the_default(leap, base, tmp_path):
     for line in (
         ["models", "default", "Base-F16"],
         ["setup", "-m", "Base-F16", "--completion", "none", "--keep-alive", "none"],
@@ -186,7 +186,7 @@ def test_a_model_without_a_chat_template_becomes_the_default_in_no_way(leap, bas
     assert leap("generate", "hi").stderr.startswith(NOTE) and leap.loaded[-1][0] == "builtin"
 
 
-def test_the_end_of_what_was_the_default_is_told(leap, two):
+def test_removing_the_default_model_is_reported(leap, two):
     assert leap("models", "alias", "fav", "Mine-Q8_0").code == 0 and leap("models", "default", "fav").code == 0
     done = leap("models", "alias", "fav", "--remove")
     assert "fav was the model that answers where none is named" in done.stderr and "models default NAME" in done.stderr
@@ -205,13 +205,13 @@ def test_the_list_of_models_marks_aliases_and_the_default(leap, two):
     assert "default, fav" in leap("models", "list").stdout
 
 
-def test_an_alias_that_is_given_anew_tells_what_it_stood_for(leap, two):
+def test_reassigning_an_alias_reports_its_former_model(leap, two):
     leap("models", "alias", "fav", "Mine-Q8_0")
     assert "no longer for Mine-Q8_0" in leap("models", "alias", "fav", "Other-Q8_0").stderr
 
 
 @pytest.mark.slow
-def test_the_stem_of_the_file_that_was_imported_names_the_model(leap, tmp_path):
+def test_an_imported_model_is_named_by_the_stem_of_its_file(leap, tmp_path):
     (tmp_path / "Smol-135M.Q8_0.gguf").write_bytes(Path(model_path()).read_bytes())
     name = Path(leap("models", "import", "Smol-135M.Q8_0.gguf").stdout.strip()).parent.name
     assert name == "Smol-135M-Q8_0"
@@ -220,7 +220,7 @@ def test_the_stem_of_the_file_that_was_imported_names_the_model(leap, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["LEAP_DEFAULT_MODEL", "LEAP_MODLE"])
-def test_a_variable_that_is_misspelt_is_named(leap, name):
+def test_a_misspelled_variable_is_reported(leap, name):
     leap.variables[name] = "x"
     leap.script("ok")
     assert f"${name} is no variable of leap; did you mean LEAP_MODEL?" in leap("generate", "hi").stderr

@@ -26,7 +26,7 @@ def by_name(checks) -> dict[str, diagnosis.Check]:
 
 
 @pytest.mark.slow
-def test_all_is_well_here(leap, leap_home):
+def test_doctor_finds_no_problem_here(leap, leap_home):
     leap.variables["HF_HUB_OFFLINE"] = "1"
     done = leap("doctor", "--format", "json")
     assert (done.code, done.stderr) == (0, "")
@@ -67,7 +67,7 @@ def test_an_engine_that_dies_is_a_problem_and_exit_1(leap, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_engine_that_hangs_is_given_up(env, tmp_path):
+def test_an_engine_that_hangs_times_out(env, tmp_path):
     env.variables = {**env.variables, "LEAP_ENGINE": an_engine_of(HANGING_ENGINE, tmp_path)}
     (check,) = diagnosis.engine(env, patience=1.0)
     assert check.state == "problem" and "was not done after 1 s" in check.detail
@@ -80,7 +80,7 @@ def test_a_wrong_answer_is_a_problem():
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
-def test_directories_that_cannot_be_written(env, leap_home):
+def test_unwritable_directories_are_problems(env, leap_home):
     leap_home.mkdir(mode=0o500)
     found = by_name(diagnosis.directories(env))
     assert found["run directory"].state == "problem"
@@ -88,7 +88,7 @@ def test_directories_that_cannot_be_written(env, leap_home):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights are POSIX's")
-def test_directories(env, leap_home):
+def test_the_directories_are_checked(env, leap_home):
     (leap_home / "run").mkdir(parents=True, mode=0o755)
     (leap_home / "models").write_bytes(b"")
     found = by_name(diagnosis.directories(env))
@@ -97,7 +97,7 @@ def test_directories(env, leap_home):
     assert found["config directory"].state == "ok"
 
 
-def test_configuration(env, leap_home):
+def test_the_configuration_is_checked(env, leap_home):
     assert diagnosis.configuration(env).state == "ok"
     leap_home.mkdir()
     (leap_home / "config.toml").write_text("defualt_model = 'x'\n")
@@ -107,14 +107,14 @@ def test_configuration(env, leap_home):
     assert diagnosis.configuration(env).state == "problem"
 
 
-def test_models_that_are_not_whole(env, leap_home):
+def test_incomplete_models_are_problems(env, leap_home):
     (leap_home / "models" / "Mine-Q4_0").mkdir(parents=True)
     (leap_home / "models" / "Mine-Q4_0" / "x.gguf.part").write_bytes(b"")
     check = diagnosis.models(env)
     assert check.state == "warning" and "Mine-Q4_0 is partial" in check.detail
 
 
-def test_jobs_that_nobody_works_on(env, leap_home):
+def test_jobs_without_a_worker_are_problems(env, leap_home):
     from jobs.table.database import SqliteDatabase
 
     with closing(SqliteDatabase(leap_home / "jobs.db").connection) as table:
@@ -135,7 +135,7 @@ def test_a_damaged_database_is_a_problem(leap, leap_home):
     assert done.code != 0 and states["jobs.db"] == "problem"
 
 
-def test_the_hub(leap):
+def test_the_hub_is_checked(leap):
     with FakeHub() as hub:
         leap.variables["HF_ENDPOINT"] = hub.url
         check = diagnosis.hub(leap.environment(b"", terminal=False, stdin_terminal=False))
@@ -146,14 +146,14 @@ def test_the_hub(leap):
     assert check.state == "warning" and check.facts == {"reachable": False}
 
 
-def test_what_the_host_left_behind_is_no_problem(env, leap_home):
+def test_a_stale_host_state_is_not_a_problem(env, leap_home):
     (leap_home / "run").mkdir(parents=True, mode=0o700)
     (leap_home / "run" / "host.json").write_text("{")
     assert diagnosis.host(env).state == "ok"
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is always Metal")
-def test_a_gpu_that_the_build_cannot_use_is_named(tmp_path):
+def test_an_unusable_gpu_is_reported(tmp_path):
     assert diagnosis.gpu_advice("1.2", tmp_path) is None
     (tmp_path / "dev" / "dri").mkdir(parents=True)
     (tmp_path / "dev" / "dri" / "renderD128").touch()

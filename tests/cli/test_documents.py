@@ -36,7 +36,7 @@ def test_a_page_is_converted_in_every_command(leap, tmp_path, command):
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "utf-16", "utf-8-sig", "utf-16-le"])
-def test_texts_of_any_charset_are_read_and_a_guess_is_said(leap, tmp_path, charset):
+def test_texts_of_any_charset_are_read_and_a_guess_is_reported(leap, tmp_path, charset):
     text = "Die größeren Änderungen – auch „kleine“ – kosten 20 €.\n"
     (tmp_path / "a.txt").write_bytes(text.encode(charset))
     for args, stdin in (
@@ -50,7 +50,7 @@ def test_texts_of_any_charset_are_read_and_a_guess_is_said(leap, tmp_path, chars
         assert (f"no charset is declared: {charset} is a guess" in done.stderr) == (charset in ("cp1252", "utf-16-le"))
 
 
-def test_what_could_not_be_read_is_said_once_and_in_json(leap, tmp_path):
+def test_unread_parts_are_reported_once_and_in_json(leap, tmp_path):
     (tmp_path / "a.epub").write_bytes(book({"a.xhtml": chapter("One")}, missing=("b.xhtml",)))
     note = "chapter 2 of 2: b.xhtml is missing from the book"
     leap.script("ok")
@@ -61,7 +61,7 @@ def test_what_could_not_be_read_is_said_once_and_in_json(leap, tmp_path):
     assert done.stderr.count(f"a.epub: {note}") == 1 and json.loads(done.stdout)["notes"] == [note]
 
 
-def test_an_index_says_what_could_not_be_read(leap, tmp_path, server):
+def test_an_index_reports_unread_parts(leap, tmp_path, server):
     (tmp_path / "a.txt").write_bytes("Die größeren Änderungen kosten 20 €.\n".encode("cp1252"))
     done = leap("index", "make", "notes", "a.txt", f"{server}/plan.html", "--keywords-only")
     assert done.code == 0 and done.stderr.count("no charset is declared: cp1252 is a guess") == 1
@@ -69,7 +69,7 @@ def test_an_index_says_what_could_not_be_read(leap, tmp_path, server):
     assert "a | b" in leap("search", "notes", "Plan").stdout
 
 
-def test_lines_of_a_table_are_its_rows(leap, tmp_path):
+def test_rows_of_a_table_are_the_lines_of_a_task(leap, tmp_path):
     (tmp_path / "orders.csv").write_text('Item;Note\nTea;"two\nlines"\nCups;\n')
     runner = leap.script('{"item": "Tea"}', '{"item": "Cups"}')
     assert leap("extract", "-m", "some", "--json-schema", "item", "--lines", "orders.csv").code == 0
@@ -93,7 +93,7 @@ def server():
         running.shutdown()
 
 
-def test_an_address_that_was_typed_may_be_private_and_an_error_says_why(leap, server):
+def test_a_typed_address_may_be_private_and_an_error_gives_the_reason(leap, server):
     runner = leap.script("ok")
     assert leap("generate", "-m", "some", "-f", f"{server}/plan.html", "Go.").code == 0
     assert READ in asked(runner)
@@ -105,7 +105,7 @@ def test_an_address_that_was_typed_may_be_private_and_an_error_says_why(leap, se
     assert done.stderr.count("\n") == 1
 
 
-def test_the_page_on_documents_lists_each_kind_and_the_limits():
+def test_the_documents_page_lists_each_kind_and_the_limits():
     page = (Path(__file__).parents[2] / "docs" / "documents-and-ocr.md").read_text("utf-8")
     table = page.partition("| kind |")[2].partition("\n\n")[0].splitlines()[2:]
     listed = {kind: line for line in table for kind in line.split("|")[1].strip().split(", ")}

@@ -133,7 +133,7 @@ def arguments_of(path: str, but: click.Option | None = None) -> list[str]:
     return line
 
 
-def test_there_are_commands_and_typed_options():
+def test_the_walk_finds_commands_and_typed_options():
     assert len(EVERY) >= 40 and len(typed_options()) >= 60
 
 
@@ -147,7 +147,7 @@ def test_a_dataclass_of_arguments_has_a_field_for_each() -> None:
 
 
 @of_each_noun
-def test_it_is_a_leap_command_with_help_for_everything(leap, paths):
+def test_every_command_has_help_for_everything(leap, paths):
     def check(path):
         command = EVERY[path]
         assert isinstance(command, LeapCommand) and command.help
@@ -158,7 +158,7 @@ def test_it_is_a_leap_command_with_help_for_everything(leap, paths):
     check_each(paths, check)
 
 
-def test_it_speaks_to_programs():
+def test_every_command_has_a_format_for_programs():
     def check(path):
         assert has_format(EVERY[path]) != (path in WITHOUT_FORMAT)
         if has_format(EVERY[path]):
@@ -171,7 +171,7 @@ def test_it_speaks_to_programs():
 
 
 @of_each_noun
-def test_it_refuses_an_option_that_it_does_not_have(leap, paths):
+def test_every_command_refuses_unknown_options(leap, paths):
     def check(path):
         done = leap(*arguments_of(path), "--frobnicate")
         assert (done.code, done.stdout) == (2, "")
@@ -184,7 +184,7 @@ def test_it_refuses_an_option_that_it_does_not_have(leap, paths):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are always text there")
 @pytest.mark.parametrize("path", dict.fromkeys(path for path, _ in text_options()))
-def test_it_refuses_bytes_that_are_no_text(leap, path):
+def test_every_command_refuses_bytes_that_are_not_utf8(leap, path):
     def check(option):
         done = leap(*arguments_of(path, but=option), option.opts[0], *["\udcff"] * option.nargs)
         assert (done.code, done.stdout) == (2, "")
@@ -197,7 +197,7 @@ def test_it_refuses_bytes_that_are_no_text(leap, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", dict.fromkeys(path for path, _ in typed_options()))
-def test_it_refuses_a_wrong_value_wherever_it_comes_from(leap, leap_home, path):
+def test_every_command_refuses_an_invalid_value_from_any_source(leap, leap_home, path):
     def check(option):
         joined = option._flag_needs_value and isinstance(option.type, click.IntRange)  # a word after it is another one
         given = [f"{option.opts[-1]}={WRONG}"] if joined else [option.opts[-1], WRONG]
@@ -226,7 +226,7 @@ def test_the_reference_has_every_command_option_and_example():
         assert all(f"leap {path}" in example for example in examples)
 
 
-def test_what_the_built_in_model_tells_of_leap_is_there():
+def test_commands_that_the_builtin_model_names_exist():
     text = (ROOT / "scripts" / "builtin" / "builtin_data" / "phrases" / "leap.txt").read_text("utf-8")
     told = [line.split() for line in re.findall(r"`leap ([^`]*)`", text)]
     assert len(told) > 8

@@ -60,7 +60,7 @@ def job_of(leap, kind: str = "generate", state: State | None = State.SUCCEEDED) 
 
 @pytest.mark.parametrize("format", ["openai", "jsonl"])
 @pytest.mark.parametrize("media", [False, True])
-def test_what_is_written_is_read_back_equal_everywhere(leap, kept, tmp_path, format, media):
+def test_an_export_is_read_back_equal_everywhere(leap, kept, tmp_path, format, media):
     file = tmp_path / "out" / "japan.json"
     file.parent.mkdir()
     flags = ["--option", "media-dir=out/media"] if media else []
@@ -120,7 +120,7 @@ def test_a_job_is_a_conversation_when_it_has_answered(leap):
     assert done.code == 2 and "is a batch, and only leap generate's are conversations" in done.stderr
 
 
-def test_what_is_in_both_places_is_asked_about(leap, kept):
+def test_an_ambiguous_id_of_job_and_session_is_an_error(leap, kept):
     job = job_of(leap)
     with SessionStore(leap.home / "leap.db") as store:
         store.rename(kept, job)
@@ -130,7 +130,7 @@ def test_what_is_in_both_places_is_asked_about(leap, kept):
 
 
 @pytest.mark.parametrize("reference", ["nothing", "", "a" * 200])
-def test_what_is_unknown_is_one_line_and_makes_nothing(leap, reference):
+def test_an_unknown_id_is_a_one_line_error_and_creates_nothing(leap, reference):
     done = leap("export", reference)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"there is no session or job '{reference}'" in done.stderr
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_written_leaves_the_text_on_standard_output(leap, 
         ("[{]", "not JSON"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_not_loaded(leap, tmp_path, text, message):
+def test_a_file_other_than_a_conversation_is_not_loaded(leap, tmp_path, text, message):
     (tmp_path / "it.json").write_text(text, "utf-8")
     leap.script("never")
     done = leap("chat", "-m", "some", "--load", "it.json", stdin="hello\n")

@@ -68,13 +68,13 @@ def test_every_error_has_its_documented_exit_code_and_one_line(kind):
     assert (error.hint or "") in line
 
 
-def test_messages_are_made_one_line_without_control_characters():
+def test_messages_become_one_line_without_control_characters():
     env = Environment()
     report(errors.LeapModelLoadingError("cannot read a\nb\x1b[31m", hint="try\tagain"), env)
     assert env.stderr.getvalue() == "leap: error: cannot read a b\N{REPLACEMENT CHARACTER}[31m (hint: try again)\n"
 
 
-def test_a_bug_is_one_line_and_its_traceback_is_kept(leap):
+def test_a_bug_is_one_line_and_its_traceback_is_logged(leap):
     leap.load_error = ZeroDivisionError("division by zero")
     done = leap("generate", "-m", "some", "hello")
     assert done.code == 1
@@ -85,7 +85,7 @@ def test_a_bug_is_one_line_and_its_traceback_is_kept(leap):
     assert "Traceback (most recent call last)" in kept.read_text()
 
 
-def test_a_bug_is_reported_where_no_log_can_be_written(leap):
+def test_a_bug_is_reported_when_no_log_can_be_written(leap):
     leap.home.write_text("a file where the directory should be")
     leap.load_error = ZeroDivisionError("division by zero")
     done = leap("generate", "-m", "some", "hello")
@@ -109,7 +109,7 @@ def test_an_error_in_a_task_group_is_reported_as_itself():
     assert env.stderr.getvalue() == "leap: error: --top-k: must be above 0\n"
 
 
-def test_ctrl_c_outside_an_answer(leap):
+def test_ctrl_c_outside_an_answer_exits_quietly(leap):
     leap.load_error = KeyboardInterrupt()
     done = leap("generate", "-m", "some", "hello")
     assert (done.code, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")
@@ -129,7 +129,7 @@ class FailingOutput:
 
 
 @pytest.mark.parametrize("format", ["text", "json", "jsonl"])
-def test_a_reader_that_has_seen_enough_ends_us_quietly(leap, format):
+def test_a_closed_pipe_ends_the_command_quietly(leap, format):
     runner = leap.script(["a", "b"])
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     env.stdout = FailingOutput(BrokenPipeError(errno.EPIPE, "Broken pipe"))
@@ -153,7 +153,7 @@ def test_output_that_cannot_be_written_is_one_line_and_exit_1(leap, stdout, reas
     assert env.stderr.getvalue() == f"leap: error: cannot write the output: {reason}\n"
 
 
-def test_nobody_to_tell_is_no_second_error(leap):
+def test_an_unwritable_stderr_raises_no_second_error(leap):
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     env.stderr = FailingOutput(OSError(errno.ENOSPC, "No space left on device"))
     assert main(["frobnicate"], env) == 2
@@ -164,6 +164,6 @@ def test_an_option_without_its_value_names_the_command(leap):
     assert done.code == 2 and "leap batch --help-all lists what can be given" in done.stderr
 
 
-def test_an_error_that_says_what_to_do_has_no_hint(leap):
+def test_an_error_with_advice_has_no_hint(leap):
     done = leap("generate", "--raw", "--system", "Be brief.", "Hi")
     assert done.code == 2 and "(hint:" not in done.stderr

@@ -51,7 +51,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "answer"), LINES, ids=[line for line, _ in LINES])
-def test_the_verb_of_another_program_is_answered_by_the_line_that_works(leap, line, answer):
+def test_a_verb_of_another_program_leads_to_the_right_command(leap, line, answer):
     done = leap(*line.split())
     assert done.code != 0 and answer in done.stderr and done.stdout == ""
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
@@ -64,6 +64,6 @@ def test_a_word_beside_an_option_of_a_prompt_is_a_prompt(leap, line):
 
 
 @pytest.mark.parametrize("line", ["--stats modles", "modles --stats", "-m smol generte", "stop -m smol"])
-def test_a_mistyped_command_is_none_also_beside_an_option(leap, line):
+def test_a_mistyped_command_beside_an_option_is_not_a_prompt(leap, line):
     runner = leap.script("Hello.")
     assert leap(*line.split()).code == 2 and runner.requests == []

@@ -47,7 +47,7 @@ def test_a_terminal_is_asked_once_and_then_it_answers(leap, hub: FakeHub) -> Non
 
 
 @pytest.mark.slow
-def test_who_says_no_downloads_nothing(leap, hub: FakeHub) -> None:
+def test_answering_no_downloads_nothing(leap, hub: FakeHub) -> None:
     done = at_terminal(leap, "n")
     assert done.code == 3 and "leap download qwen3:0.6b" in " ".join(done.stderr.split())
     assert not hub.bytes_served(FILE) and not (leap.home / "models").exists()
@@ -67,14 +67,14 @@ def test_a_pipe_gets_one_line_and_auto_download_decides(leap, hub: FakeHub) -> N
     assert done.code == 0 and "Hello." in done.stdout, done.stderr
 
 
-def test_a_value_that_is_none_of_the_three_is_refused(leap, hub: FakeHub) -> None:
+def test_an_invalid_auto_download_is_refused(leap, hub: FakeHub) -> None:
     leap.variables["LEAP_AUTO_DOWNLOAD"] = "perhaps"
     done = leap(*LINE)
     assert done.code == 2 and "LEAP_AUTO_DOWNLOAD" in done.stderr and "ask, yes, no" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_hub_that_does_not_answer_is_one_line(leap, hub: FakeHub) -> None:
+def test_an_unreachable_hub_is_a_one_line_error(leap, hub: FakeHub) -> None:
     leap.variables["HF_HUB_OFFLINE"] = "1"
     done = at_terminal(leap, "y")
     assert done.code == 3 and "is not on this machine" in done.stderr and "download it?" not in done.stderr

@@ -26,7 +26,7 @@ def said(request):
 TURN = "one two three four five six seven"
 
 
-def test_ninety_turns_through_a_pipe_go_on_without_the_oldest(leap, small, kept):
+def test_ninety_turns_through_a_pipe_continue_without_the_oldest(leap, small, kept):
     small(*["a b c d"] * 90)
     done = leap("chat", "-m", "some", stdin=f"{TURN}\n" * 90)
     assert (done.code, done.stdout.count("a b c d")) == (0, 90)
@@ -34,7 +34,7 @@ def test_ninety_turns_through_a_pipe_go_on_without_the_oldest(leap, small, kept)
     assert len(kept()) == 180
 
 
-def test_an_error_ends_a_pipe_where_that_was_wished(leap, small):
+def test_an_error_ends_a_pipe_when_that_is_configured(leap, small):
     small(*["a b c d"] * 9)
     done = leap("chat", "-m", "some", "--on-overflow", "error", stdin=f"{TURN}\n" * 9)
     assert done.code == 5 and "line 4: the prompt has" in done.stderr
@@ -66,7 +66,7 @@ def test_a_message_that_is_too_long_alone_is_refused(leap, small):
     assert done.code == 5 and "line 2: the prompt has 53 tokens" in done.stderr
 
 
-def test_compact_makes_room_and_undo_goes_back(leap, small, talk):
+def test_compact_shortens_the_conversation_and_undo_restores_it(leap, small, talk):
     runner = small("one", "two", "In short: hi.", "three", "four")
     done = talk("hello", "again", "/compact", "third", "/undo", "fourth", "/stats")
     assert "the model no longer gets the first 2 messages, but a summary" in done.stderr
@@ -75,7 +75,7 @@ def test_compact_makes_room_and_undo_goes_back(leap, small, talk):
     assert said(runner.requests[4])[-1] == "fourth" and "in short" in said(runner.requests[4])[0]
 
 
-def test_python_chooses_too():
+def test_python_can_choose_what_happens():
     runner = ScriptedModelRunner(*["a b c d"] * 5, context_size=40)
     conversation = runner.create_conversation("Be brief.")
     conversation.on_overflow = "oldest"

@@ -69,7 +69,7 @@ def test_json_is_one_document(leap):
     assert document["stats"]["completion_tokens"] == 3
 
 
-def test_jsonl_is_one_event_a_line_that_reads_back(leap):
+def test_jsonl_has_one_event_per_line_that_reads_back(leap):
     leap.script(["Par", "is\n."])
     done = leap("generate", "-m", "some", "--format", "jsonl", "hello")
     events = [MessageResponse.from_json(json.loads(line)) for line in done.stdout.splitlines()]
@@ -77,7 +77,7 @@ def test_jsonl_is_one_event_a_line_that_reads_back(leap):
     assert events[-1].full_message.text == "Paris\n."
 
 
-def test_jsonl_without_streaming_has_the_end_alone(leap):
+def test_jsonl_without_streaming_has_only_the_last_event(leap):
     leap.script(["Par", "is."])
     done = leap("generate", "-m", "some", "--format", "jsonl", "--no-stream", "hello")
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["complete"]
@@ -141,7 +141,7 @@ def test_a_full_context_says_so(leap):
     assert "context is full" in done.stderr
 
 
-def test_an_error_in_the_middle_keeps_what_came(leap):
+def test_an_error_in_the_middle_keeps_the_text_so_far(leap):
     leap.script(["half", LeapGenerationError("llama_decode failed")])
     done = leap("generate", "-m", "some", "hello")
     assert (done.code, done.stdout, done.stderr) == (1, "half\n", "leap: error: llama_decode failed\n")

@@ -34,7 +34,7 @@ def fitting(leap, *arguments: str) -> dict[str, dict]:
     return {each["name"]: each for each in json.loads(done.stdout)}
 
 
-def test_models_fit_says_what_goes_to_the_gpu_and_what_stays(leap, see):
+def test_models_fit_shows_what_is_on_the_gpu_and_what_is_not(leap, see):
     asked = ("builtin", "LFM2.5-2.6B:Q8_0", "LFM2.5-24B-A2B")
     see()
     without = fitting(leap, *asked)
@@ -68,7 +68,7 @@ def test_models_info_counts_the_card(leap, see):
     assert "all layers, " in leap("models", "info", "builtin").stdout
 
 
-def test_a_gpu_that_shares_the_machines_memory_brings_none(leap, monkeypatch):
+def test_a_gpu_with_shared_memory_adds_none(leap, monkeypatch):
     shared = Device(1, "Vulkan0", "graphics", True, 10 * GB, 16 * GB)
     monkeypatch.setattr(devices, "all_gpus", lambda: [shared])
     monkeypatch.setattr(devices, "measured", list)
@@ -116,7 +116,7 @@ def test_doctor_warns_of_a_build_for_gpus_that_sees_none():
         (["CUDA"], "0", "the engine default has CUDA and sees no GPU: --gpu-layers 20 has no effect"),
     ],
 )
-def test_why_no_gpu_is_seen(leap, monkeypatch, backends, hidden, says):
+def test_doctor_explains_why_no_gpu_is_found(leap, monkeypatch, backends, hidden, says):
     monkeypatch.setattr(library, "has_gpu_support", lambda: False)
     monkeypatch.setattr(library, "gpu_backends", lambda: backends)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -127,7 +127,7 @@ def test_why_no_gpu_is_seen(leap, monkeypatch, backends, hidden, says):
     assert (done.code, done.stdout) == (0, "ok\n") and done.stderr.startswith(f"leap: {says}"), done.stderr
 
 
-def test_the_backends_of_a_build_are_known_where_none_sees_a_card(tmp_path, monkeypatch):
+def test_the_backends_of_a_build_are_listed_without_a_gpu(tmp_path, monkeypatch):
     if library.has_gpu_support():
         pytest.skip("this build computes on a GPU")
     assert library.gpu_backends() == []
@@ -139,7 +139,7 @@ def test_the_backends_of_a_build_are_known_where_none_sees_a_card(tmp_path, monk
     assert "the engine mine has CUDA and sees no GPU" in library.unseen_gpu()
 
 
-def test_a_build_that_knows_rpc_alone_has_no_gpu(monkeypatch):
+def test_a_build_with_only_rpc_has_no_gpu(monkeypatch):
     """llama.cpp's own question says yes for it."""
 
     class Rpc:
@@ -159,7 +159,7 @@ def test_a_build_that_knows_rpc_alone_has_no_gpu(monkeypatch):
     assert not library.has_gpu_support()
 
 
-def test_auto_says_that_the_card_is_too_full(leap, see, monkeypatch):
+def test_auto_reports_that_the_gpu_is_too_full(leap, see, monkeypatch):
     see(0.3)
     monkeypatch.setattr(ScriptedModelRunner, "on_gpu", OnGpu())
 
@@ -175,7 +175,7 @@ def test_auto_says_that_the_card_is_too_full(leap, see, monkeypatch):
     assert noted() == ""
 
 
-def test_ps_shows_what_is_on_the_card(leap, monkeypatch):
+def test_ps_shows_what_is_on_the_gpu(leap, monkeypatch):
     from leap_core.protocols.host import served_models
 
     model = {"model": "A", "state": "ready", "size": 5, "memory": 10**6, "context_size": 512, "slots": 1}
@@ -190,7 +190,7 @@ def test_ps_shows_what_is_on_the_card(leap, monkeypatch):
     assert [each["gpu_memory"] for each in json.loads(leap("ps", "--format", "json").stdout)] == [0, 2 * GB]
 
 
-def test_ps_shows_prompts_that_are_read_and_who_waits(leap, monkeypatch):
+def test_ps_shows_prompt_progress_and_the_queue(leap, monkeypatch):
     from leap_core.protocols.host import served_models
 
     model = {"model": "A", "state": "ready", "size": 5, "memory": 10**6, "context_size": 512, "slots": 1, "pid": 1}

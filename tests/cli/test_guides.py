@@ -32,7 +32,7 @@ def test_every_guide_fits(leap, monkeypatch, width):
             )
 
 
-def test_a_pipe_gets_the_page_and_a_terminal_without_colours_no_escapes(leap, monkeypatch):
+def test_a_pipe_gets_the_page_and_a_terminal_without_colors_no_escapes(leap, monkeypatch):
     assert leap("help", "models").stdout.startswith("# Models\n") and "\n|---|---|\n" in leap("help", "models").stdout
     monkeypatch.setenv("COLUMNS", "60")
     leap.variables["NO_COLOR"] = "1"
@@ -60,7 +60,7 @@ leap generate --json-schema 'name, age int' "Ada was 36."   # a comment
 """
 
 
-def test_a_page_that_has_room():
+def test_a_page_on_a_wide_terminal():
     assert (
         laid_out(PAGE, 80, ("jobs",))
         == """# A page
@@ -81,18 +81,18 @@ leap generate --json-schema 'name, age int' "Ada was 36."   # a comment
     )
 
 
-def test_a_table_and_a_line_of_shell_that_have_none():
+def test_a_table_and_a_shell_line_on_a_narrow_terminal():
     shown = laid_out(PAGE, 15, ("jobs",))
     assert "`a`\n    one | two\nbb\n    three\n" in shown
     assert "# a comment\nleap generate \\\n    --json-schema \\\n" in shown
 
 
-def test_three_columns_name_what_stands_below_the_first():
+def test_a_table_of_three_columns_becomes_a_named_list():
     table = "| key | default | meaning |\n|---|---|---|\n| `a` | | " + "long " * 20 + "|\n"
     assert laid_out(table, 40, ()).splitlines()[:2] == ["`a`", "    meaning: " + ("long " * 20).strip()]
 
 
-def test_an_installation_finds_its_guides_in_share(tmp_path, monkeypatch):
+def test_an_installed_leap_finds_its_guides_in_share(tmp_path, monkeypatch):
     """As a wheel lays them: beside the environment's packages, whose list of files names them."""
     for name in ("share/leap-edge/docs/jobs.md", "lib/leap_core/models/builtin/jobs.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

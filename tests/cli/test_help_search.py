@@ -161,7 +161,7 @@ def test_every_term_of_the_field_leads_to_its_page():
     index.close()
 
 
-def test_what_people_ask_for_leads_to_the_command():
+def test_common_questions_lead_to_the_command():
     index = TextIndex(all_sections(reference.pages()))
 
     def check(words: str) -> None:
@@ -192,7 +192,7 @@ def test_the_reference_is_made_when_it_is_asked_for(leap):
     assert "- [leap generate](generate.md)" in leap("help", "reference").stdout
 
 
-def test_nothing_found_names_what_is_near(leap):
+def test_a_search_without_results_suggests_similar_words(leap):
     done = leap("help", "quantizaton")
     assert done.code == 2 and "nearest: quantization" in done.stderr
     done = leap("help", "xyzzyx")
@@ -203,5 +203,5 @@ def test_nothing_found_names_what_is_near(leap):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hostile", ['"', "a OR", "NEAR(", "*", "--", "😀", "x" * 100_000])
-def test_hostile_words_find_nothing_or_something(leap, hostile):
+def test_hostile_words_raise_no_error(leap, hostile):
     assert leap("help", "--", hostile).code in (0, 2)

@@ -88,7 +88,7 @@ def test_an_unknown_option_points_to_the_whole_list(leap):
     assert "leap generate --help-all lists what can be given" in leap("generate", "--frobnicate", "x").stderr
 
 
-def test_no_command_has_brackets_in_brackets_where_an_option_is_misspelt(leap):
+def test_a_misspelled_option_has_no_nested_brackets_in_its_error(leap):
     done = leap("jobs", "list", "--limt", "3")
     assert done.stderr == (
         "leap: error: No such option '--limt'. Did you mean '--limit'? (hint: leap jobs list --help lists what can be "
@@ -104,7 +104,7 @@ def test_examples_go_on_after_a_backslash():
     assert broken_shell(line, 200) == [line]
 
 
-def test_a_range_is_told_in_words(leap):
+def test_a_range_is_described_in_words(leap):
     command = click.Command("x", params=[click.Option(["-n"], type=click.IntRange(1, 2**63 - 1), help="Do it.")])
     assert meaning(command.params[0], HelpContext(command)) == "Do it.  [1 or more]"  # type: ignore[arg-type]
     assert "[default: 5; 1 to 1000]" in " ".join(leap("search", "--help").stdout.split())
@@ -114,7 +114,7 @@ def test_a_range_is_told_in_words(leap):
     ("size", "expected"),
     [("5", 5 * 1024**2), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("8GiB", 8 * 1024**3)],
 )
-def test_a_size_has_units_and_its_old_spelling_none(leap, size, expected):
+def test_a_size_has_units_and_its_old_option_has_none(leap, size, expected):
     from leap_cli.framework.options import Size
 
     assert Size(bare="MiB").convert(size, None, None) == expected
@@ -125,7 +125,7 @@ def test_a_size_has_units_and_its_old_spelling_none(leap, size, expected):
         assert done.code == 2 and "--prompt-cache-size" in done.stderr and wrong in done.stderr
 
 
-def test_a_length_of_sound_is_a_time_and_its_old_spelling_seconds(leap):
+def test_a_length_of_audio_is_a_duration_and_its_old_option_seconds(leap):
     (leap.home.parent / "a.wav").write_bytes(b"")
     for length in (["--chunk-length", "0.5m"], ["--chunk-length", "20s"]):
         assert "a.wav" in leap("transcribe", *length, "a.wav").stderr
@@ -134,6 +134,6 @@ def test_a_length_of_sound_is_a_time_and_its_old_spelling_seconds(leap):
         assert done.code == 2 and "--chunk-length" in done.stderr
 
 
-def test_a_group_whose_verb_is_left_out_lists_the_options_of_the_verb(leap):
+def test_help_of_a_group_lists_the_options_of_its_default_verb(leap):
     assert leap("eval", "--help-all").stdout == leap("eval", "run", "--help-all").stdout
     assert leap("eval", "--help").stdout.startswith("Usage: leap eval [OPTIONS] COMMAND")

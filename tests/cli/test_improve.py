@@ -8,7 +8,7 @@ from leap_core.evaluation.improvement.improver import Improved, Improver, Trial
 from leap_core.evaluation.running import Column
 
 
-def test_a_larger_model_that_is_kept_is_named_beside_the_template(leap, leap_home, tmp_path, monkeypatch):
+def test_a_chosen_larger_model_is_named_beside_the_template(leap, leap_home, tmp_path, monkeypatch):
     cases = tmp_path / "cases.jsonl"
     cases.write_text("".join(f'{{"prompt": "{n}?", "expect": {{"equals": "yes"}}}}\n' for n in range(40)))
     column = Column("kept", "builtin", escalate_to="big", when="uncertain<0.7")
@@ -40,7 +40,7 @@ def test_a_wrong_option_is_refused_before_the_first_request(leap, tmp_path, opti
 
 
 @pytest.mark.parametrize("line", [["--min", "nan"], ["--alpha", "nan"]])
-def test_eval_refuses_a_limit_that_is_no_number(leap, tmp_path, line):
+def test_eval_refuses_a_limit_that_is_not_a_number(leap, tmp_path, line):
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"prompt": "hi", "expect": {"equals": "yes"}}\n')
     done = leap("eval", str(cases), "-m", "builtin", *line)

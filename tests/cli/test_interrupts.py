@@ -34,7 +34,7 @@ def interrupt_at(stall: Stall) -> None:
     threading.Thread(target=press, daemon=True).start()
 
 
-def test_the_first_ctrl_c_stops_the_answer_and_keeps_what_came(leap):
+def test_the_first_ctrl_c_stops_the_answer_and_keeps_its_text(leap):
     stall = Stall()
     runner = leap.script(["half of ", "it", stall, "never"])
     interrupt_at(stall)
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_a_chat_through_a_pipe(leap, flags, lines, said):
     assert (done.code, done.stdout, len(runner.requests)) == (130, said, 1)
 
 
-def test_an_answer_that_ends_all_the_same_is_an_answer(leap):
+def test_an_answer_that_completes_despite_ctrl_c_counts(leap):
     stall = Stall(seconds=0.1)
     leap.script(Script(["whole", stall, " answer"], ignore_stop=True))
     interrupt_at(stall)
@@ -77,7 +77,7 @@ def test_an_answer_that_ends_all_the_same_is_an_answer(leap):
     assert (done.code, done.stdout) == (0, "whole answer\n")
 
 
-def test_a_question_during_an_answer_is_left_with_ctrl_c():
+def test_ctrl_c_leaves_a_question_during_an_answer():
     stopped = threading.Event()
     with stopping_on_interrupt(stopped.set):
         with pytest.raises(KeyboardInterrupt), raising_on_interrupt():
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_task(leap, command, streamed):
     assert runner.is_unloaded
 
 
-def test_what_failed_before_ctrl_c_is_kept(leap, tmp_path):
+def test_failures_before_ctrl_c_are_kept(leap, tmp_path):
     stall = Stall()
     leap.script([LeapGenerationError("no")], ["{", stall, "never"])
     interrupt_at(stall)
@@ -134,7 +134,7 @@ def test_ctrl_c_ends_an_answer_from_files_and_keeps_its_sources(leap, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["embed", "a text"], ["index", "make", "notes", "a.txt"]], ids=lambda w: w[0])
-def test_ctrl_c_ends_the_making_of_vectors(leap, tmp_path, command):
+def test_ctrl_c_ends_an_embedding(leap, tmp_path, command):
     (tmp_path / "a.txt").write_text("some words\n")
     stall = Stall()
 
@@ -163,7 +163,7 @@ def test_ctrl_c_ends_a_transcription(leap, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no process can be asked to end")
-def test_who_is_asked_to_end_leaves_in_order() -> None:
+def test_sigterm_ends_a_command_cleanly() -> None:
     before = signal.getsignal(signal.SIGTERM)
     done: list[str] = []
     with pytest.raises(SystemExit) as ended, leaving_on_termination():

@@ -60,7 +60,7 @@ STATES = ["queued", "failed"]
 @pytest.mark.slow
 @pytest.mark.parametrize("subcommands", [SHOWING, *([words] for words in ENDING)], ids=lambda each: each[0][0])
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_every_subcommand_takes_every_kind_or_says_why_not(subcommands, format, leap, made, client):
+def test_every_subcommand_accepts_every_kind_or_explains_why_not(subcommands, format, leap, made, client):
     for words in subcommands:
         check_subcommand(words, format, leap, made, client)
 
@@ -80,7 +80,7 @@ def check_subcommand(words, format, leap, made, client):
             json.loads(done.stdout)
 
 
-def test_what_has_no_results_says_so(leap, made):
+def test_a_job_without_results_says_so(leap, made):
     said = {kind: leap("jobs", "output", id).stderr for kind, id in made.items()}
     assert "is a schedule, and has no results of its own" in said["schedule"] + said["schedule of a batch"]
     assert f"leap jobs list --schedule {made['schedule']}" in said["schedule"]
@@ -88,7 +88,7 @@ def test_what_has_no_results_says_so(leap, made):
     assert all("runs when another job has ended" in said[each] for each in ("then", "notify"))
 
 
-def test_what_a_command_prints_is_its_output_and_what_it_says_its_log(leap, made, client):
+def test_stdout_of_a_command_job_is_its_output_and_stderr_its_log(leap, made, client):
     job = client.table.claim(made["command"], 1, ME)
     assert job is not None
     events = [
@@ -138,13 +138,13 @@ def test_a_job_shows_the_whole_command_and_its_times(leap, made, client):
     assert shown("schedule of a batch")["model"] == "builtin" and "hidden" not in json.dumps(shown("webhook"))
 
 
-def test_a_schedule_that_was_cancelled_goes_on_when_it_is_retried(leap, made, client):
+def test_a_cancelled_schedule_resumes_when_it_is_retried(leap, made, client):
     leap("jobs", "cancel", made["schedule"])
     assert leap("jobs", "retry", made["schedule"]).code == 0
     assert len(fire(client.table, time.time() + 6 * 3600 + 10)) >= 1
 
 
-def test_a_list_for_people_ends_after_fifty_jobs_and_says_how_many_more_there_are(leap, client):
+def test_a_table_of_jobs_ends_after_fifty_and_counts_the_rest(leap, client):
     client.table.add([NewJob("generate", {"label": LONG}) for _ in range(57)])
     done = leap("jobs", "list")
     assert len(done.stdout.splitlines()) == 51 and "7 more; --limit 57 lists all" in done.stderr
@@ -167,7 +167,7 @@ def test_a_list_for_people_ends_after_fifty_jobs_and_says_how_many_more_there_ar
         (["dance"], 2, "'dance' is no command of leap"),
     ],
 )
-def test_a_folder_is_refused_whose_files_would_all_fail(words, code, said, leap, client, tmp_path):
+def test_a_folder_whose_files_would_all_fail_is_refused(words, code, said, leap, client, tmp_path):
     (tmp_path / "in").mkdir()
     done = leap("jobs", "folder", "in", "--", *words)
     assert done.code == code and said in done.stderr and done.stderr.count("\n") == 1 and not client.list()

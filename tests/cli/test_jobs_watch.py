@@ -36,7 +36,7 @@ class Queue:
         return rows[:limit]
 
 
-def test_the_end_of_a_job_is_seen_however_many_are_newer():
+def test_watch_shows_the_end_of_a_job_however_many_are_newer():
     queue = Queue(NEWEST + 50)
     every = _EveryJob(queue)
     assert len(every.look()) == NEWEST + 50

@@ -23,7 +23,7 @@ def test_save_names_the_session_and_load_returns_to_it(leap, talk, kept):
         assert [session.messages for session in store.list()] == [4, 2], "the other session is as it was"
 
 
-def test_save_begins_to_keep_what_was_not(leap, talk, kept):
+def test_save_starts_saving_an_unsaved_conversation(leap, talk, kept):
     leap.script("a", "b")
     done = talk("one", "/save", "/save late", "two", arguments=("--no-save",))
     assert errors(done) == ["this conversation is not being saved; /save NAME begins that"]
@@ -78,7 +78,7 @@ def test_export_writes_markdown(leap, talk):
     assert page.startswith("# one\n") and "**a**" in page
 
 
-def test_a_file_that_is_no_conversation_is_refused(leap, talk):
+def test_a_file_other_than_a_conversation_is_refused(leap, talk):
     (leap.home.parent / "bad.json").write_text('[{"role": "robot", "content": "x"}]')
     (leap.home.parent / "two.jsonl").write_text('{"messages": []}\n{"messages": []}\n')
     leap.script()
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_conversation_is_refused(leap, talk):
     assert two == "two.jsonl holds 2 conversations; give a file of one"
 
 
-def test_clear_begins_another_session_with_the_same_system_prompt(leap, talk, kept):
+def test_clear_starts_a_new_session_with_the_same_system_prompt(leap, talk, kept):
     runner = leap.script("a", "b")
     talk("one", "/clear", "two", arguments=("-s", "Be brief."))
     with SessionStore(leap.home / "leap.db") as store:
@@ -96,13 +96,13 @@ def test_clear_begins_another_session_with_the_same_system_prompt(leap, talk, ke
     assert kept() == [("system", "Be brief."), ("user", "two"), ("assistant", "b")]
 
 
-def test_no_message_begins_no_session(leap, talk, kept):
+def test_a_chat_without_messages_creates_no_session(leap, talk, kept):
     leap.script()
     done = talk("/system Be brief.", "/stats", "/clear", "")
     assert kept() == [] and "saved as" not in done.stderr
 
 
-def test_an_unanswered_message_is_told_of_when_the_session_goes_on(leap, talk):
+def test_a_resumed_session_reports_its_unanswered_message(leap, talk):
     leap.script("a")
     talk("one")
     with SessionStore(leap.home / "leap.db") as store:

@@ -26,14 +26,14 @@ def test_every_option_reaches_the_model(leap):
     assert list(options.adapters) == [LoraAdapter(cwd / "a.gguf"), LoraAdapter(cwd / "b.gguf", 0.5)]
 
 
-def test_exact_reaches_the_model_and_excludes_lookup(leap):
+def test_exact_reaches_the_model_and_excludes_prompt_lookup(leap):
     leap.script("ok")
     assert leap("generate", "--deterministic", "hi").code == 0 and leap.loaded[0][1].deterministic
     refused = leap("generate", "--deterministic", "--prompt-lookup", "hi")
     assert refused.code == 2 and "--deterministic: each position is computed alone" in refused.stderr
 
 
-def test_they_may_stand_in_the_configuration(leap):
+def test_loading_options_can_be_set_in_the_configuration(leap):
     leap.home.mkdir()
     (leap.home / "config.toml").write_text(
         '[options.generate]\nkv_type_k = "q8_0"\nflash_attention = false\nprompt_cache = true\nlora = ["a.gguf"]\n'
@@ -46,7 +46,7 @@ def test_they_may_stand_in_the_configuration(leap):
     assert cache.enabled and cache.path == leap.home / "cache" / "prompts" and cache.max_bytes_disk == 5 * 1024**2
 
 
-def test_bias_and_parser_reach_the_answer(leap):
+def test_logit_bias_and_parser_reach_the_request(leap):
     runner = leap.script("ok", "ok")
     assert (
         leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi").code == 0
@@ -68,7 +68,7 @@ def test_templates_of_well_known_formats_have_names(leap, name):
     assert text.count("Be brief.") == text.count("Hello") == 1 and text.index("Be brief.") < text.index("Hello")
 
 
-def test_a_template_that_is_not_there_is_named(leap):
+def test_a_missing_template_is_named_in_the_error(leap):
     done = leap("generate", "--chat-template", "nope", "hi")
     assert done.code == 2 and "nope cannot be read" in done.stderr and "chatml" in done.stderr
 
@@ -85,7 +85,7 @@ def kept(leap):
     return directory
 
 
-def test_what_is_kept_is_listed_counted_and_cleared(leap, kept):
+def test_the_prompt_cache_is_listed_counted_and_cleared(leap, kept):
     listed = json.loads(leap("models", "cache", "list", "--format", "json").stdout)
     assert sorted(each["tokens"] for each in listed) == [40, 60, 80]
     assert all(Path(each["path"]).stat().st_size == each["bytes"] for each in listed)
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_listed_as_such(leap, kept):
     assert "removed 3" in leap("models", "cache", "clear").stderr
 
 
-def test_all_experts_and_some_of_them_are_not_both_on_the_processor(leap):
+def test_options_for_all_and_for_some_experts_on_the_cpu_exclude_each_other(leap):
     done = leap("generate", "-m", "some", "--cpu-moe", "--n-cpu-moe", "3", "hi")
     assert done.code == 2 and "--cpu-moe cannot be combined with --n-cpu-moe" in done.stderr
 

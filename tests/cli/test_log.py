@@ -31,7 +31,7 @@ def rows(leap, *args) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_it_is_off_until_it_is_turned_on(leap, leap_home):
+def test_the_log_is_off_by_default(leap, leap_home):
     ask(leap, "generate", "one")
     assert not (leap_home / "log.db").exists()
     assert "leap sessions log on does that" in leap("sessions", "log").stderr and leap(
@@ -63,7 +63,7 @@ def test_every_command_that_asks_a_model_is_logged(leap, on):
     assert len(rows(leap)) == 5
 
 
-def test_the_list(leap, on):
+def test_entries_are_listed(leap, on):
     for n in range(23):
         with PromptLog(leap.home / "log.db") as log:
             log.add(Entry("generate", "builtin" if n else "other", f"prompt {n}", answer="yes", finish="stop"))
@@ -78,7 +78,7 @@ def test_the_list(leap, on):
     assert "of this kind" in leap("sessions", "log", "-m", "none").stderr
 
 
-def test_an_entry_whole_and_the_search(leap, on):
+def test_an_entry_is_shown_and_found_by_words(leap, on):
     ask(leap, "generate", "-s", "Be brief.", "What is a café?", answers=("A place\nfor coffee.",))
     shown = leap("sessions", "log", "show").stdout
     assert shown.startswith("id       1\n") and "# system\n\nBe brief.\n" in shown
@@ -96,7 +96,7 @@ def test_an_entry_whole_and_the_search(leap, on):
     assert missing.code == 2 and "there is no entry 7" in missing.stderr
 
 
-def test_the_documents_of_a_schema(leap, on):
+def test_data_lists_the_json_of_answers_by_schema(leap, on):
     leap("saved", "schemas", "add", "person", "name")
     for name in ("Ann", "Bob"):
         ask(leap, "generate", "--json-schema", "person", name, answers=(json.dumps({"name": name}),))
@@ -122,14 +122,14 @@ def test_the_documents_of_a_schema(leap, on):
         "name, age? int",
     ],
 )
-def test_the_documents_that_were_extracted(leap, on, schema):
+def test_data_lists_extracted_json(leap, on, schema):
     argument = schema if isinstance(schema, str) else json.dumps(schema)
     ask(leap, "extract", "--json-schema", argument, stdin="I am Ann.", answers=('{"name": "Ann"}',))
     ask(leap, "extract", "--json-schema", "other", stdin="x", answers=("{}",))
     assert leap("sessions", "log", "--data", "--json-schema", argument).stdout == '{"name": "Ann"}\n'
 
 
-def test_what_is_cleared(leap, on):
+def test_entries_are_cleared_by_age_and_only_with_yes(leap, on):
     with PromptLog(leap.home / "log.db") as log:
         log.add(Entry("generate", "m", "old", asked=time.time() - 10 * 86400))
         log.add(Entry("generate", "m", "new"))
@@ -145,14 +145,14 @@ def test_what_is_cleared(leap, on):
     assert "nothing to remove" in leap("sessions", "log", "clear", "--yes").stderr
 
 
-def test_the_status(leap, on):
+def test_the_status_shows_size_and_location(leap, on):
     ask(leap, "generate", "one")
     status = json.loads(leap("sessions", "log", "status", "--format", "json").stdout)
     assert (status["state"], status["entries"]) == ("on", 1) and status["bytes"] > 0
     assert status["file"] == str(leap.home / "log.db") and leap("config", "get", "log").stdout == "true\n"
 
 
-def test_a_log_that_cannot_be_used_costs_no_answer(leap, on, leap_home):
+def test_an_unusable_log_prevents_no_answer(leap, on, leap_home):
     (leap_home / "log.db").write_bytes(b"this is no database" * 100)
     leap.script("Paris.")
     done = leap("generate", "x")
@@ -161,7 +161,7 @@ def test_a_log_that_cannot_be_used_costs_no_answer(leap, on, leap_home):
     assert leap("sessions", "log").code == 1 and "cannot be used" in leap("sessions", "log").stderr
 
 
-def test_a_prompt_is_asked_again_and_compared(leap, on):
+def test_a_prompt_is_replayed_and_compared(leap, on):
     ask(leap, "generate", "--temperature", "0", "--system", "Be brief.", "one", answers=("the answer",))
     request = leap.runner.requests[-1]
     runner = leap.script("the answer", "the other")
@@ -175,7 +175,7 @@ def test_a_prompt_is_asked_again_and_compared(leap, on):
     assert "another file of the model" in found["reasons"][0] and "version" not in found["reasons"][0]
 
 
-def test_a_replay_names_what_is_different_now(leap, on, leap_home):
+def test_a_replay_reports_what_has_changed(leap, on, leap_home):
     old = {"prompt": "one", "answer": "the answer", "finish": "stop", "options": {"temperature": 0}}
     model = leap.script("").model_id
     with PromptLog(leap_home / "log.db") as log:
@@ -189,7 +189,7 @@ def test_a_replay_names_what_is_different_now(leap, on, leap_home):
     assert "another file of the model, or another version" in reasons[1][0], "an old entry says nothing of either"
 
 
-def test_what_the_log_does_not_hold_is_not_asked_again(leap, on, leap_home):
+def test_incomplete_entries_are_not_replayed(leap, on, leap_home):
     with PromptLog(leap_home / "log.db") as log:
         log.add(Entry("chat", "m", "and then?", turns=2))
         log.add(Entry("generate", "m", "[image]\nwhat is it?"))

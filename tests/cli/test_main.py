@@ -11,7 +11,7 @@ from leap_cli.framework.click_classes import LeapCommand
 from leap_core import __version__
 
 
-def test_version(leap):
+def test_version_is_printed(leap):
     assert leap("--version").stdout == f"leap {__version__}\n"
 
 
@@ -96,7 +96,7 @@ def test_a_prompt_alone_is_generated(leap, args, stdin, asked):
     assert runner.requests[0].messages[-1].text == asked
 
 
-def test_a_prompt_alone_takes_the_settings_of_generate(leap):
+def test_a_prompt_alone_uses_the_settings_of_generate(leap):
     runner = leap.script("It.")
     leap.variables["LEAP_GENERATE_TEMPERATURE"] = "0.25"
     assert leap("What is it?").code == 0
@@ -114,12 +114,12 @@ def test_a_group_with_nothing_to_list_shows_its_help(leap):
 
 
 @pytest.mark.parametrize("prompt", ["法国的首都是什么？", "Hello?", "2+2=", "¿Qué?", "C'est-à-dire…"])
-def test_what_cannot_be_a_command_is_a_prompt(leap, prompt):
+def test_text_that_cannot_be_a_command_is_a_prompt(leap, prompt):
     leap.script("yes")
     assert leap(prompt).stdout == "yes\n"
     assert leap.runner.requests[0].messages[-1].text == prompt
 
 
 @pytest.mark.parametrize("word", ["genrate", "--modle=x", "Hello"])
-def test_a_mistyped_command_or_option_is_no_prompt(leap, word):
+def test_a_mistyped_command_or_option_is_not_a_prompt(leap, word):
     assert leap(word).code == 2

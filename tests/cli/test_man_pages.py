@@ -43,7 +43,7 @@ def test_every_option_and_example_is_in_its_page():
     assert all(name in rendered(manual()["leap.1"]) for name in ("leap-generate(1)", "130", "LEAP_HOME", "config.toml"))
 
 
-def test_nothing_but_requests_that_are_meant_is_obeyed():
+def test_only_intended_roff_requests_are_interpreted():
     for name, page in manual().items():
         assert page.isascii() and page.endswith("\n") and "\n\n" not in page
         for line in page.splitlines():
@@ -62,7 +62,7 @@ def test_nothing_but_requests_that_are_meant_is_obeyed():
         ("é…", r"\[u00E9]\[u2026]"),
     ],
 )
-def test_what_roff_would_obey_is_escaped(text, roff):
+def test_text_that_roff_would_interpret_is_escaped(text, roff):
     assert escaped(text) == roff
 
 
@@ -74,7 +74,7 @@ def test_code_in_prose_is_bold_and_a_leading_dot_is_text():
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes(tmp_path):
+def test_groff_gives_no_warning_and_shows_hyphens_and_quotes(tmp_path):
     install(manual(), tmp_path)
     command = ["groff", "-man", "-ww", "-Tascii", "-P-cbou", *map(str, sorted(tmp_path.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -89,7 +89,7 @@ def test_groff_has_nothing_to_say_and_shows_hyphens_and_quotes(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
-def test_mandoc_has_nothing_to_say(tmp_path):
+def test_mandoc_gives_no_warning(tmp_path):
     install(manual(), tmp_path)
     command = ["mandoc", "-Tlint", "-Wwarning", *map(str, sorted(tmp_path.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -126,7 +126,7 @@ def test_man_finds_an_installed_page(leap, tmp_path):
     assert Path(found.stdout.strip()) == manual / "man1" / "leap-generate.1"
 
 
-def test_a_place_that_cannot_be_written_is_one_line(leap, tmp_path):
+def test_an_unwritable_location_is_a_one_line_error(leap, tmp_path):
     (tmp_path / "file").write_text("")
     leap.variables["XDG_DATA_HOME"] = str(tmp_path / "file")
     done = leap("help", "--install-man")

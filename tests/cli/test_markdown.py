@@ -54,7 +54,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.items())
-def test_it_looks_the_same_however_it_comes(text, expected):
+def test_markdown_looks_the_same_however_it_is_cut(text, expected):
     assert shown(text) == expected
     assert shown(*text) == expected, "character by character"
     for size in (2, 3, 5):
@@ -91,7 +91,7 @@ def test_answers_are_rendered_on_a_terminal_only(leap):
         assert leap("generate", "-m", "some", "x", terminal=True).stdout == "a **word**\n"
 
 
-def test_what_is_no_prose_is_not_rendered(leap):
+def test_constrained_and_raw_answers_are_not_rendered(leap):
     leap.script("*a*")
     assert leap("generate", "-m", "some", "--regex", ".*", "x", terminal=True).stdout == "*a*\n"
     leap.script("*a*")

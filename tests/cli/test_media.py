@@ -85,7 +85,7 @@ def test_a_picture_from_standard_input_and_no_prompt(leap, directory) -> None:
         (("--image-tokens", "4000", "--image", "red.png", "a"), "must be 1024 or less"),
     ],
 )
-def test_each_mistake_is_one_error(leap, directory, arguments, says) -> None:
+def test_each_invalid_file_is_one_error(leap, directory, arguments, says) -> None:
     noise = np.random.default_rng(1).integers(0, 255, (64, 64, 3), np.uint8)
     pillow.fromarray(noise).save(directory / "cut.jpg")
     for name, source in (("cut.jpg", "cut.jpg"), ("cut.wav", "hum.wav")):
@@ -141,7 +141,7 @@ def test_transcripts_with_times(leap, directory) -> None:
     assert done.stdout == "" and vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:24.") and "hello &lt;there&gt;" in vtt
 
 
-def test_several_files_go_into_a_directory(leap, directory) -> None:
+def test_transcripts_of_several_files_go_into_a_directory(leap, directory) -> None:
     (directory / "out").mkdir()
     leap.script("one", "two")
     assert leap("transcribe", "-m", "some", "hum.wav", "talk.flac", "--format", "srt", "-o", "out").code == 0
@@ -160,7 +160,7 @@ def test_several_files_go_into_a_directory(leap, directory) -> None:
         (("-", "-"), "'-' means standard input"),
     ],
 )
-def test_transcribe_names_each_mistake(leap, directory, arguments, says) -> None:
+def test_transcribe_names_each_error(leap, directory, arguments, says) -> None:
     (directory / "short.wav").write_bytes(sound(0.05))
     leap.script("never")
     done = leap("transcribe", "-m", "some", *arguments)
@@ -175,7 +175,7 @@ def test_silence_is_not_sent_to_the_model(leap, directory) -> None:
     assert (done.code, done.stdout) == (0, "") and not runner.requests
 
 
-def test_a_picture_and_a_sound_that_are_given_as_files_go_where_their_kind_belongs(leap, directory) -> None:
+def test_image_and_audio_given_with_file_are_sent_as_such(leap, directory) -> None:
     runner = leap.script("a square", "a square")
     (directory / "note.txt").write_text("BM is a format, and P1 a priority.")
     done = leap("generate", "-m", "some", "-f", "red.png", "-f", "note.txt", "-f", "hum.wav", "What?")
@@ -191,7 +191,7 @@ def test_a_picture_and_a_sound_that_are_given_as_files_go_where_their_kind_belon
 
 
 @pytest.mark.parametrize("text", ["BM is a format", "P1 priority", "caffeine", "ID3 is a tag", ".snd of it"])
-def test_a_text_that_begins_like_a_medium_is_a_text(leap, directory, text) -> None:
+def test_a_text_that_begins_like_an_image_is_a_text(leap, directory, text) -> None:
     runner = leap.script("yes")
     (directory / "note.txt").write_text(text)
     assert leap("generate", "-m", "some", "-f", "note.txt", "Really?").code == 0
@@ -211,7 +211,7 @@ def test_a_pdf_that_is_given_as_a_file_is_read(leap, directory) -> None:
     assert done.code != 0 and "bad.pdf" in done.stderr and len(runner.requests) == 1
 
 
-def test_a_picture_that_the_model_cannot_see_is_refused_with_the_way_out_and_is_not_kept(leap, directory) -> None:
+def test_an_image_for_a_text_model_is_refused_with_advice_and_is_not_saved(leap, directory) -> None:
     from leap_core.conversation.sessions import SessionStore
     from leap_core.errors import LeapUnsupportedMediaError
 
@@ -246,7 +246,7 @@ def test_pages_that_are_pictures_are_named_and_the_others_answered(leap, directo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [("summarize",), ("extract", "--schema", "fee: number"), ("extract", "--lines")])
-def test_tasks_leave_pages_out_that_are_pictures(leap, directory, task) -> None:
+def test_tasks_leave_out_pages_that_are_images(leap, directory, task) -> None:
     (directory / "fees.pdf").write_bytes(pdf(RULE, TEXT))
     schema = () if "--schema" in task or task == ("summarize",) else ("--schema", "fee: number")
     runner = leap.script(*([BLIND] if "--lines" not in task else []), '{"fee": 42}')
@@ -259,7 +259,7 @@ BLIND = [LeapUnsupportedMediaError("some takes no pictures")]
 
 
 @pytest.mark.slow
-def test_a_document_of_pictures_alone_is_refused_by_its_name(leap, directory) -> None:
+def test_a_document_of_only_images_is_refused_by_name(leap, directory) -> None:
     from leap_core import ModelLoadingOptions
     from leap_core.inference.runner import InProcessRunner
     from tests.support.random_models import TINY_LFM2, write_random_model

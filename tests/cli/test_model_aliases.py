@@ -17,7 +17,7 @@ def mine(leap, tmp_path):
     return "Mine-Q8_0"
 
 
-def test_an_alias_is_made_listed_used_and_removed(leap, mine):
+def test_an_alias_is_created_listed_used_and_removed(leap, mine):
     assert "there are no aliases" in leap("models", "alias").stderr
     made = leap("models", "alias", "lfm-2.5", mine)
     assert (made.code, made.stdout) == (0, "") and "lfm-2.5 is now an alias of Mine-Q8_0" in made.stderr
@@ -34,7 +34,7 @@ def test_an_alias_is_made_listed_used_and_removed(leap, mine):
     assert leap("config", "set", "aliases.x", mine).code == 0 and leap("models", "path", "x").code == 0
 
 
-def test_what_an_alias_leads_to_is_said(leap, mine, tmp_path):
+def test_the_target_of_an_alias_is_shown(leap, mine, tmp_path):
     told = leap("models", "alias", "later", "LFM2.5-350M")
     assert told.code == 0 and "not on this machine: leap download later fetches it" in told.stderr
     hidden = leap("models", "alias", mine.lower(), "builtin")
@@ -57,7 +57,7 @@ def test_what_an_alias_leads_to_is_said(leap, mine, tmp_path):
         (["a", "builtin", "--remove"], "--remove takes a NAME alone"),
     ],
 )
-def test_what_is_wrong_is_one_line(leap, args, says):
+def test_alias_errors_are_one_line(leap, args, says):
     leap("models", "alias", "a", "builtin")
     done = leap("models", "alias", *args)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and says in done.stderr
@@ -88,7 +88,7 @@ def test_models_are_sorted_by_name_size_and_use(leap, leap_home):
     assert rows[0]["used"] == 3000.0
 
 
-def test_loading_a_model_is_its_use(leap, mine, leap_home):
+def test_loading_a_model_counts_as_use(leap, mine, leap_home):
     from leap_core.models.store import hold
 
     file = leap_home / "models" / mine / ".in-use"
@@ -97,7 +97,7 @@ def test_loading_a_model_is_its_use(leap, mine, leap_home):
         assert file.stat().st_mtime > 1000
 
 
-def test_an_alias_is_not_its_model(leap, mine, leap_home):
+def test_removing_a_model_by_its_alias_is_refused(leap, mine, leap_home):
     assert leap("models", "alias", "fav", mine).code == 0
     for name in ("fav", "FAV"):
         refused = leap("models", "remove", name)

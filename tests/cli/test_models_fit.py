@@ -17,7 +17,7 @@ def fitting(leap, *arguments: str) -> dict[str, dict]:
     return {each["name"]: each for each in json.loads(done.stdout)}
 
 
-def test_a_model_that_is_here_by_its_header(leap):
+def test_an_installed_model_is_measured_by_its_header(leap):
     small = fitting(leap, "builtin", "--slots", "1", "--context-size", "512")["builtin"]
     large = fitting(leap, "builtin")["builtin"]
     assert small["installed"] and small["fits"] and small["context"] == 512 and large["slots"] == 4
@@ -38,7 +38,7 @@ def test_models_of_the_catalogue_by_quantization(leap):
     assert found["LFM2.5-2.6B:Q8_0"]["longest"] is None
 
 
-def test_all_of_them_and_names_alone(leap):
+def test_all_models_and_names_only(leap):
     every = fitting(leap)
     assert len(every) > 20 and not any(each["installed"] for each in every.values())
     names = leap("models", "fit", "--memory", "2GB", "--format", "quiet").stdout.split()
@@ -46,7 +46,7 @@ def test_all_of_them_and_names_alone(leap):
 
 
 @pytest.mark.parametrize("name", ["nosuch", "LFM2.5-350M:Q9"])
-def test_what_is_not_known_is_an_error(leap, name):
+def test_an_unknown_model_is_an_error(leap, name):
     done = leap("models", "fit", name)
     assert done.code != 0 and done.stderr.count("\n") == 1 and name.partition(":")[0] in done.stderr
 

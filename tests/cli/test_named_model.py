@@ -61,14 +61,14 @@ def three(leap, tmp_path, monkeypatch):
     return leap
 
 
-def test_every_command_that_has_it_is_here():
+def test_every_command_with_a_model_option_is_tested():
     having = {path for path, command in commands() if any("--model" in option.opts for option in command.params)}
     assert having == LINES.keys() | NAMING.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "line"), [(path, line) for path, lines in LINES.items() for line in lines])
-def test_a_model_that_is_named_is_not_asked_for(three, path, line):
+def test_a_command_with_a_named_model_asks_no_question(three, path, line):
     done = three(*path.split(), *line, "-m", "builtin")
     assert REFUSED not in done.stderr
 
@@ -81,7 +81,7 @@ def test_a_model_that_is_named_is_not_asked_for(three, path, line):
         ["classify", "--labels", "a,b", "hi", "--background"],
     ],
 )
-def test_one_is_asked_for_where_none_is_named(three, line):
+def test_a_command_without_a_named_model_asks_for_one(three, line):
     done = three(*line)
     assert done.code == 2 and REFUSED in done.stderr
 
@@ -119,7 +119,7 @@ def test_the_job_has_the_named_model(three, line):
         ({}, '[options]\nmodel = "builtin"'),
     ],
 )
-def test_it_counts_in_a_variable_and_in_the_settings(three, variables, settings):
+def test_a_model_in_a_variable_or_the_settings_counts(three, variables, settings):
     three.variables = variables
     (three.home / "config.toml").write_text(settings)
     for line in (["batch", "b.jsonl"], ["eval", "c.jsonl"], ["batch", "b.jsonl", "-o", "o.jsonl", "--background"]):
@@ -128,7 +128,7 @@ def test_it_counts_in_a_variable_and_in_the_settings(three, variables, settings)
         assert done.code == 0, (line, done.stderr)
 
 
-def test_it_counts_in_a_saved_template(three):
+def test_a_model_in_a_saved_template_counts(three):
     assert three("saved", "templates", "add", "own", "Say: {input}", "-m", "builtin").code == 0
     assert three("generate", "-t", "own", "hi").code == 0
 

@@ -26,7 +26,7 @@ def generate(leap):
 # -- files
 
 
-def test_files_stand_before_the_prompt_under_their_names(leap, generate, tmp_path):
+def test_files_come_before_the_prompt_under_their_names(leap, generate, tmp_path):
     runner = leap.script("ok")
     (tmp_path / "sub").mkdir()
     (tmp_path / "one.txt").write_bytes("\N{BYTE ORDER MARK}first\r\nline\r\n".encode())
@@ -37,14 +37,14 @@ def test_files_stand_before_the_prompt_under_their_names(leap, generate, tmp_pat
     )
 
 
-def test_a_file_alone_is_a_prompt(leap, generate, tmp_path):
+def test_a_file_without_a_prompt_is_a_prompt(leap, generate, tmp_path):
     runner = leap.script("ok")
     (tmp_path / "question.txt").write_text("What is it?")
     generate("-f", "question.txt")
     assert runner.requests[0].messages[-1].text == "question.txt:\n```\nWhat is it?\n```"
 
 
-def test_no_file_can_end_its_fence(leap, generate, tmp_path):
+def test_the_fence_of_a_file_is_longer_than_those_in_it(leap, generate, tmp_path):
     runner = leap.script("ok")
     (tmp_path / "readme.md").write_text("```sh\nls\n```\nand ````four````")
     generate("-f", "readme.md", "Explain.")
@@ -79,7 +79,7 @@ def test_a_named_pipe_is_read(leap, generate, tmp_path):
     ],
 )
 @pytest.mark.parametrize("option", ["-f", "-s@"])
-def test_a_file_that_is_no_text_is_one_line(leap, generate, tmp_path, option, name, content, says):
+def test_a_binary_file_is_a_one_line_error(leap, generate, tmp_path, option, name, content, says):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     done = generate(*([f"-s@{name}"] if option == "-s@" else [option, name]), "x")
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_text_is_one_line(leap, generate, tmp_path, option, na
     ("given", "system"),
     [("@brief.txt", "Be brief.\nAlways."), ("@@brief.txt", "@brief.txt"), ("at @home", "at @home"), ("@@", "@")],
 )
-def test_the_system_prompt_may_lie_in_a_file(leap, generate, tmp_path, given, system):
+def test_the_system_prompt_can_be_read_from_a_file(leap, generate, tmp_path, given, system):
     runner = leap.script("ok")
     (tmp_path / "brief.txt").write_text("Be brief.\nAlways.\n")
     generate("-s", given, "x")
@@ -110,7 +110,7 @@ def test_a_document_where_plain_text_is_read_is_refused(leap, generate, tmp_path
     assert leap.loaded == []
 
 
-def test_the_system_prompt_of_a_batch_too(leap, tmp_path):
+def test_the_system_prompt_of_a_batch_can_be_read_from_a_file(leap, tmp_path):
     (tmp_path / "brief.txt").write_text("Be brief.\n")
     (tmp_path / "in.jsonl").write_text('{"prompt": "hello"}\n')
     runner = leap.script("ok")
@@ -146,7 +146,7 @@ def test_a_file_is_replaced_whole_and_keeps_its_rights(leap, generate, tmp_path)
     assert stat.S_IMODE(answer.stat().st_mode) == 0o600 and (tmp_path / "link.json").is_symlink()
 
 
-def test_what_has_no_utf_8_is_written_as_to_stdout(generate, tmp_path, leap):
+def test_lone_surrogates_are_written_as_to_stdout(generate, tmp_path, leap):
     leap.script("x")
     assert leap("chat", "-m", "some", "--jsonl", stdin=r'{"role": "user", "content": "\ud800"}' + "\n").code == 0
     leap.script("?")
@@ -161,7 +161,7 @@ def test_a_dash_is_standard_output(leap, generate, tmp_path):
 
 
 @takes_interrupts
-def test_an_interrupted_answer_is_kept(leap, generate, tmp_path):
+def test_an_interrupted_answer_is_written(leap, generate, tmp_path):
     stall = Stall()
     leap.script(["half of ", "it", stall, "never"])
     (tmp_path / "answer.txt").write_text("old")
@@ -180,7 +180,7 @@ def test_an_answer_that_is_interrupted_before_it_begins_replaces_nothing(leap, g
     assert (done.code, done.stdout, (tmp_path / "answer.txt").read_text()) == (130, "", "old")
 
 
-def test_what_came_before_an_error_is_kept_and_nothing_replaces_nothing(leap, generate, tmp_path):
+def test_text_before_an_error_is_written_and_an_empty_answer_replaces_nothing(leap, generate, tmp_path):
     (tmp_path / "answer.txt").write_text("old")
     leap.script([LeapGenerationError("broken")])
     assert generate("-o", "answer.txt", "x").code == 1
@@ -216,13 +216,13 @@ def test_an_answer_that_cannot_be_written_goes_to_stdout(leap, generate, tmp_pat
         ("", "--output needs a file's name"),
     ],
 )
-def test_a_place_for_no_file_is_refused_before_anything_is_loaded(leap, generate, target, says):
+def test_an_unwritable_output_is_refused_before_anything_is_loaded(leap, generate, target, says):
     done = generate("-o", target, "x")
     assert (done.code, done.stdout) == (2, "") and says in done.stderr and done.stderr.count("\n") == 1
     assert leap.loaded == []
 
 
-def test_a_device_is_written_to_and_stays(leap, generate, tmp_path):
+def test_a_device_as_output_is_written_to_and_not_replaced(leap, generate, tmp_path):
     leap.script("Paris.")
     (tmp_path / "null").symlink_to(os.devnull)
     assert generate("-o", "null", "x").code == 0
@@ -248,7 +248,7 @@ def test_reasoning_is_asked_for_and_shown_as_wanted(leap, generate, flags, stdou
     assert runner.requests[0].options.enable_thinking
 
 
-def test_reasoning_alone_of_a_model_that_gives_none(leap, generate):
+def test_only_reasoning_of_a_model_without_reasoning_is_an_error(leap, generate):
     leap.script(["4", FunctionCalls((LeapFunctionCall("f"),))])
     done = generate("--think", "only", "2+2?")
     assert (done.code, done.stdout, done.stderr) == (0, "", "leap: warning: the model gave no reasoning\n")
@@ -257,7 +257,7 @@ def test_reasoning_alone_of_a_model_that_gives_none(leap, generate):
 # -- raw prompts
 
 
-def test_a_raw_prompt_goes_to_the_model_as_it_stands(leap, generate):
+def test_a_raw_prompt_goes_to_the_model_unchanged(leap, generate):
     runner = leap.script("upon a time <think>x</think>")
     done = generate("--raw", "--temperature", "0", "--stop", "END", "Once")
     assert (done.code, done.stdout) == (0, "upon a time <think>x</think>\n")
@@ -285,7 +285,7 @@ def test_a_dry_run_of_a_raw_prompt(leap, generate):
     assert generate("--dry-run", "--raw", "Once upon", terminal=True).stdout == "Once upon\n"
 
 
-def test_a_dry_run_for_programs(leap, generate):
+def test_a_dry_run_as_json(leap, generate):
     leap.script()
     done = generate("--dry-run", "--format", "json", "hello")
     expected = {"model": "scripted", "prompt": "user: hello\nassistant: ", "tokens": 4, "context_size": 4096}
@@ -301,7 +301,7 @@ def test_a_dry_run_of_a_prompt_that_does_not_fit(leap, generate):
     assert "the prompt has 23 tokens and the context holds 8" in done.stderr
 
 
-def test_a_dry_run_goes_on_from_a_session_and_leaves_it_alone(leap, generate):
+def test_a_dry_run_continues_a_session_without_changing_it(leap, generate):
     leap.script("Hello Ada.")
     generate("--session", "greeting", "I am Ada.")
     leap.script()
@@ -333,7 +333,7 @@ def test_a_dry_run_goes_on_from_a_session_and_leaves_it_alone(leap, generate):
         ("--think loud", "'loud' is not one of"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(leap, leap_home, generate, flags, says):
+def test_contradictory_options_are_one_line_errors(leap, leap_home, generate, flags, says):
     done = generate(*flags.split(), "x")
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
@@ -347,7 +347,7 @@ def test_what_makes_no_sense_is_one_line(leap, leap_home, generate, flags, says)
         ("THINK", "only", ["--format", "json"], "--think only is for text; json and jsonl have the reasoning beside"),
     ],
 )
-def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate, variable, value, flags, says):
+def test_an_error_about_an_untyped_option_names_its_source(leap, generate, variable, value, flags, says):
     leap.variables[f"LEAP_GENERATE_{variable}"] = value
     done = generate(*flags, "x")
     assert done.code == 2
@@ -355,7 +355,7 @@ def test_what_was_not_typed_is_told_with_where_it_stands(leap, generate, variabl
 
 
 @pytest.mark.parametrize("flags", [["--raw"], ["-n", "2"], ["--dry-run"]])
-def test_a_general_wish_to_save_is_not_in_the_way(leap, leap_home, generate, flags):
+def test_a_general_setting_to_save_does_not_conflict(leap, leap_home, generate, flags):
     leap.script("one", "two")
     leap.variables["LEAP_GENERATE_SAVE"] = "true"
     assert generate(*flags, "x").code == 0
@@ -409,7 +409,7 @@ def test_a_directory_names_the_command_that_takes_one(leap, tmp_path):
     assert "`leap index make NAME notes`" in leap("generate", "-m", "x", "-f", "notes", "what?").stderr
 
 
-def test_a_model_that_gives_no_reasoning_is_told_once(leap):
+def test_a_model_without_reasoning_is_reported_once(leap):
     leap.script("a", "b")
     done = leap("chat", "-m", "x", "--think", "show", stdin="hi\nand?\n")
     assert done.stderr.count("scripted gave no reasoning: --think is for models that reason") == 1

@@ -83,7 +83,7 @@ def test_a_default_is_not_typed(tmp_path) -> None:
     assert call(tmp_path, "red")["paper"] == Paper(Size(1, False), "red")
 
 
-def test_what_excludes_each_other_is_refused_before_anything_is_built(tmp_path) -> None:
+def test_conflicting_options_are_refused_before_anything_is_built(tmp_path) -> None:
     def build(_: Arguments) -> None:
         raise AssertionError("built")
 
@@ -93,7 +93,7 @@ def test_what_excludes_each_other_is_refused_before_anything_is_built(tmp_path) 
     assert refused.value.ctx is not None and refused.value.ctx.command_path == "leap print"
 
 
-def test_a_configured_wish_gives_way_and_another_option_says_where_it_stands(tmp_path) -> None:
+def test_a_configured_value_yields_and_an_excluded_option_names_its_source(tmp_path) -> None:
     (tmp_path / "config.toml").write_text("[options]\nnarrow = true\n")
     assert call(tmp_path, "red", "--width", "3")["paper"] == Paper(Size(3, True), "red")
     (tmp_path / "config.toml").write_text("[options]\nwidth = 3\n")

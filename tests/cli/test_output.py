@@ -58,7 +58,7 @@ def test_one_record():
     assert written("quiet", show)[0] == "LFM2-350M\n"
 
 
-def test_progress_is_for_terminals_and_gives_way_to_everything_else():
+def test_progress_is_for_terminals_and_cleared_before_other_output():
     def act(output):
         output.progress("10 %")
         output.progress("20 %")
@@ -71,7 +71,7 @@ def test_progress_is_for_terminals_and_gives_way_to_everything_else():
     assert (stdout, stderr) == ("data\n", f"{clear}10 %{clear}20 %{clear}leap: done\n")
 
 
-def test_a_models_text_cannot_steer_a_terminal():
+def test_text_of_a_model_cannot_control_a_terminal():
     text = "a\x1b[2Jb\x07c\x9bd\re\tf\n"
     assert written("text", lambda output: output.text(text)) == (text, "")
     shown, _ = written("text", lambda output: output.text(text), stdout_is_terminal=True)
@@ -80,7 +80,7 @@ def test_a_models_text_cannot_steer_a_terminal():
     assert shown == "a�[2Jb�c�d�e\tf\n"
 
 
-def test_a_models_text_cannot_turn_the_direction_of_a_terminals():
+def test_text_of_a_model_cannot_change_the_text_direction_of_a_terminal():
     text = "rm \u202efdp.exe\u2066"
     shown, _ = written("text", lambda output: output.text(text), stdout_is_terminal=True)
     assert shown == "rm �fdp.exe�"

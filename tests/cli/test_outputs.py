@@ -58,14 +58,14 @@ def test_a_prompt_that_is_also_the_name_of_its_output_is_a_prompt(leap, tmp_path
 
 
 @pytest.mark.parametrize("name", ["orders.xlsx", "orders.ODS", "orders.parquet", "orders.pdf"])
-def test_an_ending_of_what_is_no_text_is_refused(leap, tmp_path, name):
+def test_a_binary_suffix_of_a_text_output_is_refused(leap, tmp_path, name):
     for command in (("generate", "Hi"), ("extract", "--json-schema", "name", "text")):
         leap.script('{"name": "Ann"}')
         done = leap(*command, "-o", name)
         assert done.code == 2 and "would be no" in done.stderr and not (tmp_path / name).exists()
 
 
-def test_an_extraction_has_the_form_that_its_ending_says(leap, tmp_path):
+def test_an_extraction_has_the_format_of_its_suffix(leap, tmp_path):
     expected = {"a.csv": "name\nAnn\n", "a.jsonl": '{"name": "Ann"}\n', "a.txt": '{"name": "Ann"}\n'}
     for name, text in expected.items():
         leap.script('{"name": "Ann"}')

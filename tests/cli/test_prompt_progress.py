@@ -61,7 +61,7 @@ def run(slow, command: str, *more: str, **how: bool):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", LINES)
-def test_a_terminal_shows_how_far_the_prompt_is_read_until_the_answer_begins(slow, command):
+def test_a_terminal_shows_prompt_progress_until_the_answer_begins(slow, command):
     done = run(slow, command, terminal=True)
     assert SHOWN in done.stderr and (done.code == 0 or command == "classify")  # the fake gives no probabilities
     after = done.stderr.rpartition(SHOWN)[2]
@@ -88,7 +88,7 @@ def test_a_short_prompt_shows_nothing(leap, monkeypatch):
     assert (done.stdout, done.stderr) == ("a\n", "")
 
 
-def test_a_prompt_that_is_read_or_of_which_nothing_is_known_shows_nothing(slow, monkeypatch):
+def test_a_finished_or_unknown_prompt_shows_nothing(slow, monkeypatch):
     for progress in (None, PromptProgress(6500, 0, 6500, 50.0)):
         monkeypatch.setattr(ScriptedGeneration, "progress", progress)
         assert run(slow, "generate", terminal=True).stderr == ""
@@ -101,7 +101,7 @@ def test_an_error_erases_the_line(slow):
 
 
 @takes_interrupts
-def test_ctrl_c_ends_a_prompt_that_is_read_and_erases_the_line(slow):
+def test_ctrl_c_during_a_prompt_erases_the_line(slow):
     stall = Stall()
     slow.script(Script([Stall(seconds=0.3), stall, "never"]))
     interrupt_at(stall)
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_a_prompt_that_is_read_and_erases_the_line(slow):
     assert done.code == 130 and done.stderr.endswith(f"{SHOWN}{CLEAR}")
 
 
-def test_a_line_of_the_answer_that_has_not_ended_is_not_overwritten(slow):
+def test_an_unfinished_line_of_the_answer_is_not_overwritten(slow):
     """As where a model says a word before it calls a function, and then reads what that gave."""
     output = slow.environment("", terminal=True, stdin_terminal=False)
     from leap_cli.framework.output import Output
@@ -124,13 +124,13 @@ def test_a_line_of_the_answer_that_has_not_ended_is_not_overwritten(slow):
     assert output.stderr.getvalue() == f"{CLEAR}reading{CLEAR}leap: done\n"
 
 
-def test_several_prompts_are_one_line():
+def test_several_prompts_share_one_line():
     prompts = [PromptReading(2000, 6500, 31.0, 1.0), PromptReading(500, 1000, 10.0, 3.0)]
     assert prompt_line(prompts) == "reading 2 prompts: 2500 of 7500 tokens, 41 tokens/s, 2:00 to go"
     assert prompt_line([PromptReading(0, 1000, 0.0, 5.0)]) == "reading the prompt: 0 of 1000 tokens"
 
 
-def test_between_two_steps_the_speed_stays_and_the_time_that_is_left_goes_down(monkeypatch):
+def test_between_two_steps_the_speed_stays_and_the_remaining_time_decreases(monkeypatch):
     monkeypatch.setattr(prompt_progress, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(prompt_progress, "SECONDS", 0.001)
     steps = [PromptProgress(1000, 0, 0, 1.0), PromptProgress(1000, 100, 500, 4.0), PromptProgress(1000, 100, 500, 5.0)]
@@ -159,7 +159,7 @@ def test_a_line_fits_the_terminal(slow, monkeypatch):
     assert lines and all(line.startswith("reading the prompt") and len(line) <= 29 for line in lines)
 
 
-def test_reports_come_before_the_first_response_alone():
+def test_progress_comes_only_before_the_first_response():
     told = []
     runner = prompt_progress.ReportingRunner(
         ScriptedModelRunner(["a", Stall(seconds=0.1), "b"]), lambda _generation, progress: told.append(progress)
@@ -167,7 +167,7 @@ def test_reports_come_before_the_first_response_alone():
     assert [response for response in runner.start_text("x")] and told == []
 
 
-def test_a_job_says_how_far_its_prompt_is_read(slow):
+def test_a_job_reports_prompt_progress(slow):
     said: list[dict[str, object]] = []
 
     class Told(Attempt):

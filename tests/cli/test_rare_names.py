@@ -21,12 +21,12 @@ def options_by_name() -> set[str]:
     }
 
 
-def test_every_name_is_one_of_a_command():
+def test_every_rare_name_belongs_to_a_command():
     assert {name for name in NAMES.values() if " no-" not in name} <= options_by_name()
     assert COMMANDS and command_line
 
 
-def test_what_option_sets(leap):
+def test_option_sets_a_value(leap):
     def check(case):
         given, name, value = case
         runner = leap.script("Yes.")
@@ -45,7 +45,7 @@ def test_what_option_sets(leap):
     check_each(cases, check)
 
 
-def test_what_option_refuses(leap):
+def test_option_refuses_unknown_names_and_bad_values(leap):
     for given, told in (
         (["--option", "nosuch=1"], "--option takes NAME=VALUE, not 'nosuch=1'; the names are "),
         (["--option"], "--option takes NAME=VALUE, not None"),

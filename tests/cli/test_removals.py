@@ -41,7 +41,7 @@ def kept(leap, leap_home, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["models", "sessions", "jobs"])
-def test_the_beginning_of_a_name_removes_nothing_by_itself(leap, kept, command):
+def test_a_prefix_of_a_name_alone_removes_nothing(leap, kept, command):
     names, is_there = kept
     name = names[command]
     for beginning in (name[:1], BEGINNINGS.get(command, name[:-1])):
@@ -56,14 +56,14 @@ def test_the_beginning_of_a_name_removes_nothing_by_itself(leap, kept, command):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["models", "sessions", "jobs"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_whole_name_and_yes_ask_nothing(leap, kept, command, whole):
+def test_a_full_name_and_yes_ask_no_question(leap, kept, command, whole):
     names, is_there = kept
     given = [names[command]] if whole else [BEGINNINGS.get(command, names[command][:-1]), "--yes"]
     assert leap(command, "remove", *given).code == 0
     assert not is_there(command)
 
 
-def test_a_name_of_several_models_names_them_all_and_removes_none(leap, kept, leap_home):
+def test_an_ambiguous_name_lists_all_models_and_removes_none(leap, kept, leap_home):
     done = leap("models", "remove", "Tuned", "--yes")
     assert done.code == 2 and "Tuned-F16 and Tuned-Q4_0" in done.stderr
     assert len(Store.of(Directories.from_environment({"LEAP_HOME": str(leap_home)})).installed()) == 3

@@ -36,7 +36,7 @@ def asked(leap, *words: str) -> list[str]:
     return [text for text in ("First.", "Second.", "Third.", "Fourth.") if any(text in each for each in said)]
 
 
-def test_a_folder_and_a_pattern_mean_their_files(leap, folder):
+def test_folders_and_patterns_expand_to_their_files(leap, folder):
     assert asked(leap, "in") == ["First.", "Second.", "Third."]
     assert asked(leap, "in/*.txt") == ["Second.", "Third."]
     (folder / "[x].txt").write_text("Fourth.")
@@ -44,7 +44,7 @@ def test_a_folder_and_a_pattern_mean_their_files(leap, folder):
 
 
 @pytest.mark.parametrize(("name", "said"), [("empty", "empty has no files"), ("in/*.pdf", "no file fits in/*.pdf")])
-def test_no_file_at_all_is_one_clear_line(leap, folder, tmp_path, name, said):
+def test_no_matching_file_is_a_one_line_error(leap, folder, tmp_path, name, said):
     (tmp_path / "empty").mkdir()
     done = leap("summarize", "-m", "builtin", name)
     assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1
@@ -71,7 +71,7 @@ def test_only_new_files_are_taken(leap, folder):
     assert asked(leap, "in") == ["First.", "Second.", "Third.", "Fourth."]
 
 
-def test_a_file_that_changes_while_it_is_worked_on_is_taken_again(leap, folder):
+def test_a_file_that_changes_during_its_run_is_processed_again(leap, folder):
     runner = leap.script(*["A summary."] * 9)
     start = runner.start
 
@@ -84,7 +84,7 @@ def test_a_file_that_changes_while_it_is_worked_on_is_taken_again(leap, folder):
     assert asked(leap, "in", "--new-files") == ["Fourth."]
 
 
-def test_a_file_that_failed_is_taken_again(leap, folder):
+def test_a_failed_file_is_processed_again(leap, folder):
     (folder / "c.txt").write_text("")
     leap.script(*["A summary."] * 9)
     done = leap("summarize", "-m", "builtin", "in", "--new-files")

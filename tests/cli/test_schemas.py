@@ -25,7 +25,7 @@ def constraint(leap, *args, answer=ANN, stdin=""):
     return json.loads(runner.requests[0].options.json_schema_constraint)
 
 
-def test_a_name_is_taken_wherever_a_schema_is(leap, person, tmp_path):
+def test_a_saved_name_is_accepted_wherever_a_schema_is(leap, person, tmp_path):
     assert set(person["properties"]) == {"name", "age"}
     line = '{"prompt": "x"}\n'
     assert constraint(leap, "generate", "--json-schema", "person", "x") == person
@@ -42,20 +42,20 @@ def test_a_name_is_taken_wherever_a_schema_is(leap, person, tmp_path):
     assert set(constraint(leap, "generate", "x", answer='{"name": "Ann"}')["properties"]) == {"name"}
 
 
-def test_a_file_goes_before_a_name_and_a_name_before_a_shorthand(leap, person, tmp_path):
+def test_a_file_has_priority_over_a_name_and_a_name_over_a_shorthand(leap, person, tmp_path):
     assert json.loads(leap("saved", "schemas", "show", "people").stdout)["properties"].keys() == {"people"}
     (tmp_path / "person").write_text('{"type": "object", "properties": {"b": {"type": "string"}}}')
     for spelling in ("person", "@person"):
         assert json.loads(leap("saved", "schemas", "show", spelling).stdout)["properties"].keys() == {"b"}
 
 
-def test_a_misspelt_name_is_no_shorthand(leap, person):
+def test_a_misspelled_name_is_not_a_shorthand(leap, person):
     done = leap("generate", "--json-schema", "persn", "x")
     assert (done.code, done.stdout) == (2, "") and "no schema 'persn'; did you mean person?" in done.stderr
     assert json.loads(leap("saved", "schemas", "show", "persn str").stdout)["properties"].keys() == {"persn"}
 
 
-def test_the_list(leap, leap_home):
+def test_schemas_are_listed(leap, leap_home):
     assert "no schema is saved" in leap("saved", "schemas").stderr
     leap("saved", "schemas", "add", "b", "name, age int")
     leap("saved", "schemas", "add", "a", "n int", "--multi")
@@ -81,14 +81,14 @@ def test_the_list(leap, leap_home):
         (["remove", "zzz"], 2, "leap saved schemas list shows"),
     ],
 )
-def test_what_is_wrong_is_one_line(leap, leap_home, person, args, code, says):
+def test_schema_errors_are_one_line(leap, leap_home, person, args, code, says):
     done = leap("saved", "schemas", *args)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (code, "", 1) and says in done.stderr
     assert [path.name for path in (leap_home / "schemas").iterdir()] == ["person.json"]
 
 
 @pytest.mark.slow
-def test_editing_takes_only_a_schema(leap, leap_home, tmp_path, person):
+def test_editing_accepts_only_a_valid_schema(leap, leap_home, tmp_path, person):
     script = tmp_path / "editor.py"
     file = leap_home / "schemas" / "person.json"
 

@@ -22,7 +22,7 @@ def notes(leap, leap_home: Path) -> Path:
     return folder
 
 
-def test_search_finds_places(leap, notes):
+def test_search_prints_file_and_line(leap, notes):
     done = leap("search", "notes", "Which bananas are yellow?", "--format", "jsonl", "--limit", "1")
     (hit,) = map(json.loads, done.stdout.splitlines())
     assert (hit["file"], hit["line"], hit["heading"]) == (str(notes / "fruit.md"), 7, "Fruit > Bananas")
@@ -47,7 +47,7 @@ def test_an_index_is_kept_up_to_date(leap, notes):
     assert done.code == 2 and "there is no index 'notes'" in done.stderr
 
 
-def test_an_index_that_cannot_be_updated_does_not_keep_the_others_from_it(leap, notes):
+def test_a_failed_update_of_one_index_does_not_stop_the_others(leap, notes):
     assert leap("index", "gone", "nowhere", "-m", "some-model.gguf").code == 2
     assert json.loads(leap("index", "list", "--format", "json").stdout)[0]["name"] == "notes"
     damaged = leap.home.rglob("notes.db").__next__().with_name("damaged.db")
@@ -67,7 +67,7 @@ def test_without_an_embedding_model_words_are_indexed(leap, notes):
     assert leap("index", "x", "nowhere", "--keywords-only").code == 2
 
 
-def test_ask_puts_passages_into_the_prompt(leap, notes):
+def test_ask_adds_passages_to_the_prompt(leap, notes):
     runner = leap.script("They are yellow [1].")
     done = leap("ask", "notes", "What colour are bananas?", "-m", "chat", "--limit", "2")
     assert done.stdout == "They are yellow [1].\n"
@@ -79,7 +79,7 @@ def test_ask_puts_passages_into_the_prompt(leap, notes):
     assert document["sources"][0]["number"] == 1 and document["message"]["content"] == "Yellow [1]."
 
 
-def test_ask_cites_what_passages_say_and_warns_where_none_does(leap, notes):
+def test_ask_cites_passages_and_warns_without_support(leap, notes):
     question = ("ask", "notes", "What colour are bananas?", "-m", "chat")
     leap.script("Bananas are yellow [2]. Paris is in France [1].")
     done = leap(*question)
@@ -91,13 +91,13 @@ def test_ask_cites_what_passages_say_and_warns_where_none_does(leap, notes):
     assert "no passage" not in leap(*question, "--strict").stderr
 
 
-def test_ask_strictly_does_not_answer_from_nothing(leap, notes):
+def test_ask_strict_does_not_answer_without_passages(leap, notes):
     leap.script("Never said.")
     done = leap("ask", "notes", "zebra?", "-m", "chat", "--strict", "--include", "none*")
     assert done.stdout == "The documents do not say.\n"
 
 
-def test_embed_gives_unit_vectors(leap, leap_home, tmp_path):
+def test_embed_prints_unit_vectors(leap, leap_home, tmp_path):
     done = leap("embed", "one two", "three", "-m", "some", "--format", "json")
     document = json.loads(done.stdout)
     assert [row["text"] for row in document["data"]] == ["one two", "three"]
@@ -151,7 +151,7 @@ def test_a_mistyped_index_is_named_with_the_nearest(leap, notes):
     assert "did you mean other?" in leap("search", "othr", "hammer").stderr
 
 
-def test_of_several_indexes_one_is_named(leap, notes):
+def test_one_of_several_indexes_must_be_named(leap, notes):
     assert leap("index", "other", "pages", "--keywords-only").code == 0
     done = leap("search", "hammer")
     assert done.code == 2 and "there are several indexes (notes, other)" in done.stderr
@@ -169,13 +169,13 @@ def test_a_default_index_need_not_be_named(leap, notes):
     assert "there is no index 'gone'" in leap("search", "hammer").stderr
 
 
-def test_without_an_index_it_says_how_to_make_one(leap, leap_home):
+def test_without_an_index_the_error_says_how_to_create_one(leap, leap_home):
     done = leap("search", "hammer")
     assert done.code == 2 and "leap index NAME PATH" in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["add", "create", "search"])
-def test_a_verb_of_other_programs_is_no_name(leap, notes, verb):
+def test_a_verb_of_other_programs_is_not_an_index_name(leap, notes, verb):
     done = leap("index", verb, "pages")
     assert done.code == 2 and f"{verb!r} is no command here" in done.stderr
     assert leap("index", "make", verb, "pages", "--keywords-only").code == 0

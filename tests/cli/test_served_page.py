@@ -18,12 +18,12 @@ from leap_cli.options.web_ui import ServedPage
         (["--web-ui", "--index", "../x"], "cannot be an index's name"),
     ],
 )
-def test_what_cannot_be_offered_is_said_before_anything_is_served(leap, arguments, complaint):
+def test_unavailable_features_are_reported_before_serving(leap, arguments, complaint):
     done = leap("serve", "builtin", "--port", "0", *arguments)
     assert done.code != 0 and complaint in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
 
 
-def test_what_is_private_has_a_key(leap):
+def test_private_features_require_a_key(leap):
     env = leap.environment("", terminal=False, stdin_terminal=False)
     assert ServedPage(False, False, False, (), ()).web_page(env, None) is None
     plain = ServedPage(True, False, False, (), ()).web_page(env, None)
@@ -34,12 +34,12 @@ def test_what_is_private_has_a_key(leap):
     assert private[0] is not None and private[0].services.sessions == env.directories.sessions_file
 
 
-def test_a_model_may_be_named_as_elsewhere(leap):
+def test_serve_reports_an_unknown_model_like_other_commands(leap):
     done = leap("serve", "-m", "no-such-model", "--port", "0")
     assert done.code != 0 and "no-such-model" in done.stderr and "No such option" not in done.stderr
 
 
 @pytest.mark.parametrize("interval", ["nan", "-1", "0.05", "3601", "soon"])
-def test_an_interval_of_signs_of_life_out_of_range_is_refused(leap, interval):
+def test_a_keep_alive_interval_out_of_range_is_refused(leap, interval):
     done = leap("serve", "builtin", "--port", "0", "--option", f"sse-ping-interval={interval}")
     assert done.code == 2 and "--option sse-ping-interval" in done.stderr and not done.stdout

@@ -28,7 +28,7 @@ def said(request):
     return [message.text for message in request.messages]
 
 
-def test_generate_keeps_nothing_unless_it_is_asked_to(leap, stored):
+def test_generate_saves_nothing_by_default(leap, stored):
     leap.script("one")
     assert leap("generate", "-m", "some", "hello").code == 0
     assert not (leap.home / "leap.db").exists()
@@ -37,7 +37,7 @@ def test_generate_keeps_nothing_unless_it_is_asked_to(leap, stored):
     assert stored() == [["hello", "two"]]
 
 
-def test_c_continues_the_last_session_with_its_model_and_what_was_said(leap, stored):
+def test_continue_uses_the_last_session_and_its_model(leap, stored):
     leap.script("Hello, Ada.")
     assert leap("chat", "-m", "some", "-s", "Be brief.", stdin="I am Ada.\n").code == 0
     runner = leap.script("Ada.")
@@ -51,7 +51,7 @@ def test_c_continues_the_last_session_with_its_model_and_what_was_said(leap, sto
     assert stored() == [["Be brief.", "I am Ada.", "Hello, Ada.", "Who am I?", "Ada."]]
 
 
-def test_a_session_of_a_name_is_begun_then_continued(leap, stored):
+def test_a_named_session_is_created_then_continued(leap, stored):
     leap.script("a")
     assert leap("generate", "-m", "some", "--session", "my work", "one").code == 0
     runner = leap.script("b")
@@ -62,7 +62,7 @@ def test_a_session_of_a_name_is_begun_then_continued(leap, stored):
     assert stored() == [["three", "c"], ["one", "a", "two", "b"]]
 
 
-def test_another_system_prompt_takes_the_place_of_the_first(leap, stored):
+def test_another_system_prompt_replaces_the_first(leap, stored):
     leap.script("a")
     leap("chat", "-m", "some", "-s", "Be brief.", stdin="one\n")
     leap.script("b")
@@ -70,14 +70,14 @@ def test_another_system_prompt_takes_the_place_of_the_first(leap, stored):
     assert stored() == [["Be long.", "one", "a", "two", "b"]]
 
 
-def test_each_message_of_a_call_is_kept(leap, stored):
+def test_each_message_of_a_tool_call_is_saved(leap, stored):
     calls = FunctionCalls([LeapFunctionCall("calculate", {"expression": "6*7"}, "call_0")])
     leap.script([calls], "It is 42.")
     done = leap("generate", "-m", "some", "--save", "--tool", "calculate", "6 times 7?")
     assert (done.code, stored()) == (0, [["6 times 7?", "", "42", "It is 42."]])
 
 
-def test_a_question_that_failed_is_kept_but_not_said_again(leap, stored):
+def test_a_failed_question_is_saved_but_not_sent_again(leap, stored):
     leap.script([LeapGenerationError("broken")], "fine")
     assert leap("chat", "-m", "some", "--session", "x", stdin="one\n").code == 1
     assert stored() == [["one"]]
@@ -87,13 +87,13 @@ def test_a_question_that_failed_is_kept_but_not_said_again(leap, stored):
     assert stored() == [["one", "two", "fine"]]
 
 
-def test_a_question_that_is_put_again_is_kept_once(leap, stored):
+def test_a_repeated_question_is_saved_once(leap, stored):
     leap.script([LeapGenerationError("broken")], "fine")
     assert leap("chat", "-m", "some", stdin="one\none\n", stdin_terminal=True).code == 0
     assert stored() == [["one", "fine"]]
 
 
-def test_no_save_and_the_configuration_keep_conversations_out(leap):
+def test_no_save_and_the_configuration_disable_saving(leap):
     leap.script("a")
     assert leap("chat", "-m", "some", "--no-save", stdin="hi\n").code == 0
     leap.script("b")
@@ -107,7 +107,7 @@ def test_no_save_and_the_configuration_keep_conversations_out(leap):
     assert not (leap.home / "leap.db").exists()
 
 
-def test_a_flag_that_is_typed_goes_before_one_that_is_configured(leap, stored):
+def test_a_typed_flag_overrides_a_configured_one(leap, stored):
     leap.script("a")
     leap.variables["LEAP_GENERATE_CONTINUE"] = "true"
     assert leap("generate", "-m", "some", "--session", "x", "one").code == 0
@@ -126,7 +126,7 @@ def test_a_model_s_file_is_found_again_from_elsewhere(leap):
     assert [reference for reference, _ in leap.loaded] == ["mine.gguf", str(leap.home.parent / "mine.gguf")]
 
 
-def test_the_beginning_of_an_id_is_not_taken_for_a_new_name(leap):
+def test_a_prefix_of_an_id_does_not_create_a_new_session(leap):
     leap.script("a")
     leap("chat", "-m", "some", stdin="one\n")
     with SessionStore(leap.home / "leap.db") as store:
@@ -147,14 +147,14 @@ def test_the_beginning_of_an_id_is_not_taken_for_a_new_name(leap):
         (["--session", "x", "--background"], "--background cannot be combined with --session"),
     ],
 )
-def test_what_cannot_be_continued_is_a_usage_error(leap, args, message):
+def test_a_missing_session_is_a_usage_error(leap, args, message):
     leap.script("never")
     done = leap("generate", "-m", "some", *args, "hello")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
 
 
-def test_a_file_that_cannot_be_used_fails_who_asked_for_it_and_warns_others(leap):
+def test_an_unusable_database_fails_commands_that_need_it_and_warns_others(leap):
     leap.home.mkdir()
     (leap.home / "leap.db").write_bytes(b"not a database, " * 100)
     leap.script("fine")
@@ -167,7 +167,7 @@ def test_a_file_that_cannot_be_used_fails_who_asked_for_it_and_warns_others(leap
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a directory that refuses")
-def test_a_home_that_cannot_be_written_only_warns(leap):
+def test_an_unwritable_home_only_warns(leap):
     leap.home.mkdir()
     leap.home.chmod(stat.S_IRUSR | stat.S_IXUSR)
     leap.script("fine")
@@ -177,7 +177,7 @@ def test_a_home_that_cannot_be_written_only_warns(leap):
     assert "this conversation is not saved" in done.stderr
 
 
-def test_the_answer_comes_also_when_its_session_was_removed_meanwhile(leap, stored):
+def test_an_answer_is_printed_when_its_session_was_removed_meanwhile(leap, stored):
     leap.script("a")
     leap("chat", "-m", "some", "--session", "x", stdin="one\n")
     runner = leap.script("b")
@@ -194,7 +194,7 @@ def test_the_answer_comes_also_when_its_session_was_removed_meanwhile(leap, stor
     assert done.stderr.count("there is no session") == 2 and stored() == []
 
 
-def test_what_another_process_has_added_outlives_a_rewrite(leap, stored):
+def test_messages_of_another_process_survive_a_rewrite(leap, stored):
     runner = leap.script("a", "b")
     start = runner.start
 
@@ -210,7 +210,7 @@ def test_what_another_process_has_added_outlives_a_rewrite(leap, stored):
     assert stored() == [["two", "b"], ["one", "from elsewhere", "a"]]
 
 
-def test_messages_are_those_that_were_said(leap):
+def test_saved_messages_equal_the_sent_ones(leap):
     leap.script("a")
     leap("chat", "-m", "some", "-s", "s", stdin="one\n")
     with SessionStore(leap.home / "leap.db") as store:

@@ -46,14 +46,14 @@ def test_list_shows_the_last_one_first(leap, kept):
     )
 
 
-def test_without_sessions_there_is_a_note(leap):
+def test_an_empty_list_prints_a_note(leap):
     done = leap("sessions", "list")
     assert (done.code, done.stdout) == (0, "")
     assert done.stderr == "leap: there are no sessions; leap chat keeps what is said\n"
     assert leap("sessions", "list", "--format", "json").stdout == "[]\n"
 
 
-def test_show_prints_what_was_said(leap, kept):
+def test_show_prints_the_messages(leap, kept):
     done = leap("sessions", "show", kept[0])
     assert done.stdout == (
         "# What is the capital of France?\n\n## System\n\nBe brief.\n\n"
@@ -77,7 +77,7 @@ def test_search_finds_the_message(leap, kept):
     assert (done.code, done.stdout, done.stderr) == (0, "", "leap: no message has these words\n")
 
 
-def test_rename_gives_and_takes_a_name(leap, kept):
+def test_rename_sets_and_clears_a_name(leap, kept):
     assert leap("sessions", "rename", kept[0], "france", "--format", "quiet").stdout == f"{kept[0]}\n"
     assert json.loads(leap("sessions", "show", "france", "--format", "json").stdout)["id"] == kept[0]
     done = leap("sessions", "rename", "france", "picture")
@@ -86,7 +86,7 @@ def test_rename_gives_and_takes_a_name(leap, kept):
     assert leap("sessions", "show", "france").code == 2
 
 
-def test_remove_forgets_all_or_none(leap, kept, store):
+def test_remove_deletes_all_or_none(leap, kept, store):
     done = leap("sessions", "remove", kept[0], "nothing")
     assert (done.code, done.stdout) == (2, "") and "there is no session 'nothing'" in done.stderr
     assert len(store.list()) == 2
@@ -96,7 +96,7 @@ def test_remove_forgets_all_or_none(leap, kept, store):
     assert store.list() == []
 
 
-def test_prune_forgets_the_old_ones_without_a_name(leap, kept, store):
+def test_prune_deletes_old_unnamed_sessions(leap, kept, store):
     assert leap("sessions", "prune", "--older-than", "1h").stdout == ""
     assert leap("sessions", "prune", "--older-than", "0s", "--yes", "--format", "quiet").stdout == f"{kept[0]}\n"
     done = leap("sessions", "prune", "--older-than", "0s", "--named", "--yes", "--format", "quiet")
@@ -113,13 +113,13 @@ def test_prune_forgets_the_old_ones_without_a_name(leap, kept, store):
         ("", "''"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_one_line(leap, kept, verb, reference, message):
+def test_an_unknown_reference_is_a_one_line_error(leap, kept, verb, reference, message):
     done = leap("sessions", verb, reference, *(["x"] if verb == "rename" else []))
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
 
 
-def test_an_ambiguous_reference_names_the_candidates(leap, kept, store):
+def test_an_ambiguous_reference_lists_the_candidates(leap, kept, store):
     store.connection.execute("PRAGMA foreign_keys=OFF")
     store.connection.execute("UPDATE sessions SET id=? WHERE id=?", (kept[0][:4] + "zzzz", kept[1]))
     done = leap("sessions", "show", kept[0][:4])
@@ -143,7 +143,7 @@ def test_prune_refuses_a_time_without_a_unit(leap, kept):
     assert done.code == 2 and "30 has no unit: write 30s" in done.stderr
 
 
-def test_a_damaged_session_is_named_and_passed_over(leap, kept, store):
+def test_a_damaged_session_is_reported_and_skipped(leap, kept, store):
     import sqlite3
     from contextlib import closing
 

@@ -43,7 +43,7 @@ def settings(leap) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def test_a_pipe_is_told_what_to_give(leap, home):
+def test_a_pipe_is_told_which_options_to_give(leap, home):
     done = leap("setup", "--completion", "bash")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith(
@@ -52,7 +52,7 @@ def test_a_pipe_is_told_what_to_give(leap, home):
     assert done.stderr.count("\n") == 1 and not leap.home.exists() and not any(home.iterdir())
 
 
-def test_options_answer_and_again_nothing_changes(leap, home):
+def test_options_answer_the_questions_and_a_second_run_changes_nothing(leap, home):
     arguments = ("setup", "--model", "builtin", "--completion", "zsh", "--keep-alive", "none")
     done = leap(*arguments)
     assert (done.code, done.stdout) == (0, "model       builtin\ncompletion  zsh\nkeep_alive  -\n")
@@ -66,7 +66,7 @@ def test_options_answer_and_again_nothing_changes(leap, home):
     assert "set up already: model builtin; completion in zsh" in leap("setup", "--dry-run").stderr
 
 
-def test_none_leaves_the_model_and_takes_the_warmth(leap, home):
+def test_none_keeps_the_model_and_unsets_keep_alive(leap, home):
     leap.home.mkdir()
     (leap.home / "config.toml").write_text('# mine\ndefault_model = "builtin"\nkeep_alive = "5m"\n')
     done = leap("setup", "--model", "none", "--completion", "none", "--keep-alive", "none")
@@ -75,7 +75,7 @@ def test_none_leaves_the_model_and_takes_the_warmth(leap, home):
 
 
 @pytest.mark.slow
-def test_a_terminal_is_asked_until_the_answer_is_one(leap, home, hub):
+def test_a_terminal_is_asked_until_the_answer_is_valid(leap, home, hub):
     typed = "99\n2\nfizz\nfish\n30\nno\n"
     done = leap("setup", stdin=typed, terminal=True, stdin_terminal=True)
     assert done.code == 0
@@ -89,14 +89,14 @@ def test_a_terminal_is_asked_until_the_answer_is_one(leap, home, hub):
     assert hub.bytes_served(f"{NAME}-Q4_K_M.gguf") == before, "nothing is fetched again"
 
 
-def test_only_what_is_not_given_is_asked(leap, home):
+def test_only_missing_options_are_asked(leap, home):
     done = leap("setup", "--model", "none", "--keep-alive", "no", terminal=True, stdin_terminal=True)
     assert done.code == 2 and "--keep-alive" in done.stderr
     done = leap("setup", "--model", "none", "--keep-alive", "none", stdin="no\n", terminal=True, stdin_terminal=True)
     assert done.code == 0 and "which model" not in done.stderr and "which shell" in done.stderr
 
 
-def test_leaving_a_question_changes_nothing(leap, home):
+def test_quitting_at_a_question_changes_nothing(leap, home):
     done = leap("setup", stdin="2\nbash\n", terminal=True, stdin_terminal=True)
     assert done.code == 130 and "nothing was changed" in done.stderr
     assert not leap.home.exists() and not any(home.iterdir())
@@ -104,7 +104,7 @@ def test_leaving_a_question_changes_nothing(leap, home):
 
 @pytest.mark.slow
 @pytest.mark.skipif(signal.getsignal(signal.SIGINT) is not signal.default_int_handler, reason="SIGINT is ignored here")
-def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
+def test_ctrl_c_in_the_download_sets_nothing_and_the_download_can_resume(leap, home, hub):
     hub.fault("stall", after=1_000_000)
 
     def press() -> None:
@@ -123,7 +123,7 @@ def test_ctrl_c_in_the_download_sets_nothing_and_it_goes_on(leap, home, hub):
     assert f'default_model = "{NAME}-Q4_K_M"' in settings(leap) and (home / ".bashrc").exists()
 
 
-def test_a_model_that_cannot_be_had_sets_no_model_and_keeps_the_other_answers(leap, home, hub):
+def test_a_failed_download_sets_no_model_and_keeps_the_other_answers(leap, home, hub):
     done = leap("setup", "--model", "no-such-model", "--completion", "none", "--keep-alive", "none")
     assert done.code == 2 and not any(home.iterdir())
     done = leap("setup", "--model", "LFM2.5-1.2B-Instruct", "--completion", "bash", "--keep-alive", "none")
@@ -141,7 +141,7 @@ def test_an_installed_model_is_offered_first_and_suggested(leap, home, hub, tmp_
     assert settings(leap) == 'default_model = "Mine-Q8_0"\n'
 
 
-def test_the_plan_for_programs(leap, home):
+def test_the_plan_as_json(leap, home):
     plan = json.loads(leap("setup", "--dry-run", "--format", "json").stdout)
     assert set(plan) == {"model", "machine", "set", "suggested", "models"}
     assert plan["suggested"]["completion"] == "bash"
@@ -159,13 +159,13 @@ def test_the_plan_for_programs(leap, home):
         (Machine(200_000_000, 100 * GB, 1), None),
     ],
 )
-def test_what_is_suggested_fits_memory_and_disk(leap, machine, name):
+def test_suggested_models_fit_memory_and_disk(leap, machine, name):
     env = leap.environment("", terminal=False, stdin_terminal=False)
     best = suggestion(offers(env, machine))
     assert (best and best.name) == name
 
 
-def test_an_obstacle_is_named():
+def test_obstacles_are_reported():
     assert obstacle_to(5 * GB, 6 * GB, Machine(4 * GB, None, 1), installed=False) == "takes 6.0 GB of memory"
     assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=False) == "takes 5.0 GB of disk"
     assert obstacle_to(5 * GB, 6 * GB, Machine(None, 4 * GB, 1), installed=True) is None

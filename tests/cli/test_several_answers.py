@@ -26,7 +26,7 @@ def test_text_has_a_line_between_two_answers(leap, generate):
     assert (done.code, done.stdout, done.stderr) == (0, "same answer\n---\nsame answer\n---\nsame answer\n", "")
 
 
-def test_seeds_follow_the_given_one(leap, generate):
+def test_seeds_count_up_from_the_given_one(leap, generate):
     runner = leap.script("a", "b", "c")
     generate("-n", "3", "--seed", "7", "x")
     assert sorted(request.options.rng_seed for request in runner.requests) == [7, 8, 9]
@@ -43,7 +43,7 @@ def test_json_is_an_array_with_the_index_of_each(leap, generate):
     assert [document["message"]["content"] for document in documents] == ["same", "same"]
 
 
-def test_answers_of_a_schema_have_their_index_too(leap, generate):
+def test_answers_with_a_schema_have_their_index(leap, generate):
     leap.script('{"a": 1}', '{"a": 1}')
     done = generate("-n", "2", "--format", "json", "--json-schema", "a int", "x")
     assert [json.loads(document["message"]["content"]) for document in json.loads(done.stdout)] == [{"a": 1}] * 2
@@ -56,14 +56,14 @@ def test_every_event_has_the_index_of_its_answer(leap, generate):
     assert [MessageResponse.from_json(event).to_json() for event in events] == events
 
 
-def test_there_is_a_slot_for_each_up_to_eight(leap, generate):
+def test_each_answer_has_a_slot_up_to_eight(leap, generate):
     for count, slots in ((1, 1), (3, 3), (20, 8)):
         leap.script(*["x"] * count)
         assert generate("-n", str(count), "x").code == 0
         assert leap.loaded[-1][1].slots == slots
 
 
-def test_they_are_made_at_the_same_time(leap, generate):
+def test_answers_are_generated_concurrently(leap, generate):
     """Each waits until all of them have begun."""
     stalls = [Stall(seconds=20) for _ in range(3)]
     leap.script(*([stall, "done"] for stall in stalls))
@@ -81,7 +81,7 @@ def test_they_are_made_at_the_same_time(leap, generate):
     assert met == [True]
 
 
-def test_one_that_fails_does_not_take_the_others_along(leap, generate):
+def test_a_failed_answer_does_not_end_the_others(leap, generate):
     leap.script("fine", [LeapGenerationError("broken")], "fine")
     done = generate("-n", "3", "x")
     assert done.code == 1
@@ -92,7 +92,7 @@ def test_one_that_fails_does_not_take_the_others_along(leap, generate):
     assert sorted(document.get("error", "") for document in documents) == ["", "broken"]
 
 
-def test_a_prompt_that_no_answer_can_have_is_one_line(leap, generate):
+def test_a_prompt_too_long_for_any_answer_is_one_error(leap, generate):
     leap.script("a", "b", context_size=8)
     done = generate("-n", "2", "word " * 20)
     assert (done.code, done.stderr.count("\n")) == (5, 1)
@@ -107,7 +107,7 @@ def test_several_raw_answers(leap, generate):
 
 @takes_interrupts
 @pytest.mark.parametrize("which", [0, 1])
-def test_ctrl_c_stops_them_all_and_keeps_what_came(leap, generate, which):
+def test_ctrl_c_stops_all_answers_and_keeps_their_text(leap, generate, which):
     stalls = [Stall(), Stall()]
     runner = leap.script(*(["half", stall, "never"] for stall in stalls))
     interrupt_at(stalls[which])

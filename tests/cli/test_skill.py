@@ -19,7 +19,7 @@ LINES = [
 ]
 
 
-def test_it_is_a_skill(leap):
+def test_the_page_is_a_valid_skill(leap):
     assert re.fullmatch("[a-z0-9-]{1,64}", NAME) and len(DESCRIPTION) <= 1024
     assert TEXT.startswith(f"---\nname: {NAME}\ndescription: ") and TEXT.count("\n") < 300
     assert leap("help", "--skill").stdout == TEXT
@@ -46,7 +46,7 @@ def test_every_command_and_option_in_it_exists(line):
                 assert word in options, (line, word)
 
 
-def test_it_is_installed_where_agents_look(leap, tmp_path):
+def test_the_skill_is_installed_where_agents_look(leap, tmp_path):
     leap.variables["HOME"] = str(tmp_path)
     (tmp_path / ".claude").mkdir()
     done = leap("help", "--install-skill")

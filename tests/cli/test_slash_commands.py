@@ -48,7 +48,7 @@ def test_the_documentation_has_the_same_commands(leap, talk):
     assert blank and listed == rows
 
 
-def test_an_unknown_command_is_told_and_never_sent(leap, talk):
+def test_an_unknown_command_is_reported_and_not_sent(leap, talk):
     runner = leap.script()
     done = talk("/hlep", "/frobnicate it", "/retry that")
     assert errors(done) == [
@@ -59,7 +59,7 @@ def test_an_unknown_command_is_told_and_never_sent(leap, talk):
     assert runner.requests == []
 
 
-def test_what_only_looks_like_a_command_is_a_message(leap, talk):
+def test_text_that_only_looks_like_a_command_is_a_message(leap, talk):
     runner = leap.script("a", "b", "c")
     talk("//help me", "/etc/hosts is a file", "/ is the root")
     assert [texts[-1] for texts in asked(runner)] == ["/help me", "/etc/hosts is a file", "/ is the root"]
@@ -172,7 +172,7 @@ def test_retry_answers_the_last_message_again(leap, talk, kept):
     assert kept() == [("user", "hi"), ("assistant", "second")]
 
 
-def test_an_answer_is_kept_until_another_has_taken_its_place(leap, talk, kept):
+def test_an_answer_is_kept_until_another_replaces_it(leap, talk, kept):
     """A chat that is killed meanwhile has lost nothing."""
     runner = leap.script("first", "second")
     start, seen = runner.start, []
@@ -187,7 +187,7 @@ def test_an_answer_is_kept_until_another_has_taken_its_place(leap, talk, kept):
     assert kept() == [("user", "ho"), ("assistant", "second")]
 
 
-def test_a_retry_that_fails_leaves_the_answer_that_there_was(leap, talk, kept):
+def test_a_failed_retry_keeps_the_former_answer(leap, talk, kept):
     runner = leap.script("first", [LeapGenerationError("broken")], "later")
     done = talk("hi", "/retry", "go on")
     assert errors(done) == ["broken"]
@@ -195,7 +195,7 @@ def test_a_retry_that_fails_leaves_the_answer_that_there_was(leap, talk, kept):
     assert kept()[:2] == [("user", "hi"), ("assistant", "first")]
 
 
-def test_edit_answers_another_text_in_the_place_of_the_last_message(leap, talk, kept):
+def test_edit_replaces_the_last_message_and_answers_it(leap, talk, kept):
     (leap.home.parent / "cat.jpg").write_bytes(JPEG)
     runner = leap.script("a", "b", "c")
     (leap.home.parent / "notes.txt").write_text("a note")
@@ -207,7 +207,7 @@ def test_edit_answers_another_text_in_the_place_of_the_last_message(leap, talk, 
     assert errors(done) == ["give the new text: /edit TEXT"], "plain lines cannot begin with a text"
 
 
-def test_undo_forgets_the_last_message_and_its_answer(leap, talk, kept):
+def test_undo_removes_the_last_message_and_its_answer(leap, talk, kept):
     runner = leap.script("a", "b", "c")
     done = talk("/undo", "one", "two", "/undo", "three")
     assert asked(runner)[-1] == ["one", "a", "three"]
@@ -216,27 +216,27 @@ def test_undo_forgets_the_last_message_and_its_answer(leap, talk, kept):
 
 
 @pytest.mark.parametrize("command", ["/load", "/attach", "/export", "/save", "/system", "/tools", "/export a/"])
-def test_a_name_that_is_too_long_leaves_the_conversation_open(leap, talk, command):
+def test_a_too_long_session_name_does_not_end_the_chat(leap, talk, command):
     runner = leap.script("fine")
     talk(f"{command} {'x' * 300}.md", "still here?")
     assert len(runner.requests) == 1
 
 
-def test_a_conversation_that_has_become_too_long_says_how_to_go_on(leap, talk):
+def test_a_full_context_says_how_to_continue(leap, talk):
     leap.script("a", context_size=10)
     done = talk("one", "word " * 20, arguments=("--on-overflow", "error"))
     hint = "/compact, /undo or /clear frees the context"
     assert errors(done) == [f"the prompt has 27 tokens and the context holds 10 (hint: {hint})"]
 
 
-def test_what_is_attached_waits_for_a_message_that_is_answered(leap, talk):
+def test_attachments_are_sent_with_the_next_answered_message(leap, talk):
     (leap.home.parent / "note.txt").write_text("the note")
     runner = leap.script([LeapGenerationError("broken")], "fine")
     talk(f"/attach {leap.home.parent / 'note.txt'}", "one", "two")
     assert "the note" in asked(runner)[-1][0] and asked(runner)[-1][0].endswith("two")
 
 
-def test_stats_tell_how_full_the_context_is(leap, talk):
+def test_stats_show_context_use(leap, talk):
     leap.script(["a", "b"])
     done = talk("/stats", "one", "/stats")
     assert done.stdout.startswith("0 messages, 0 of 4096 tokens of scripted\nab\n2 messages, ")
@@ -244,13 +244,13 @@ def test_stats_tell_how_full_the_context_is(leap, talk):
 
 
 @pytest.mark.parametrize("word", ["/quit", "/exit", "/bye", "/QUIT"])
-def test_quit_leaves(leap, talk, word):
+def test_quit_ends_the_chat(leap, talk, word):
     runner = leap.script("never")
     talk(word, "too late")
     assert runner.requests == []
 
 
-def test_tab_offers_commands_and_what_may_follow_them(leap, talk):
+def test_tab_completes_commands_and_their_arguments(leap, talk):
     directory = leap.home.parent
     (directory / "notes.txt").write_text("")
     (directory / "night photos").mkdir()
@@ -285,7 +285,7 @@ def test_settings_are_shown_and_changed(leap, talk):
     assert "top-p takes a number" in done.stderr
 
 
-def test_the_last_message_can_begin_the_next_prompt(leap):
+def test_the_last_message_can_prefill_the_next_prompt(leap):
     """What the editor does with /edit, and with a message that a killed process left without an answer."""
     from leap_cli.chat.dialogue import Dialogue, FullContext
     from leap_cli.chat.slash_commands import run_command
@@ -364,7 +364,7 @@ def test_ratings_and_reasons_are_kept_with_the_answers(leap, talk):
     assert "is not being saved" in errors(talk("/good", arguments=("--no-save",)))[0]
 
 
-def test_an_answer_that_was_cut_and_one_that_was_brought_are_known(leap, talk):
+def test_answers_from_a_loaded_file_have_no_finish_reason(leap, talk):
     path = leap.home.parent / "brought.json"
     path.write_text(json.dumps([{"role": "user", "content": "a"}, {"role": "assistant", "content": "brought"}]))
     leap.script("two words")
@@ -376,7 +376,7 @@ def test_an_answer_that_was_cut_and_one_that_was_brought_are_known(leap, talk):
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", "Bye", ":q"])
-def test_a_chat_ends_at_the_word_with_which_other_programs_end(leap, talk, word):
+def test_a_chat_ends_at_the_quit_words_of_other_programs(leap, talk, word):
     runner = leap.script("a")
     talk("one", word, "two")
     assert asked(runner) == [["one"]]

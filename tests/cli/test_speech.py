@@ -36,7 +36,7 @@ def sound(path: Path) -> np.ndarray[Any, Any]:
 EXPECTED = np.concatenate([piece.samples for piece in PIECES])
 
 
-def test_generate_writes_the_sound_beside_the_text(leap: CommandLine, tmp_path: Path) -> None:
+def test_generate_writes_the_audio_beside_the_text(leap: CommandLine, tmp_path: Path) -> None:
     runner = speaking(leap)
     done = leap("generate", "Hello.", "--speak", "out.wav")
     assert (done.code, done.stdout) == (0, "Well.\n")
@@ -44,13 +44,13 @@ def test_generate_writes_the_sound_beside_the_text(leap: CommandLine, tmp_path: 
     assert runner.requests[0].messages[0].text == CONVERSATION_PROMPT
 
 
-def test_a_system_prompt_of_ones_own_stays(leap: CommandLine) -> None:
+def test_a_custom_system_prompt_is_kept(leap: CommandLine) -> None:
     runner = speaking(leap)
     leap("generate", "Hello.", "--speak", "out.wav", "-s", VOICES["uk-male"])
     assert runner.requests[0].messages[0].text == VOICES["uk-male"]
 
 
-def test_json_says_nothing_twice(leap: CommandLine) -> None:
+def test_json_does_not_repeat_the_text(leap: CommandLine) -> None:
     speaking(leap)
     events = [json.loads(line) for line in leap("generate", "Hello.", "--format", "jsonl").stdout.splitlines()]
     assert [event["type"] for event in events] == ["chunk", *["audio_sample"] * 3, "chunk", "complete"]
@@ -59,7 +59,7 @@ def test_json_says_nothing_twice(leap: CommandLine) -> None:
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["chunk", "chunk", "complete"]
 
 
-def test_sound_that_nobody_asked_for_is_mentioned(leap: CommandLine) -> None:
+def test_unrequested_audio_is_reported(leap: CommandLine) -> None:
     speaking(leap)
     assert "--speak FILE" in leap("generate", "Hello.").stderr
 
@@ -71,7 +71,7 @@ def test_a_model_without_a_voice_is_refused_before_it_answers(leap: CommandLine,
     assert done.code == 3 and "does not speak" in done.stderr and not runner.requests
 
 
-def test_a_model_that_stays_silent_is_an_error_and_an_older_file_stays(leap: CommandLine, tmp_path: Path) -> None:
+def test_a_model_that_returns_no_audio_is_an_error_and_keeps_an_older_file(leap: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "out.wav").write_text("older")
     speaking(leap, "only text")
     done = leap("generate", "Hello.", "--speak", "out.wav")
@@ -79,7 +79,7 @@ def test_a_model_that_stays_silent_is_an_error_and_an_older_file_stays(leap: Com
     assert (tmp_path / "out.wav").read_text() == "older"
 
 
-def test_what_came_before_a_failure_is_kept(leap: CommandLine, tmp_path: Path) -> None:
+def test_audio_before_a_failure_is_kept(leap: CommandLine, tmp_path: Path) -> None:
     speaking(leap, [*PIECES[:2], LeapGenerationError("broken")])
     done = leap("say", "Hello.", "-o", "out.wav")
     assert done.code == 1 and "broken" in done.stderr
@@ -87,13 +87,13 @@ def test_what_came_before_a_failure_is_kept(leap: CommandLine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("place", ["", ".", "missing/out.wav"])
-def test_an_impossible_place_is_refused_before_the_model_is_loaded(leap: CommandLine, place: str) -> None:
+def test_an_unwritable_output_is_refused_before_the_model_is_loaded(leap: CommandLine, place: str) -> None:
     assert leap("generate", "Hello.", "--speak", place).code == 2
     assert leap("say", "Hello.", "-o", place).code == 2
     assert not leap.loaded
 
 
-def test_standard_output_takes_the_sound_and_stderr_the_text(leap: CommandLine) -> None:
+def test_audio_goes_to_stdout_and_text_to_stderr(leap: CommandLine) -> None:
     speaking(leap)
     env = leap.environment(b"", terminal=False, stdin_terminal=False)
     stdout = io.BytesIO()
@@ -109,7 +109,7 @@ def test_several_answers_do_not_speak(leap: CommandLine) -> None:
     assert done.code == 2 and "cannot be combined with --speak" in done.stderr
 
 
-def test_say_calls_a_voice(leap: CommandLine, tmp_path: Path) -> None:
+def test_say_selects_a_voice(leap: CommandLine, tmp_path: Path) -> None:
     runner = speaking(leap, PIECES)
     options = ["--voice", "UK-female", "--option", "audio-temperature=0.5"]
     done = leap("say", "-m", "x", "Good morning.", *options, "-o", "out.wav")
@@ -123,24 +123,24 @@ def test_say_calls_a_voice(leap: CommandLine, tmp_path: Path) -> None:
     assert (tmp_path / "out.pcm").stat().st_size == 2 * len(EXPECTED)
 
 
-def test_an_unknown_voice_lists_those_there_are(leap: CommandLine) -> None:
+def test_an_unknown_voice_lists_the_known_ones(leap: CommandLine) -> None:
     done = leap("say", "Hello.", "--voice", "pirate", "-o", "out.wav")
     assert done.code == 2 and all(f"'{voice}'" in done.stderr for voice in VOICES)
 
 
-def test_the_background_needs_a_file(leap: CommandLine) -> None:
+def test_a_background_job_needs_an_output_file(leap: CommandLine) -> None:
     assert "a file's name" in leap("say", "Hello.", "--background").stderr
     assert "a file's name" in leap("generate", "Hello.", "--speak", "-", "--background").stderr
 
 
-def test_without_the_library_playing_is_one_error(leap: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_playing_without_the_library_is_one_error(leap: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     runner = speaking(leap)
     done = leap("say", "Hello.")
     assert done.code == 1 and "leap-edge[play]" in done.stderr and not runner.requests
 
 
-def test_sound_is_played_as_it_comes(leap: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_audio_is_played_as_it_arrives(leap: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played: list[Any] = []
 
     class Stream:

@@ -64,7 +64,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("command", "foreign", "meant"), FOREIGN)
-def test_an_option_of_another_program_names_the_one_of_leap(leap, command, foreign, meant):
+def test_an_option_of_another_program_leads_to_leaps(leap, command, foreign, meant):
     done = leap(command, foreign, "x")
     assert done.code == 2 and done.stderr.count("\n") == 1
     assert (f"Did you mean '{meant}'?" if meant else "(hint:") in done.stderr
@@ -81,7 +81,7 @@ def test_an_option_of_another_program_names_the_one_of_leap(leap, command, forei
         ("--no-think", "A model reasons only with --think."),
     ],
 )
-def test_what_is_no_option_of_leap_is_explained(leap, foreign, says):
+def test_an_option_that_leap_lacks_is_explained(leap, foreign, says):
     assert says in leap("generate", foreign, "x").stderr
 
 
@@ -98,7 +98,7 @@ def test_an_option_that_means_something_else_elsewhere_is_explained(leap, line, 
 
 
 @pytest.mark.parametrize("name", ["--xyzzy", "--mirostat", "--watch", "--numa", "--poll", "--hf-repo", "--jinja", "-z"])
-def test_where_nothing_is_near_nothing_is_suggested(leap, name):
+def test_nothing_is_suggested_without_a_similar_name(leap, name):
     assert "Did you mean" not in leap("generate", name, "x").stderr
 
 
@@ -124,13 +124,13 @@ def test_a_misspelled_option_is_recognized(leap, line, meant):
         ("generat", "Did you mean 'generate'?"),
     ],
 )
-def test_a_command_of_another_program_names_the_one_of_leap(leap, word, meant):
+def test_a_command_of_another_program_leads_to_leaps(leap, word, meant):
     done = leap(word)
     assert done.code == 2 and meant in done.stderr
 
 
 @pytest.mark.parametrize("word", ["frobnicate", "deploy", "visit"])
-def test_a_word_that_is_near_no_command_is_none(leap, word):
+def test_a_word_unlike_any_command_gets_no_suggestion(leap, word):
     assert "Did you mean" not in leap(word).stderr
 
 
@@ -139,12 +139,12 @@ def test_options_of_an_agent_come_after_two_dashes(leap):
 
 
 @pytest.mark.parametrize(("name", "agent"), [("claude-code", "claude"), ("qwen-code", "qwen"), ("codex-cli", "codex")])
-def test_an_agent_has_the_name_of_its_project(leap, name, agent):
+def test_an_agent_is_found_by_the_name_of_its_project(leap, name, agent):
     assert f"agent: {agent}\n" in leap("launch", name, "-m", "builtin", "--context-size", "40000", "--dry-run").stdout
     assert leap("launch", "nosuch-code", "--dry-run").code == 2
 
 
-def test_the_table_names_options_that_leap_has_and_no_others_spelling():
+def test_the_table_names_only_existing_options():
     having: dict[str, set[str]] = {}
     for path, command in EVERY.items():
         for option in command.params:
@@ -158,7 +158,7 @@ def test_the_table_names_options_that_leap_has_and_no_others_spelling():
             assert having[names[0]] - having.get(name, set()), (meant, name)
 
 
-def test_the_pointers_name_commands_that_leap_has():
+def test_the_suggestions_name_existing_commands():
     for pointers in POINTERS.values():
         for meant in pointers.values():
             for words in re.findall(r"leap ((?:[a-z]+ ?)+)", meant):

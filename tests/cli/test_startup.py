@@ -85,7 +85,7 @@ def test_start_up_imports_nothing_heavy(arguments, unwanted):
         ("jobs.worker.model_work", {"huey", "psycopg.pq", "asyncio", "leap_core.batch.run", "leap_core.models.hub"}),
     ],
 )
-def test_what_a_job_waits_for_imports_only_what_every_job_needs(module, unwanted):
+def test_a_waiting_job_imports_only_what_every_job_needs(module, unwanted):
     names = imported("-c", f"import {module}")
     assert module in names and not names & (unwanted | {"numpy", "llama_cpp", "jsonschema"})
 

@@ -40,7 +40,7 @@ def prompts(leap, *args, answers=1, stdin="", **options):
     return [[message.text for message in request.messages] for request in runner.requests]
 
 
-def test_variables_are_filled_alike_in_generate_chat_and_batch(leap, tmp_path):
+def test_variables_are_filled_the_same_in_generate_chat_and_batch(leap, tmp_path):
     added = leap(
         "saved",
         "templates",
@@ -61,7 +61,7 @@ def test_variables_are_filled_alike_in_generate_chat_and_batch(leap, tmp_path):
     assert request[1] == "To a=b, {input} {language}: x"
 
 
-def test_the_first_message_of_a_chat_goes_into_the_pattern_wherever_it_comes_from(leap):
+def test_the_first_message_of_a_chat_from_any_source_fills_the_pattern(leap):
     leap("saved", "templates", "add", "tr", "To {language}: {input}")
     begin = ["chat", "--no-save", "-t", "tr", "-p", "language=French"]
     piped = prompts(leap, *begin, stdin="one\ntwo\n", answers=2)
@@ -77,7 +77,7 @@ def test_the_first_message_of_a_chat_goes_into_the_pattern_wherever_it_comes_fro
     assert refused.code == 2 and "--template out" in refused.stderr
 
 
-def test_a_line_of_a_batch_brings_values_and_they_go_before_all_others(leap, tmp_path):
+def test_values_in_a_line_of_a_batch_override_all_others(leap, tmp_path):
     leap("saved", "templates", "add", "tr", 'To {language} as {"json": {input}}', "-p", "language=French")
     (tmp_path / "in.csv").write_text("input,language\nHello.,German\nBye.,Dutch\n")
     lines = prompts(leap, "batch", "in.csv", "-t", "tr", "-p", "language=Latin", answers=2)
@@ -119,13 +119,13 @@ def test_missing_variables_are_named_and_unknown_ones_too(leap):
         (["saved", "templates", "edit", "trr"], "did you mean tr?"),
     ],
 )
-def test_what_is_wrong_is_one_line(leap, args, says):
+def test_variable_errors_are_one_line(leap, args, says):
     leap("saved", "templates", "add", "tr", "To {a}: {input}")
     done = leap(*args)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and says in done.stderr
 
 
-def test_a_name_that_no_variable_declares_stands_as_it_is_and_is_told_of(leap, directory):
+def test_an_undeclared_name_is_left_unchanged_and_reported(leap, directory):
     (directory / "old.toml").write_text('prompt = "Fill {slot} of {input}"\n[options]\njson_schema = "a int"\n')
     runner = leap.script('{"a": 1}')
     done = leap("generate", "-t", "old", "this")
@@ -145,7 +145,7 @@ def test_a_template_of_a_batch_may_be_the_pattern(leap, leap_home):
     assert prompts(leap, "batch", "-", stdin='{"a": "hi"}\n') == [["Tell hi!"]]
 
 
-def test_options_that_a_command_has_not_are_left_out_and_told_of(leap, directory):
+def test_options_that_a_command_lacks_are_skipped_and_reported(leap, directory):
     (directory / "mine.toml").write_text('system = "S"\n[options]\ncount = 2\ntemperature = 0.5\nformat = "json"\n')
     runner = leap.script("ok", "ok")
     done = leap("batch", "-", "-t", "mine", stdin='{"prompt": "a"}\n')
@@ -193,7 +193,7 @@ def test_a_question_is_saved_instead_of_asked(leap, leap_home, tmp_path):
 
 
 @pytest.mark.slow
-def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
+def test_editing_accepts_only_a_valid_template(leap, leap_home, editor):
     leap("saved", "templates", "add", "tr", "To {a}: {input}")
     file = leap_home / "templates" / "tr.toml"
     editor('prompt = "In {b}: {input}"\nvariables = ["b"]\n[options]\ntemperature = 1\n')
@@ -216,13 +216,13 @@ def test_editing_takes_only_what_can_be_used(leap, leap_home, editor):
 
 
 @pytest.mark.parametrize("text", ["{country}: {input}", "{{country}}: {{input}}", "{{ country }}: {{ input }}"])
-def test_double_braces_mean_the_variable_too(text):
+def test_double_braces_are_variables_too(text):
     pattern = Pattern(text, {"country": "Italy"})
     assert names_in(text) == ("country",) and pattern.fill("What?") == "Italy: What?"
     assert LineTemplate(pattern.escaped([]), pattern.values).fill({"prompt": "x", "input": "What?"}) == "Italy: What?"
 
 
-def test_places_are_filled_once():
+def test_filled_values_are_not_expanded_again():
     pattern = Pattern("{a}{b} {input} {{a}} {c} {", {"a": "{b}", "b": "2"})
     assert pattern.fill("{a}") == "{b}2 {a} {b} {c} {"
     assert names_in("{a} {input} {a} {b c} {1}", None, "{d_1}") == ("a", "d_1")

@@ -39,7 +39,7 @@ def test_a_template_is_saved_shown_used_and_removed(leap, leap_home):
     assert not file.exists()
 
 
-def test_the_list(leap):
+def test_templates_are_listed(leap):
     assert leap("saved", "templates", "list").stdout == ""
     leap("saved", "templates", "add", "b", "Sum up: {input}", "--option", "about=Short summaries")
     leap("saved", "templates", "add", "a", "-m", "tiny")
@@ -57,7 +57,7 @@ def test_the_list(leap):
     }
 
 
-def test_the_command_line_goes_before_the_template_and_the_template_before_all_else(leap, leap_home):
+def test_the_command_line_overrides_the_template_which_overrides_all_else(leap, leap_home):
     leap(
         "saved",
         "templates",
@@ -79,7 +79,7 @@ def test_the_command_line_goes_before_the_template_and_the_template_before_all_e
     assert (options.temperature, options.top_k, options.top_p, list(options.stop)) == (0.1, 5, 0.9, ["END"])
 
 
-def test_the_template_may_be_configured(leap):
+def test_the_template_can_be_configured(leap):
     leap("saved", "templates", "add", "t", "Sum up: {input}", "-s", "Be brief.", "--top-k", "5")
     leap.variables["LEAP_GENERATE_TEMPLATE"] = "t"
     asked = request(leap, "--temperature", "0", "x")
@@ -87,7 +87,7 @@ def test_the_template_may_be_configured(leap):
     assert asked.options.top_k == 5
 
 
-def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):
+def test_a_typed_constraint_replaces_that_of_the_template(leap):
     leap("saved", "templates", "add", "t", "--json-schema", "name, age int")
     asked = request(leap, "--template", "t", "x", answer='{"name": "Ada", "age": 36}')
     assert set(json.loads(asked.options.json_schema_constraint)["properties"]) == {"name", "age"}
@@ -96,7 +96,7 @@ def test_a_shape_that_is_typed_takes_the_place_of_the_templates(leap):
 
 
 @pytest.mark.slow
-def test_what_files_say_is_saved_and_not_where_they_lie(leap, tmp_path):
+def test_the_content_of_files_is_saved_and_not_their_paths(leap, tmp_path):
     (tmp_path / "system.txt").write_text("@ first.\nThen:\n")
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
     (tmp_path / "tools.py").write_text('def shout(text: str) -> str:\n    "Shout."\n    return text\n')
@@ -129,7 +129,7 @@ def test_a_grammar_is_saved_as_its_text(leap, tmp_path):
         ("Mind the\n\n  lines: {input}\n\"quoted\" \\n '''", ["x"], "Mind the\n\n  lines: x\n\"quoted\" \\n '''"),
     ],
 )
-def test_patterns(leap, pattern, given, prompt):
+def test_patterns_are_filled_with_the_input(leap, pattern, given, prompt):
     assert leap("saved", "templates", "add", "t", pattern, "--seed", "1").code == 0
     asked = request(leap, "--template", "t", *given)
     assert asked.messages[-1].text == prompt and asked.options.rng_seed == 1
@@ -152,7 +152,7 @@ def test_a_file_written_by_hand(leap, directory):
     assert runner.requests[0].options.enable_thinking
 
 
-def test_replacing(leap):
+def test_a_template_is_replaced_only_on_request(leap):
     leap("saved", "templates", "add", "t", "one {input}")
     refused = leap("saved", "templates", "add", "t", "two {input}")
     assert refused.code == 2 and "--replace replaces it" in refused.stderr
@@ -180,7 +180,7 @@ def test_replacing(leap):
         (["saved", "templates", "add", "x", "-s", "@missing"], "cannot read missing"),
     ],
 )
-def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
+def test_template_errors_are_one_line(leap, leap_home, args, says):
     leap("saved", "templates", "add", "french", "Translate: {input}", "-s", "Be exact.")
     done = leap(*args)
     assert (done.code, done.stdout) == (2, "")
@@ -203,21 +203,21 @@ def test_what_is_wrong_is_one_line(leap, leap_home, args, says):
         ("[options]\nsession = 'x'", "mine.toml: the option session cannot be part of a template"),
     ],
 )
-def test_a_file_that_is_wrong_is_named(leap, directory, text, says):
+def test_an_invalid_file_is_named(leap, directory, text, says):
     (directory / "mine.toml").write_bytes(text.encode("latin-1"))
     done = leap("generate", "--template", "mine", "x")
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_one_that_is_wrong_hides_no_other(leap, directory):
+def test_an_invalid_template_hides_no_other(leap, directory):
     (directory / "wrong.toml").write_text("prompt = 3")
     (directory / "right.toml").write_text('prompt = "x"')
     done = leap("saved", "templates", "list", "--format", "quiet")
     assert (done.code, done.stdout) == (0, "right\n") and "wrong.toml" in done.stderr
 
 
-def test_a_file_that_is_no_text_hides_no_other_and_can_be_edited(leap, directory):
+def test_a_binary_file_hides_no_other_and_can_be_edited(leap, directory):
     (directory / "wrong.toml").write_bytes(b'about = "caf\xe9"')
     (directory / "folder.toml").mkdir()
     (directory / "right.toml").write_text('prompt = "x"')

@@ -37,7 +37,7 @@ def log(leap):
     return add
 
 
-def test_the_cause_comes_first_then_the_change_and_the_course(leap, log):
+def test_the_cause_comes_first_then_the_advice_and_the_timeline(leap, log):
     log(CLOCK)
     first, change, *rest = leap("why").stdout.splitlines()
     assert first.startswith("a clock in the system prompt changes: the prefix departed at token 9 of 2000")
@@ -78,13 +78,13 @@ def test_an_error_without_a_known_cause_is_shown(leap, log):
 
 
 @pytest.mark.parametrize("id", ["7", "req_nobody", "99999999999999999999999"])
-def test_a_request_that_is_not_known_is_refused(leap, log, id):
+def test_an_unknown_request_is_refused(leap, log, id):
     log(CLOCK)
     done = leap("why", id)
     assert done.code == 2 and f"there is no request {id}" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_an_empty_log_says_how_to_begin_one(leap):
+def test_an_empty_log_says_how_to_turn_it_on(leap):
     done = leap("why")
     assert done.code == 2 and "leap sessions log on" in done.stderr
 
@@ -98,7 +98,7 @@ def test_a_request_to_a_server_is_found_by_its_id(leap, monkeypatch):
     assert done.code == 2 and "a server does not keep what was said" in done.stderr
 
 
-def test_a_replay_runs_the_request_with_the_change_and_shows_both_times(leap, log):
+def test_a_replay_applies_the_advice_and_shows_both_times(leap, log):
     log(CLOCK, system=f"It is Fri Nov 27 01:41. {RULES}", prompt="Hello?")
     runner = leap.script("Good day.", "Good", "Good day.")
     value = json.loads(leap("why", "--replay", "--format", "json").stdout)
@@ -108,7 +108,7 @@ def test_a_replay_runs_the_request_with_the_change_and_shows_both_times(leap, lo
     assert [message.text for message in after.messages] == [RULES, "Hello?\n\nIt is Fri Nov 27 01:41."]
 
 
-def test_a_replay_allows_more_tokens_and_says_how_a_run_failed(leap, log):
+def test_a_replay_allows_more_tokens_and_reports_a_failure(leap, log):
     log(RequestFacts(prompt_tokens=9, failure="max_tokens"), options={"max_tokens": 3}, finish=None, error="it was cut")
     runner = leap.script([LeapGenerationError("the power is out")])
     assert "ask with a higher --max-tokens, or with --complete-json" in leap("why").stdout
@@ -117,7 +117,7 @@ def test_a_replay_allows_more_tokens_and_says_how_a_run_failed(leap, log):
     assert runner.requests[0].options.max_tokens == 24
 
 
-def test_a_replay_without_a_change_of_leaps_own_is_refused(leap, log):
+def test_a_replay_without_an_applicable_change_is_refused(leap, log):
     log(RequestFacts(prompt_tokens=99, reading=1.0, masks=2.0))
     done = leap("why", "--replay")
     assert done.code == 2 and "not one that a replay can make" in done.stderr and done.stderr.count("\n") == 1

@@ -116,7 +116,7 @@ OTHER_KINDS |= {"--checkpoint", "--device", "--to"}
 """Names whose values are paths, texts or choices that click types differently; what they mean is the same."""
 
 
-def test_a_name_takes_the_same_kind_of_value_everywhere():
+def test_an_option_takes_the_same_type_in_all_commands():
     kinds = defaultdict(set)
     for _path, option in OPTIONS:
         for name in option.opts:
@@ -124,7 +124,7 @@ def test_a_name_takes_the_same_kind_of_value_everywhere():
     assert {name: found for name, found in kinds.items() if len(found) > 1 and name not in OTHER_KINDS} == {}
 
 
-def test_the_help_of_a_name_tells_the_same_meaning_everywhere():
+def test_the_help_of_an_option_has_the_same_meaning_in_all_commands():
     for path, option in OPTIONS:
         for name in option.opts:
             words = MEANINGS.get(name)
@@ -133,7 +133,7 @@ def test_the_help_of_a_name_tells_the_same_meaning_everywhere():
             )
 
 
-def test_no_meaning_has_a_second_name():
+def test_no_meaning_has_two_option_names():
     for path, option in OPTIONS:
         long_name = next((name for name in option.opts if name.startswith("--")), "")
         for name in ALONE - {long_name}:
@@ -141,12 +141,12 @@ def test_no_meaning_has_a_second_name():
             assert not again or (name, long_name) in NOT_MEANT, f"{path} {long_name} says what {name} means"
 
 
-def test_every_word_is_of_an_option():
+def test_every_word_of_the_table_belongs_to_an_option():
     names = {name for _, option in OPTIONS for name in (*option.opts, *option.secondary_opts)}
     assert set(MEANINGS) <= names and set(MEANINGS) >= ALONE
 
 
-def test_a_short_name_stands_for_one_long_name():
+def test_a_short_option_has_one_long_name():
     long_names = defaultdict(set)
     for _path, option in OPTIONS:
         for name in option.opts:
@@ -156,7 +156,7 @@ def test_a_short_name_stands_for_one_long_name():
 
 
 @pytest.mark.parametrize("line", ["sessions ls", "jobs ls", "models ls", "models show builtin"])
-def test_other_spellings_of_verbs_are_taken(leap, line):
+def test_other_spellings_of_verbs_are_accepted(leap, line):
     assert leap(*line.split()).code == 0
 
 
@@ -170,7 +170,7 @@ def test_other_spellings_of_verbs_are_taken(leap, line):
         ("setup --ttl 5m", "--keep-alive"),
     ],
 )
-def test_an_option_that_leap_has_not_names_the_one_it_has(leap, line, meant):
+def test_an_unknown_option_suggests_the_existing_one(leap, line, meant):
     done = leap(*line.split())
     assert done.code == 2 and "No such option" in done.stderr
     assert meant in done.stderr or meant == "--replace"

@@ -34,7 +34,7 @@ the north of it
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_words_stay_whole_however_the_text_comes(size):
+def test_words_are_not_broken_however_the_text_is_cut(size):
     wrap = WordWrap(24)
     pieces = [TEXT[start : start + size] for start in range(0, len(TEXT), size)]
     assert "".join(map(wrap.feed, pieces)) + wrap.end() == WRAPPED
@@ -48,7 +48,7 @@ def test_markdown_is_wrapped_but_not_its_code():
     assert [line for line in lines if len(line) > 20] == ["print('a line of code that is long')"]
 
 
-def test_a_line_with_an_indent():
+def test_an_indented_line_keeps_its_indent():
     assert wrapped("leap: error: a b c dd", 14, "  ") == "leap: error: a\n  b c dd"
 
 
@@ -61,17 +61,17 @@ def test_a_line_with_an_indent():
         ([100], 40, [40]),
     ],
 )
-def test_tables_fit(widths, width, fitted):
+def test_tables_fit_the_terminal(widths, width, fitted):
     assert fitting_widths(widths, width) == fitted
     assert sum(fitted) + 2 * (len(fitted) - 1) <= width
 
 
-def test_a_shortened_cell_says_so():
+def test_a_shortened_cell_ends_with_an_ellipsis():
     cells = [fitted_cell("abcdefgh", 5), fitted_cell("日本語", 5), fitted_cell("ab", 4), fitted_cell("日本語", 4)]
     assert cells == ["abcd…", "日本…", "ab  ", "日… "]
 
 
-def test_a_table_in_a_narrow_terminal_says_what_it_left_out(leap, monkeypatch):
+def test_a_table_in_a_narrow_terminal_names_omitted_columns(leap, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     done = leap("models", "catalogue", terminal=True)
     assert done.code == 0 and max(map(columns, done.stdout.splitlines())) <= 40
