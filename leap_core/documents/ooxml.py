@@ -11,15 +11,14 @@ from xml.etree import ElementTree
 
 from .blocks import LIST_ITEM, PARAGRAPH, TABLE, Block, UnreadableDocumentError
 from .builder import Builder, raised, symbol, walk_xml
+from .equations import ELEMENTS, Equations
 from .output import DocumentOutput
 
 SKIPPED = {"del", "moveFrom", "instrText", "delText", "rPrChange", "pPrChange", "tblPrChange", "tcPrChange", "binData"}
 """Elements whose content is not shown."""
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
-MATH = {"sup": "^", "sub": "_", "num": "", "den": "/", "deg": "", "lim": "_"}
-"""What an argument of an equation begins with."""
-AROUND = {"rad": ("√(", ")"), "d": ("(", ")"), "m": ("", ""), "mr": ("", "; "), "e": ("", "")}
 INCLUDED = {"chart": "chart", "relIds": "diagram", "altChunk": "inserted document", "subDoc": "linked document"}
+INCLUDED |= {"OLEObject": "object", "oleObj": "object"}
 WINGDINGS = {"F0B7": "•", "F0A7": "•", "F0FC": "✓", "F0FE": "☒", "F0A8": "☐", "F0E0": "→"}
 RISES = re.compile(r"superscript|[1-9]\d{0,3}")
 """Values of properties that write text above the line."""
@@ -83,8 +82,8 @@ def value_of(attributes: Any) -> str:
 class Walker:
     """Writes a part's paragraphs and tables. Its subclasses know what paragraphs are in docx and pptx.
 
-    ``_skipped``: how many elements are open within one that is not shown. ``_math``: arguments of equations: the
-    element, where it begins in the paragraph, what ends it. ``_outside``: the paragraphs around a text box.
+    ``_skipped``: how many elements are open within one that is not shown. ``_outside``: the paragraphs around a text
+    box.
     """
 
     def __init__(self, package: Package, part: str, out: DocumentOutput) -> None:
@@ -93,11 +92,10 @@ class Walker:
         self.builder = Builder(out)
         self.is_in_run = False
         self.is_text = self._is_hidden = self._is_raised = False
-        self._skipped = self._in_math = self._words = 0
-        self._math: list[tuple[str, int, str]] = []
+        self._skipped = self._words = 0
+        self._equations = Equations(self.builder, self.words)
         self._alternatives: list[int] = []
         self._outside: list[list[str]] = []
-        self._reading = ""
 
     def walk(self) -> None:
         """Write the part."""
@@ -123,29 +121,20 @@ class Walker:
         is_again = tag == "Fallback" and self._alternatives and self._alternatives[-1] != self._words
         if self._skipped or tag in SKIPPED or is_again:
             self._skipped += 1
-        elif self._in_math and (tag in MATH or tag in AROUND):
-            self.words(MATH[tag] if tag in MATH else AROUND[tag][0])
-            self._open_argument(tag)
         elif tag == "t":
             self.is_text = True
+        elif tag in ELEMENTS:
+            self._equations.start(tag, attributes)
         elif tag == "AlternateContent":
             self._alternatives.append(self._words)
-        elif tag == "oMath":
-            self._in_math += 1
-        elif tag in ("nary", "chr", "begChr", "endChr") and self._in_math:
-            self._operator(tag, attributes.get("val", ""))
         elif tag == "r":
             self.is_in_run, self._is_hidden, self._is_raised = True, False, False
         elif tag in SIGNS and (self.is_in_run or tag == "br"):
             self.words(SIGNS[tag])
         elif tag == "sym":
             self.words(_symbol(attributes.get("char", "").upper() or "2022", attributes.get("font", "")))
-        elif tag in ("vertAlign", "position") and self.is_in_run:  # "position": in half points
-            self._is_raised = RISES.fullmatch(attributes.get("val", "")) is not None
-        elif tag == "rPr" and "baseline" in attributes:
-            self._is_raised = not attributes["baseline"].startswith(("-", "0"))
-        elif tag == "rt":
-            self._open_argument(tag)
+        elif tag in ("vertAlign", "position", "rPr"):
+            self._raise(tag, attributes)
         elif tag == "txbxContent":
             self._outside.append(self.builder.parts)
             self.builder.parts = []
@@ -153,33 +142,20 @@ class Walker:
             self.builder.table()
         elif tag == "textpath":  # of WordArt
             self.words(attributes.get("string", ""))
-        elif tag in ("OLEObject", "oleObj"):
-            self.words(f"[object: {attributes.get('ProgID') or attributes.get('progId') or 'unknown'}]")
         elif tag in INCLUDED:
-            self._include(tag, attributes.get("dm") or attributes.get("id") or "")
+            self._include(tag, attributes)
         else:
             self.begin(tag, attributes)
 
     def end(self, tag: str) -> None:
         if self._skipped:
             self._skipped -= 1
-        elif self._in_math and self._math and (tag in MATH or tag in AROUND):
-            end = self._math[-1][2]
-            argument = self._cut().removesuffix("; ").removesuffix(", ")
-            is_long = tag in MATH and len(argument) > 1
-            self.builder.words(f"({argument})" if is_long else argument)
-            self.builder.words(", " if tag == "e" and self._math and self._math[-1][0] == "mr" else end)
         elif tag == "t":
             self.is_text = False
+        elif tag in ELEMENTS:
+            self._equations.end(tag)
         elif tag == "AlternateContent" and self._alternatives:
             self._alternatives.pop()
-        elif tag == "oMath":
-            self._in_math -= 1
-        elif tag == "rt" and self._math:
-            self._reading = self._cut()
-        elif tag == "rubyBase" and self._reading:
-            self.words(f"({self._reading})")
-            self._reading = ""
         elif tag == "txbxContent":
             self.builder.end()
             self.builder.parts = self._outside.pop()
@@ -200,29 +176,20 @@ class Walker:
         """It ends."""
         raise NotImplementedError
 
-    def _open_argument(self, tag: str) -> None:
-        self._math.append((tag, len(self.builder.parts), AROUND.get(tag, ("", ""))[1]))
+    def _raise(self, tag: str, attributes: dict[str, str]) -> None:
+        """A property says whether the text of a run is above the line, in words, in half points or in a share."""
+        if "baseline" in attributes:
+            self._is_raised = not attributes["baseline"].startswith(("-", "0"))
+        elif tag != "rPr" and self.is_in_run:
+            self._is_raised = RISES.fullmatch(attributes.get("val", "")) is not None
 
-    def _operator(self, tag: str, sign: str) -> None:
-        """The sign of an integral or sum, or a parenthesis, which may be another one than is written at first."""
-        if tag == "endChr":
-            self._math[-1:] = [(*each[:2], sign) for each in self._math[-1:]]
-        elif self.builder.parts[-1:] == [{"begChr": "(", "chr": "∫"}.get(tag)]:
-            self.builder.parts[-1] = sign
-        else:
-            self.words("∫" if tag == "nary" else sign)
-
-    def _cut(self) -> str:
-        position = self._math.pop()[1]
-        text = "".join(self.builder.parts[position:])
-        del self.builder.parts[position:]
-        return text
-
-    def _include(self, tag: str, link: str) -> None:
-        """Write a chart, a diagram or another document where it stands."""
-        kind, part = self.links.get(link, ("", ""))
+    def _include(self, tag: str, attributes: dict[str, str]) -> None:
+        """Write a chart, a diagram, an object or another document where it stands."""
+        _, part = self.links.get(attributes.get("dm") or attributes.get("id") or "", ("", ""))
         what = INCLUDED[tag]
-        if not self.package.has(part):
+        if what == "object":
+            self.words(f"[object: {attributes.get('ProgID') or attributes.get('progId') or 'unknown'}]")
+        elif not self.package.has(part):
             self.words(f"[{what}]")
             self.out.note(f"a {what} is not read: its part is missing")
         elif tag == "chart":

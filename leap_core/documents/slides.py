@@ -75,14 +75,7 @@ class SlideWalker(Walker):
         elif tag == "buChar":
             self._point = "-"
         elif tag == "buAutoNum":
-            first, name = int(attributes.get("startAt") or 1), attributes.get("type", "arabicPeriod")
-            self._counts = {depth: count for depth, count in self._counts.items() if depth <= self._depth}
-            kind, last = self._counts.get(self._depth, ("", 0))
-            number = last + 1 if kind == f"{name} {first}" else first
-            self._counts[self._depth], self._is_counted = (f"{name} {first}", number), True
-            form = {"alpha": "Letter", "roman": "Roman"}.get(name.partition("Lc")[0].partition("Uc")[0], "")
-            begin, end = "(" if name.endswith("Both") else "", ")" if "Paren" in name else "."
-            self._point = begin + counted(number, ("upper" if "Uc" in name else "lower") + form) + end
+            self._point, self._is_counted = self._number(attributes), True
         elif tag == "cNvPr" and attributes.get("descr", "").strip():
             self.builder.add(Block(PICTURE, " ".join(attributes["descr"].split())))
         elif tag == "text":  # of a comment
@@ -91,6 +84,17 @@ class SlideWalker(Walker):
             is_continued = attributes.get("vMerge") in ("1", "true")
             if attributes.get("hMerge") not in ("1", "true"):
                 self.builder.cell(int(attributes.get("gridSpan") or 1), continued=is_continued)
+
+    def _number(self, attributes: dict[str, str]) -> str:
+        """The mark of the next numbered point of this depth."""
+        first, name = int(attributes.get("startAt") or 1), attributes.get("type", "arabicPeriod")
+        self._counts = {depth: count for depth, count in self._counts.items() if depth <= self._depth}
+        kind, last = self._counts.get(self._depth, ("", 0))
+        number = last + 1 if kind == f"{name} {first}" else first
+        self._counts[self._depth] = f"{name} {first}", number
+        form = {"alpha": "Letter", "roman": "Roman"}.get(name.partition("Lc")[0].partition("Uc")[0], "")
+        begin, end = "(" if name.endswith("Both") else "", ")" if "Paren" in name else "."
+        return begin + counted(number, ("upper" if "Uc" in name else "lower") + form) + end
 
     def finish(self, tag: str) -> None:
         if tag in ("p", "text"):

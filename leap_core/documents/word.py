@@ -12,6 +12,7 @@ from .output import DocumentOutput
 
 NOTES = {"footnotes": ("footnote", ""), "endnotes": ("endnote", "e"), "comments": ("comment", "c")}
 """The parts that hold notes: the name of one, and what its mark begins with."""
+CELLS = ("tc", "gridBefore", "gridSpan", "vMerge")
 REFERENCES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 
 
@@ -151,21 +152,14 @@ class _Word(Walker):
             self._paragraphs.append({})
         elif tag in ("pStyle", "numId", "ilvl", "outlineLvl") and self._paragraphs:
             self._paragraphs[-1].setdefault(tag, attributes.get("val", ""))
-        elif tag == "tc":
-            self.builder.cell()
-        elif tag == "gridSpan":
-            self.builder.merge(columns=int(attributes.get("val") or 1))
-        elif tag == "vMerge":
-            self.builder.merge(continued=attributes.get("val", "continue") == "continue")
+        elif tag in CELLS:
+            self._cell(tag, attributes)
         elif tag in REFERENCES:
             self.words(f"[^{REFERENCES[tag]}{attributes.get('id', '')}]")
         elif tag == "vanish" and self.is_in_run and attributes.get("val", "1") in ("1", "true", "on"):
             self.hide_run()
         elif tag == "docPr" and attributes.get("descr", "").strip():
             self.words(f"[picture: {' '.join(attributes['descr'].split())}]")
-        elif tag == "gridBefore":
-            for _ in range(min(int(attributes.get("val") or 0), MOST_COLUMNS)):
-                self.builder.cell()
         elif tag in ("result", "default", "checked"):
             self._field[tag] = attributes.get("val", "1")
         elif tag == "listEntry":
@@ -174,6 +168,16 @@ class _Word(Walker):
             self._note = (
                 "" if attributes.get("type", "normal") != "normal" else f"[^{self.marks[1]}{attributes['id']}]:"
             )
+
+    def _cell(self, tag: str, attributes: dict[str, str]) -> None:
+        """A cell begins, or takes the place of others."""
+        if tag == "gridSpan":
+            self.builder.merge(columns=int(attributes.get("val") or 1))
+        elif tag == "vMerge":
+            self.builder.merge(continued=attributes.get("val", "continue") == "continue")
+        else:
+            for _ in range(1 if tag == "tc" else min(int(attributes.get("val") or 0), MOST_COLUMNS)):
+                self.builder.cell()
 
     def finish(self, tag: str) -> None:
         if tag == "p" and self._paragraphs:

@@ -75,17 +75,10 @@ class LineChecker:
         if template is not None:
             named = identifier_of(names_among(value)) or f"line-{number}"
             return named, self._messages_of_prompt(template.fill(value), None), ""
-        if "task" in value and "body" not in value:
+        fields = _chat_fields(value)
+        if fields is None:
             return None
-        fields, custom_id = value, identifier_of(value) or f"line-{number}"
-        if "body" in value:
-            if not value.keys() <= set(ENVELOPE):
-                return None
-            if value.get("method", "POST") != "POST" or value.get("url", CHAT_URL) != CHAT_URL:
-                return None
-            fields = value["body"]
-            if not isinstance(fields, dict) or not fields.keys().isdisjoint(("prompt", "system", "schema")):
-                return None
+        custom_id = identifier_of(value) or f"line-{number}"
         system = fields.get("system")
         if not isinstance(system, (str, type(None))):
             return None
@@ -123,6 +116,17 @@ class LineChecker:
             first = self._system if system is None else _message("system", system)
             texts = [first, *texts] if first else texts
         return f"[{','.join(texts)}]"
+
+
+def _chat_fields(value: JsonObject) -> JsonObject | None:
+    """The fields of a line of chat, also of one in OpenAI's envelope; None for another line."""
+    if "body" not in value:
+        return None if "task" in value else value
+    fields = value["body"]
+    is_chat = value.get("method", "POST") == "POST" and value.get("url", CHAT_URL) == CHAT_URL
+    if not is_chat or not isinstance(fields, dict) or not value.keys() <= set(ENVELOPE):
+        return None
+    return fields if fields.keys().isdisjoint(("prompt", "system", "schema")) else None
 
 
 def _message(role: str, text: str) -> str:

@@ -265,9 +265,11 @@ def _object(value: object, path: str) -> JsonObject:
 
 
 GOOGLE_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
-GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.*)$")
 SPHINX_ENTRY = re.compile(r"^:param\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)$")
-NUMPY_ENTRY = re.compile(r"^(\w+)\s*(?::.*)?$")
+ENTRIES = {
+    "google": re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\)\s*)?:\s*(?P<text>.*)$"),
+    "numpy": re.compile(r"^(\w+)\s*(?::.*)?(?P<text>)$"),
+}
 OTHER_SECTION = re.compile(r"^(Returns?|Yields?|Raises|Examples?|Notes?|See Also|Attributes):?\s*$")
 SPHINX_FIELD = re.compile(r"^:\w[^:]*:")
 
@@ -320,35 +322,31 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         indent = len(line) - len(line.lstrip())
         following = lines[number + 1].strip() if number + 1 < len(lines) else ""
         sphinx = SPHINX_ENTRY.match(plain)
+        pattern = ENTRIES.get(section) if indent <= depth or (section == "google" and not entry) else None
         if sphinx:
             section, entry, depth = "sphinx", sphinx[1], indent
             described[entry] = sphinx[2]
-        elif SPHINX_FIELD.match(plain) and section in ("summary", "sphinx"):
-            section = "other"
-        elif GOOGLE_SECTION.match(plain) or (plain in ("Parameters", "Arguments") and set(following) == {"-"}):
-            section, entry, depth = "google" if plain.endswith(":") else "numpy", "", indent
-        elif OTHER_SECTION.match(plain) and (plain.endswith(":") or set(following) == {"-"}):
-            section = "other"
+        elif (begun := _section_of(plain, following, section)) is not None:
+            section, entry, depth = begun, "", indent
         elif set(plain) == {"-"}:
             continue
         elif section == "summary":
             summary.append(plain)
-        elif (
-            section == "google"
-            and plain
-            and (entry_match := GOOGLE_ENTRY.match(plain))
-            and _opens(indent, depth, entry)
-        ):
-            entry, depth = entry_match[1], indent
-            described[entry] = entry_match[2]
-        elif section == "numpy" and plain and indent <= depth and (entry_match := NUMPY_ENTRY.match(plain)):
-            entry = entry_match[1]
-            described[entry] = ""
-        elif entry and plain and section in ("google", "numpy", "sphinx"):
+        elif pattern is not None and (opened := pattern.match(plain)):
+            entry, described[opened[1]] = opened[1], opened["text"]
+            depth = indent if section == "google" else depth  # the first entry sets the depth of all
+        elif entry and plain:
             described[entry] = f"{described[entry]} {plain}".strip()
     return " ".join(" ".join(summary).split()), described
 
 
-def _opens(indent: int, depth: int, entry: str) -> bool:
-    """Whether a line at this indentation begins an entry of Google's style: the first sets the depth of all."""
-    return not entry or indent <= depth
+def _section_of(line: str, following: str, section: str) -> str | None:
+    """The section that a line opens, by its style; None where it opens none."""
+    is_underlined = set(following) == {"-"}
+    if GOOGLE_SECTION.match(line):
+        return "google"
+    if is_underlined and line in ("Parameters", "Arguments"):
+        return "numpy"
+    is_field = SPHINX_FIELD.match(line) and section in ("summary", "sphinx")
+    is_other = OTHER_SECTION.match(line) and (is_underlined or line.endswith(":"))
+    return "other" if is_field or is_other else None

@@ -71,7 +71,11 @@ def _fitted(value: Any, schema: Any, root: Mapping[str, Any], repair: bool) -> A
         return {key: _fitted(each, named.get(key), root, repair) for key, each in value.items()}
     if isinstance(value, list):
         return [_fitted(each, _parts(schema, "items", root), root, repair) for each in value]
-    types = _types(schema)
+    return _of_type(value, _types(schema), repair)
+
+
+def _of_type(value: Any, types: set[str], repair: bool) -> Any:
+    """A number or a text, as whichever of both the schema declares."""
     is_text, is_number = types & {"string", "str"}, types & {"integer", "number", "int", "float"}
     if isinstance(value, WrittenText):
         return int(value) if is_number and not is_text else str(value)

@@ -344,16 +344,7 @@ class CallStream:
         if self._echo is not None:
             return self._echo_step(final)
         if self._bare:
-            if not self._bare[0].has_begun and self._held[0].isspace():
-                text = self._held.lstrip()
-                space, self._held = self._held[: len(self._held) - len(text)], text
-                self._quotes.add(space)
-                return [CallText(space)]
-            released = [bare.feed(self._held) for bare in self._bare]
-            self._bare = [bare for bare, text in zip(self._bare, released, strict=True) if text is None]
-            self._held = "" if self._bare else released[0] or ""
-            if self._bare:
-                return self._bare_calls() if final else None
+            return self._bare_step(final)
         marker = self._next_mark.search(self._held)
         if marker is None:
             keep = 0 if final else partial_suffix(self._held, self._beside)
@@ -368,6 +359,20 @@ class CallStream:
             self._inside, self._searched, self._first_end = True, 0, None
         self._held = self._held[marker.start() if marker[0] == self._also and self._inside else marker.end() :]
         return [CallText(before)] if before else []
+
+    def _bare_step(self, final: bool) -> list[CallEvent] | None:
+        """Follow a reply that may be nothing but calls; None when more input is needed."""
+        if not self._bare[0].has_begun and self._held[0].isspace():
+            text = self._held.lstrip()
+            space, self._held = self._held[: len(self._held) - len(text)], text
+            self._quotes.add(space)
+            return [CallText(space)]
+        released = [bare.feed(self._held) for bare in self._bare]
+        self._bare = [bare for bare, text in zip(self._bare, released, strict=True) if text is None]
+        self._held = "" if self._bare else released[0] or ""
+        if self._bare:
+            return self._bare_calls() if final else None
+        return []
 
     def _bare_calls(self) -> list[CallEvent] | None:
         """The calls of a reply that is nothing but calls."""

@@ -66,6 +66,7 @@ MOST_RULES, MOST_PROPERTIES = 20_000, 500
 """llguidance reads a chain of rules by recursion, one for each property, and a full stack ends the process."""
 
 PLAIN = {"string": "string", "integer": "INTEGER", "number": "NUMBER", "boolean": "boolean", "null": "null"}
+OF_TYPE = {**PLAIN, "array": "list", "object": "dict"}
 BESIDE_PROPERTIES = (
     *("allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "propertyNames"),
     *("minProperties", "maxProperties", "patternProperties", "unevaluatedProperties"),
@@ -225,28 +226,32 @@ class _Rules:
             return self.json({"not": {}})
         keywords = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
         kind = keywords.pop("type", None)
-        if not keywords and isinstance(kind, str) and kind in PLAIN:
-            return PLAIN[kind]
-        if not keywords and isinstance(kind, str) and kind in ("array", "object"):
-            return "list" if kind == "array" else "dict"
-        if not keywords and kind is None:
+        written = self._of_parts(kind, keywords, shared) if keywords else self._of_type(kind)
+        if written is not None:
+            return written
+        if self._strictness.anything or not _is_self_contained(schema):
             return "value"
-        if not keywords and isinstance(kind, list) and kind and all(isinstance(k, str) and k in PLAIN for k in kind):
-            return self.add(" | ".join(PLAIN[k] for k in kind))
+        return self.json({**shared, **schema})
+
+    def _of_type(self, kind: object) -> str | None:
+        """A type of which nothing else is said, as models write it; None where it is written as JSON."""
+        if isinstance(kind, str):
+            return OF_TYPE.get(kind)
+        if isinstance(kind, list) and kind and all(isinstance(each, str) and each in PLAIN for each in kind):
+            return self.add(" | ".join(PLAIN[each] for each in kind))
+        return "value" if kind is None else None
+
+    def _of_parts(self, kind: object, keywords: JsonObject, shared: JsonObject) -> str | None:
+        """A list of one type, an object of listed properties or one of some texts; None where it is written as JSON."""
         if kind == "array" and keywords.keys() == {"items"} and isinstance(keywords["items"], dict):
             item = self._value(keywords["items"], shared)
             return self.add(f'"[" "]" | "[" {item} (comma {item})* "]"')
         if kind == "object" and keywords.keys() <= {"properties", "required"} and keywords.get("properties"):
             return self._object(keywords, shared)
-        if (
-            keywords.keys() == {"enum"}
-            and all(isinstance(value, str) for value in keywords["enum"])
-            and keywords["enum"]
-        ):
-            return self.add(" | ".join(_either_quote(value) for value in keywords["enum"]))
-        if self._strictness.anything or not _is_self_contained(schema):
-            return "value"
-        return self.json({**shared, **schema})
+        texts = keywords["enum"] if keywords.keys() == {"enum"} else ()
+        if texts and all(isinstance(text, str) for text in texts):
+            return self.add(" | ".join(map(_either_quote, texts)))
+        return None
 
     def _object(self, schema: JsonObject, shared: JsonObject) -> str:
         required = schema.get("required", ())

@@ -177,23 +177,21 @@ def compile_constraint(
     if shape is None and choice is None and not may_be_bare:
         return None
     constraint, warnings = (None, ()) if shape is None else (shape.constraint, shape.warnings)
-    makes_calls, call_start = False, None
+    call_start = None
     if choice is not None and parser is not None:
         constraint, more = _with_calls(constraint, choice, functions, vocabulary, parser)
         warnings = (*warnings, *more)
-    if constraint is not None and not isinstance(constraint, ForbiddenTokens):
-        makes_calls = isinstance(constraint, CallsConstraint) and parser is not None
-        call_start = vocabulary.special_tokens.get(parser.start_marker) if makes_calls and parser else None
+        is_marked = isinstance(constraint, CallsConstraint)
+        call_start = vocabulary.special_tokens[parser.start_marker] if is_marked else None
     if may_be_bare:
         warnings = warnings if choice is not None else check_calls(functions)
         constraint = _with_bare_calls(constraint, functions, vocabulary)
     if constraint is not None and not isinstance(constraint, ForbiddenTokens):
         constraint = _after_reasoning(constraint, vocabulary, reasoning_open, call_start)
     calls = choice not in (None, "auto", "none")
-    if options.complete_json and room is not None and shape is not None:
-        grammar = shape.constraint
-        if isinstance(grammar, GrammarConstraint) and constraint is not None and not (makes_calls or calls):
-            constraint = FinishingConstraint(constraint, grammar, room)
+    grammar = shape.constraint if shape is not None and call_start is None and not calls else None
+    if options.complete_json and room is not None and constraint is not None and isinstance(grammar, GrammarConstraint):
+        constraint = FinishingConstraint(constraint, grammar, room)
     return replace(shape or CompiledConstraint(None), constraint=constraint, warnings=warnings, calls=calls)
 
 
