@@ -22,13 +22,8 @@ from leap_core.system.dataclass import dataclass
 from ..configuration import JobsConfiguration
 from ..scheduling.schedules import PAUSED, RUN, SKIP, Every, repeated, resume
 from ..submission.new_jobs import (
-    BUILTIN,
-    AnswerRequest,
-    BatchRequest,
-    DownloadRequest,
     Following,
     Submitter,
-    TranscriptRequest,
     batch_job,
     command_job,
     discard_input,
@@ -42,6 +37,7 @@ from ..submission.new_jobs import (
 from ..submission.shared_jobs import SharedModel, add_batch, shared_batch, shared_job, shared_model
 from ..table.claims import WorkerRow, WorkerRows
 from ..table.job import FINAL, KINDS, SCHEDULE, Job, NewJob, State
+from ..table.requests import BUILTIN, AnswerRequest, BatchRequest, DownloadRequest, TranscriptRequest
 from ..table.table import Table
 from ..worker_process import WorkerKeeper
 from .results import NO_WORKER, lines_of, waiting_reason, write_lines
@@ -200,7 +196,7 @@ class JobsClient(JobWatcher):
         """Answer the lines of a file in the background; the job's id. All lines are checked before it is submitted.
         ``request``: fields of BatchRequest."""
         request.setdefault("model_may_come", _comes_after(policy))
-        asked = BatchRequest(settings, **request)
+        asked = BatchRequest(settings=settings, **request)
         if self.configuration.is_shared:
             return self._shared_batch(asked, policy)
         with self._keeping(batch_job(asked, self._submitter)) as job:

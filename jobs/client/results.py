@@ -13,6 +13,7 @@ from leap_core.system.files import cannot_write
 from ..table.batch_rows import BatchRows
 from ..table.claims import WorkerRow
 from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, SCHEDULE, TRANSCRIBE, WEBHOOK, Job, State
+from ..table.requests import BatchRequest, request_of
 from ..table.row_reading import TableReader
 from ..table.store_protocol import Database
 
@@ -34,7 +35,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         return iter(text.split("\n") if text is not None else ())
     if job.kind == BATCH and database.is_shared:
         return _stored_lines(job, database)
-    output = Path(job.parameters["batch"]["output"])
+    output = Path(request_of(job).settings.output.path)
     if output.suffix.lower() == ".npy":
         raise LeapJobError(f"the results of the job {job.id} are an array, no lines", hint=f"numpy.load reads {output}")
     return _lines_in_file(output)
@@ -107,10 +108,9 @@ def _stored_lines(job: Job, database: Database) -> Iterator[str]:
     from leap_core.batch.input.lines import parse_line
     from leap_core.batch.input.rows import DELIMITERS
     from leap_core.batch.journal.line_result import TEXT, LineResult, Row, table_header
-    from leap_core.batch.settings import BatchSettings
 
-    settings = BatchSettings.from_json(job.parameters["batch"])
-    columns = job.parameters.get("columns", [])
+    asked: BatchRequest = request_of(job)
+    settings, columns = asked.settings, asked.columns
     reader = settings.reader()
     rows = BatchRows(database)
     form = settings.output_format

@@ -17,14 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from leap_core.batch.journal.journal import journal_path
-from leap_core.schemas.json_values import JsonObject
 from leap_core.system.files import digest_file
 
-from ..submission.new_jobs import PLACE
 from ..table.job import COMMAND, FOLDER, MALFORMED, Job, NewJob
+from ..table.requests import PLACE, CommandRequest, FolderRequest, request_of
 from ..table.store_protocol import Row
 from ..table.table import Table, dumps, new_id
 from ..worker_log import log
@@ -66,7 +64,8 @@ class _Folder:
 
     def __init__(self, table: Table, job: Job) -> None:
         self._table, self._job = table, job
-        self._directory = Path(job.parameters["directory"])
+        self._asked: FolderRequest = request_of(job)
+        self._directory = Path(self._asked.directory)
         self._growing: dict[str, tuple[Look, float]] = {}
         """How files that may be growing look, and since when."""
         self._settled: dict[str, Look] = {}
@@ -74,7 +73,7 @@ class _Folder:
         self._outputs: set[str] = set()
         """The files that its jobs write, or have written."""
         for row in self._jobs():
-            self._outputs.update(json.loads(row["parameters"]).get("writes", ()))
+            self._outputs.update(request_of(Job.of_row(row)).writes)
         self._waiting: set[str] | None = None
         """The files that jobs of any folder are going to write; None where they must be read from the table."""
         self._failures_seen = 0.0
@@ -109,7 +108,7 @@ class _Folder:
         return taken
 
     def _fits(self, name: str) -> bool:
-        return any(fnmatch(name, pattern) for pattern in self._job.parameters["patterns"])
+        return any(fnmatch(name, pattern) for pattern in self._asked.patterns)
 
     def _is_of_folder(self, path: Path) -> bool:
         """Whether a file lies in the folder and is no output of its jobs. One that a link leads out to is not taken."""
@@ -136,22 +135,27 @@ class _Folder:
         return is_new
 
     def _job_of(self, path: Path) -> NewJob:
-        parameters: dict[str, Any] = self._job.parameters
+        asked = self._asked
         values = {"{}": str(path), "{name}": path.name, "{stem}": path.stem}
-        arguments = [PLACE.sub(lambda place: values[place[0]], each) for each in parameters["arguments"]]
-        written = {n: parameters["arguments"][n] for n in parameters.get("outputs", ())}
-        if not any(PLACE.search(each) for n, each in enumerate(parameters["arguments"]) if n not in written):
+        arguments = [PLACE.sub(lambda place: values[place[0]], each) for each in asked.arguments]
+        written = {n: asked.arguments[n] for n in asked.outputs}
+        if not any(PLACE.search(each) for n, each in enumerate(asked.arguments) if n not in written):
             arguments.append(str(path))
         for names in _names_of_outputs(written, values):
-            writes = [
-                os.path.realpath(os.path.join(parameters["cwd"], each.partition("=")[2])) for each in names.values()
-            ]
+            writes = [os.path.realpath(asked.cwd / each.partition("=")[2]) for each in names.values()]
             if all(map(self._is_free, writes)):
                 break
         arguments = [names.get(n, each) for n, each in enumerate(arguments)]
-        own: JsonObject = {"label": f"{arguments[0]} {path.name}", "do": "leap", "arguments": arguments}
-        own |= {"cwd": parameters["cwd"], "variables": parameters["variables"], "folder": self._job.id}
-        return NewJob(COMMAND, {**own, "file": path.name, "writes": writes}, retries=0)
+        of_file = CommandRequest(
+            label=f"{arguments[0]} {path.name}",
+            arguments=arguments,
+            cwd=asked.cwd,
+            variables=asked.variables,
+            folder=self._job.id,
+            file=path.name,
+            writes=writes,
+        )
+        return NewJob(COMMAND, of_file.to_json(), retries=0)
 
     def _is_free(self, place: str) -> bool:
         """Whether no file is there, and no job of a folder writes it."""
@@ -174,7 +178,7 @@ class _Folder:
         since, self._failures_seen = self._failures_seen - END_SECONDS, time.time()
         for job in map(Job.of_row, self._jobs("AND state='failed' AND finished>=:since", since)):
             reason = (job.error or {}).get("message", "failed")
-            file = job.parameters.get("file", job.label)
+            file = request_of(job).file or job.label
             self._tell(_number(f"failed {job.id} {job.attempt}"), f"{file}: job {job.id} failed: {reason}")
 
     def _tell(self, number: int, message: str) -> bool:

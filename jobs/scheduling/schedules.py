@@ -8,14 +8,15 @@ continues.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leap_core.errors import LeapError, LeapJobError, LeapOptionsError
-from leap_core.schemas.json_values import JsonObject
 from leap_core.system.dataclass import dataclass
 
 from ..table.job import LATER, MALFORMED, SCHEDULE, Job, NewJob, State
+from ..table.requests import REQUESTS, ScheduleRequest, request_of
 from .crontab import NICKNAMES, read_crontab
 
 if TYPE_CHECKING:
@@ -102,33 +103,18 @@ def _seconds(text: str) -> float | None:
 def repeated(job: NewJob, every: Every, *, missed: str = RUN, overlap: str = SKIP) -> NewJob:
     """The schedule that queues this job again and again, first at its own ``run_after`` where it has one. Raises
     LeapJobError for a job that cannot be repeated."""
-    if "kept" in job.parameters or "kept_output" in job.parameters:
-        raise LeapJobError("only what reads files and writes to one can be repeated, no pipe and no kept output")
-    parameters: JsonObject = dict(job.parameters)
-    batch = parameters.get("batch")
-    if batch is not None:
-        if "%" not in str(batch["output"]):
-            raise LeapJobError(
-                f"each run needs an output of its own, and {batch['output']} is one",
-                hint="name it by its time: -o results-%Y-%m-%d.jsonl",
-            )
-        parameters["batch"] = {**batch, "input_digest": None}
+    parameters = REQUESTS[job.kind].repeatable(job.parameters)
     now = time.time()
     first = job.run_after or (now + every.seconds if every.seconds else every.next_after(now))
-    followers = [{**_plain(each), "parameters": each.parameters} for each in job.followers]
-    values: JsonObject = {
-        "label": f"{every.text}: {job.parameters.get('label', job.kind)}",
-        "every": every.text,
-        "begun": first,
-        "missed": missed,
-        "overlap": overlap,
-        "job": {**_plain(job), "parameters": parameters, "followers": followers},
-    }
-    return NewJob(SCHEDULE, values, run_after=first)
-
-
-def _plain(job: NewJob) -> JsonObject:
-    return {name: getattr(job, name) for name in ("kind", "priority", "retries", "model", "machine", "origin")}
+    asked = ScheduleRequest(
+        label=f"{every.text}: {job.parameters.get('label', job.kind)}",
+        every=every.text,
+        begun=first,
+        missed=missed,
+        overlap=overlap,
+        job=replace(job, parameters=parameters),
+    )
+    return NewJob(SCHEDULE, asked.to_json(), run_after=first)
 
 
 def fire(table: Table, now: float | None = None) -> list[str]:
@@ -151,22 +137,22 @@ def fire(table: Table, now: float | None = None) -> list[str]:
 
 
 def _fire(table: Table, schedule: Job, now: float) -> str | None:
-    parameters, due = schedule.parameters, schedule.run_after
-    every = Every.of(parameters["every"])
+    asked: ScheduleRequest = request_of(schedule)
+    every, due = Every.of(asked.every), schedule.run_after
     told = {"runs": 0, "skipped": 0, "failures": 0, **(schedule.progress or {})}
     last = table.get(told["last"]) if told.get("last") else None
     if last is not None and last.state.is_final:
         told["failures"] = told["failures"] + 1 if last.state is State.FAILED else 0
-    goes_on = last is not None and not last.state.is_final and parameters["overlap"] == SKIP
-    missed = parameters["missed"] == SKIP and now - due > LATE_SECONDS
-    values = {"id": schedule.id, "due": due, "next": every.next_after(max(now, due), parameters["begun"])}
+    goes_on = last is not None and not last.state.is_final and asked.overlap == SKIP
+    missed = asked.missed == SKIP and now - due > LATE_SECONDS
+    values = {"id": schedule.id, "due": due, "next": every.next_after(max(now, due), asked.begun)}
 
     from ..table.table import dumps
 
     def move() -> str | None:
         run = None
         if not (goes_on or missed):
-            run = table.insert_with_followers(_run_of(parameters["job"], schedule.id, due))
+            run = table.insert_with_followers(asked.run(schedule.id, due))
         counted = "skipped" if run is None else "runs"
         progress = {**told, counted: told[counted] + 1, "last": run or told.get("last")}
         changed = table.database.change(
@@ -188,26 +174,6 @@ class _Moved(Exception):
     """Another worker was first, or the schedule was changed."""
 
 
-def _run_of(kept: Any, schedule: str, due: float) -> NewJob:
-    """The run that is due now. ``%``-codes in the names of files that are written say when."""
-    parameters = {**kept["parameters"], "schedule": schedule, "due": due}
-    if "batch" in parameters:
-        batch = parameters["batch"]
-        names = {name: _dated(batch[name], due) for name in ("output", "errors") if batch.get(name)}
-        parameters["batch"] = {**batch, **names}
-    if "outputs" in parameters:
-        written = parameters["outputs"]
-        arguments = [_dated(each, due) if n in written else each for n, each in enumerate(parameters["arguments"])]
-        parameters["arguments"] = arguments
-    followers = tuple(NewJob(**each) for each in kept["followers"])
-    plain = {name: value for name, value in kept.items() if name not in ("parameters", "followers")}
-    return NewJob(**plain, parameters=parameters, followers=followers)
-
-
-def _dated(name: str, due: float) -> str:
-    return time.strftime(name, time.localtime(due))
-
-
 def pause(table: Table, schedule: Job) -> None:
     """Let no run be due until ``resume``."""
     _set(table, schedule, PAUSED)
@@ -216,14 +182,14 @@ def pause(table: Table, schedule: Job) -> None:
 def resume(table: Table, schedule: Job) -> None:
     """Continue with the next time from now on."""
     _check(schedule)
-    parameters = schedule.parameters
-    _set(table, schedule, Every.of(parameters["every"]).next_after(time.time(), parameters["begun"]))
+    asked: ScheduleRequest = request_of(schedule)
+    _set(table, schedule, Every.of(asked.every).next_after(time.time(), asked.begun))
 
 
 def run_now(table: Table, schedule: Job) -> str:
     """Queue a run beside those that are due; its id. Raises LeapJobError for what is no schedule."""
     _check(schedule)
-    run = _run_of(schedule.parameters["job"], schedule.id, time.time())
+    run = request_of(schedule).run(schedule.id, time.time())
     return table.database.transaction(lambda: table.insert_with_followers(run))
 
 

@@ -6,16 +6,14 @@ A job is checked before it is queued, and means the same in any directory: its p
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, field, fields, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from leap_core.conversation.options import ModelLoadingOptions
-from leap_core.conversation.request import Request
 from leap_core.errors import LeapJobError, LeapSerializationError
 from leap_core.schemas.json_values import JsonObject
 from leap_core.system.addresses import shown
@@ -24,11 +22,20 @@ from leap_core.system.directories import OF_OTHER_PROGRAMS, private_directory
 
 from ..configuration import JobsConfiguration
 from ..table.job import BATCH, COMMAND, DOWNLOAD, FOLDER, FUNCTION, GENERATE, TRANSCRIBE, WEBHOOK, NewJob
-
-if TYPE_CHECKING:
-    from leap_core.batch.settings import BatchSettings
-
-BUILTIN = "builtin"
+from ..table.requests import (
+    DOWNLOAD_VARIABLES,
+    MODEL_VARIABLES,
+    PLACE,
+    AnswerRequest,
+    BatchRequest,
+    CommandRequest,
+    DownloadRequest,
+    FolderRequest,
+    FunctionRequest,
+    MessageRequest,
+    ModelRequest,
+    TranscriptRequest,
+)
 
 
 @dataclass(frozen=True)
@@ -37,130 +44,6 @@ class Submitter:
 
     configuration: JobsConfiguration
     variables: Mapping[str, str]
-
-
-class JobRequest:
-    """What a kind of job is asked for. Its fields are the parameters of the job, but for those of ``NOT_KEPT``."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def to_json(self) -> JsonObject:
-        """The parameters."""
-        return {name: value for name, value in vars(self).items() if value is not None and name not in NOT_KEPT}
-
-    @classmethod
-    def of(cls: type[Asked], parameters: Mapping[str, Any]) -> Asked:
-        """What a job with these parameters is asked for."""
-        return cls(**{each.name: parameters[each.name] for each in fields(cls) if each.name in parameters})
-
-
-Asked = TypeVar("Asked", bound=JobRequest)
-NOT_KEPT = ("request", "cwd", "model_may_come")
-"""What matters only until a job is submitted, or is written in another way."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelRequest(JobRequest):
-    """What a model is asked for. ``loading``: fields of ModelLoadingOptions. ``host``: use the warm model where there
-    is one. ``variables``: those of the environment that matter; ``label``: what lists of jobs say."""
-
-    model: str = BUILTIN
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    host: bool = True
-    cwd: Path = field(default_factory=Path.cwd)
-    variables: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-    model_may_come: bool = False
-    """Whether the model need not be here yet, because the job comes after another one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerRequest(ModelRequest):
-    """An answer to a conversation. ``speech``: the file for what the model says aloud, relative to ``cwd``; it is
-    written whole or not at all."""
-
-    request: Request
-    speech: str | None = None
-
-    def to_json(self) -> JsonObject:
-        return {**super().to_json(), **self.request.to_json()}
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> AnswerRequest:
-        return super().of({**parameters, "request": Request.from_json(parameters)})
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranscriptRequest(ModelRequest):
-    """What is said in a sound, which is ``kept`` in a file until the job is removed. ``output``: the file for the
-    transcript; it is in the job's result in any case. ``longest``: seconds of a piece. ``format``: of the transcript,
-    see ``tasks.transcription.write``."""
-
-    prompt: str
-    longest: float
-    max_tokens: int
-    format: str
-    output: str | None = None
-    kept: str = ""
-
-
-@dataclass(frozen=True)
-class FunctionRequest(JobRequest):
-    """The call of a function of a feature or a plugin, which finds ``arguments`` in its FunctionJob."""
-
-    function: str
-    arguments: JsonObject
-    variables: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class MessageRequest(JobRequest):
-    """A message to ``url`` about the job ``about``, which is known once it is queued; ``with_data``: with its label and
-    result in it."""
-
-    url: str
-    with_data: bool
-    label: str = ""
-    about: str = ""
-
-
-@dataclass(frozen=True)
-class DownloadRequest(JobRequest):
-    """A model for this machine. ``options``: fields of DownloadOptions."""
-
-    model: str
-    quantization: str | None = None
-    revision: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    cwd: Path = field(default_factory=Path.cwd)
-    variables: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-
-    def to_json(self) -> JsonObject:
-        return {**super().to_json(), "cwd": str(self.cwd)}
-
-
-@dataclass(frozen=True)
-class BatchRequest:
-    """Answers to the lines of a file, or to ``rows``, which are kept until the job is removed. ``host``: use the warm
-    model where there is one. ``max_workers``: how many workers of a server may share the lines. ``label``: what lists
-    of jobs say of it."""
-
-    settings: BatchSettings
-    rows: Iterable[bytes] | None = None
-    default_model: str | None = None
-    host: bool = True
-    cwd: Path = field(default_factory=Path.cwd)
-    max_workers: int | None = None
-    label: str | None = None
-    model_may_come: bool = False
-    """Whether the model need not be here yet, because the job comes after another one."""
-
-    @property
-    def source_name(self) -> str:
-        """The input, as messages call it."""
-        return Path(shown(self.settings.input.source)).name if self.rows is None else "standard input"
 
 
 @dataclass(frozen=True)
@@ -202,14 +85,16 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
     nothing on this machine, and LeapSerializationError for an address that is none."""
     if submitter.configuration.is_shared:
         raise LeapJobError("nothing follows a job on a server", hint="leap jobs wait JOB && COMMAND does the same here")
-    variables = _variables_among(submitter, COMMAND_VARIABLES)
-    where: JsonObject = {"cwd": str(following.cwd.absolute()), "variables": variables}
     jobs = []
-    if following.command is not None:
-        told = {"label": _label(f"then: {following.command}"), "do": "then", "command": following.command}
-        jobs.append(NewJob(COMMAND, {**told, **where}, retries=0))
-    if following.notify:
-        jobs.append(NewJob(COMMAND, {"label": "notify", "do": "notify", **where}, retries=0))
+    for do, label, wanted in (
+        ("then", f"then: {following.command}", following.command is not None),
+        ("notify", "notify", following.notify),
+    ):
+        if wanted:
+            command = following.command if do == "then" else None
+            variables, cwd = _variables_among(submitter, COMMAND_VARIABLES), following.cwd.absolute()
+            asked = CommandRequest(label=_label(label), do=do, command=command, cwd=cwd, variables=variables)
+            jobs.append(NewJob(COMMAND, asked.to_json(), retries=0))
     if following.webhook is not None:
         try:
             address = urlsplit(following.webhook)
@@ -219,7 +104,7 @@ def followers(following: Following, submitter: Submitter) -> tuple[NewJob, ...]:
         if not is_address:
             raise LeapSerializationError(f"{shown(following.webhook)} is no http or https address", path="webhook")
         label = _label(f"webhook: {address.hostname}")
-        message = MessageRequest(following.webhook, following.webhook_data, label)
+        message = MessageRequest(following.webhook, following.webhook_data, label=label)
         jobs.append(NewJob(WEBHOOK, message.to_json(), retries=len(MESSAGE_PAUSES)))
     return tuple(jobs)
 
@@ -246,26 +131,16 @@ def folder_job(
                 f"all files would be written to {each.partition('=')[2]}",
                 hint="{name} or {stem} in its name makes it one for each file",
             )
-    parameters: JsonObject = {
-        "label": _label(f"{place.name}: {' '.join(arguments)}"),
-        "directory": str(place),
-        "patterns": list(patterns) or ["*"],
-        "arguments": list(arguments),
-        "outputs": list(outputs),
-        "cwd": str(cwd.absolute()),
-        "variables": variables_of_command(submitter),
-    }
-    return NewJob(FOLDER, parameters)
-
-
-PLACE = re.compile(r"\{(?:|name|stem)\}")
-"""Placeholders for a file of a folder: its path, its name, or its name without the ending."""
-
-
-MODEL_VARIABLES = (*OF_OTHER_PROGRAMS, "LEAP_OTHER_PROGRAMS", "HF_ENDPOINT", "RAY_ADDRESS")
-"""They say where models of other programs lie, whose names they have, and which cluster is the usual one."""
-DOWNLOAD_VARIABLES = (*MODEL_VARIABLES, "HF_HUB_OFFLINE")
-"""A token is never written down, nor a password in an address."""
+    asked = FolderRequest(
+        label=_label(f"{place.name}: {' '.join(arguments)}"),
+        directory=str(place),
+        patterns=list(patterns) or ["*"],
+        arguments=list(arguments),
+        outputs=list(outputs),
+        cwd=cwd.absolute(),
+        variables=variables_of_command(submitter),
+    )
+    return NewJob(FOLDER, asked.to_json())
 
 
 def command_job(
@@ -280,25 +155,22 @@ def command_job(
     LeapJobError on a server."""
     if submitter.configuration.is_shared:
         raise LeapJobError("a job on a server runs no command of this machine")
-    values: JsonObject = {"label": _label(label), "do": "leap", "arguments": list(arguments), "outputs": list(outputs)}
-    values |= {"cwd": str(cwd.absolute()), "variables": variables_of_command(submitter)}
-    if standard_input is not None:
-        values["kept"] = _keep([standard_input], submitter.configuration.inputs, ".in")
-    return NewJob(COMMAND, values, retries=0)
+    kept = None if standard_input is None else _keep([standard_input], submitter.configuration.inputs, ".in")
+    asked = CommandRequest(
+        label=_label(label),
+        arguments=list(arguments),
+        outputs=list(outputs),
+        cwd=cwd.absolute(),
+        variables=variables_of_command(submitter),
+        kept=kept,
+    )
+    return NewJob(COMMAND, asked.to_json(), retries=0)
 
 
 def submitted_variables(variables: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Those of ``names`` that are set, with absolute paths."""
     values = {name: variables[name] for name in names if variables.get(name)}
     return {name: _absolute(value) if name in OF_OTHER_PROGRAMS else _open(value) for name, value in values.items()}
-
-
-def variables_of(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """This process's environment, overridden by what the job with these parameters took along: of its variables only
-    those that jobs take."""
-    taken = parameters.get("variables") or {}
-    own = {name: value for name, value in os.environ.items() if name not in DOWNLOAD_VARIABLES}
-    return {**own, **{name: str(value) for name, value in taken.items() if name in DOWNLOAD_VARIABLES}}
 
 
 def _open(address: str) -> str:
@@ -377,7 +249,7 @@ def function_job(function: str, arguments: JsonObject, label: str, submitter: Su
             f"a job on a server cannot {function}: its results stay on one machine", hint="leave out --background"
         )
     variables = submitted_variables(submitter.variables, MODEL_VARIABLES)
-    return NewJob(FUNCTION, FunctionRequest(function, arguments, variables, _label(label)).to_json())
+    return NewJob(FUNCTION, FunctionRequest(function, arguments, variables=variables, label=_label(label)).to_json())
 
 
 def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
@@ -388,18 +260,18 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
     from leap_core.batch.settings import KEPT
 
     settings, rows, cwd, variables = request.settings, request.rows, request.cwd, submitter.variables
-    inputs = submitter.configuration.inputs
-    files: JsonObject = {}
+    inputs, kept, kept_output = submitter.configuration.inputs, None, None
     if settings.output.path == KEPT:
-        files["kept_output"] = _keep((), inputs, ".out")
-        settings = replace(settings, output=replace(settings.output, path=files["kept_output"]))
+        kept_output = _keep((), inputs, ".out")
+        settings = replace(settings, output=replace(settings.output, path=kept_output))
     settings = settings.from_anywhere(cwd)
     settings = replace(settings, loading={**_engine_of(submitter), **settings.loading})
+    name = batch_label(request, settings.output.path)
     if rows is not None or not Path(settings.input.source).is_file():  # a pipe can be read once, and not by the worker
         far = rows is None and is_url(settings.input.source)
         suffix = "".join(PurePosixPath(name_in(settings.input.source)).suffixes[-2:]) if far else ".jsonl"
-        files["kept"] = _keep(_rows_of(settings.input.source) if rows is None else rows, inputs, suffix or ".jsonl")
-        settings = replace(settings, input=replace(settings.input, source=files["kept"]))
+        kept = _keep(_rows_of(settings.input.source) if rows is None else rows, inputs, suffix or ".jsonl")
+        settings = replace(settings, input=replace(settings.input, source=kept))
     try:
         with check_batch(
             settings,
@@ -410,28 +282,27 @@ def batch_job(request: BatchRequest, submitter: Submitter) -> NewJob:
         ) as checked:
             model, digest, embeds = checked.model, checked.input_digest, checked.embeds
     except BaseException:
-        for file in files.values():
+        for file in filter(None, (kept, kept_output)):
             os.unlink(file)
         raise
     reference = _absolute_reference(model, variables, cwd)
-    settings = replace(settings, model=reference, input=replace(settings.input, input_digest=digest))
-    parameters: JsonObject = {
-        "label": _batch_label(request, settings.output.path),
-        "cwd": str(cwd),
-        "variables": submitted_variables(variables, MODEL_VARIABLES),
-        "host": request.host,
-        **files,
-        "batch": settings.to_json(),
-    }
-    if embeds:
-        parameters["embeds"] = True
-    return NewJob(BATCH, parameters)
+    asked = replace(
+        request,
+        label=name,
+        settings=replace(settings, model=reference, input=replace(settings.input, input_digest=digest)),
+        variables=submitted_variables(variables, MODEL_VARIABLES),
+        model=reference,
+        embeds=embeds,
+        kept=kept,
+        kept_output=kept_output,
+    )
+    return NewJob(BATCH, asked.to_json())
 
 
-def _batch_label(request: BatchRequest, output: str) -> str:
-    if request.label is not None:
-        return _label(request.label)
-    return f"{request.source_name} -> {Path(shown(output)).name}"
+def batch_label(request: BatchRequest, output: str) -> str:
+    """What lists of jobs say of a batch."""
+    source = "standard input" if request.rows is not None else Path(shown(request.settings.input.source)).name
+    return _label(request.label or f"{source} -> {Path(shown(output)).name}")
 
 
 def discard_input(parameters: Mapping[str, Any], configuration: JobsConfiguration) -> None:

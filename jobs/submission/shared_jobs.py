@@ -7,77 +7,68 @@ import math
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_core.conversation.loading_options import LOADING
 from leap_core.errors import LeapError, LeapJobError, LeapModelNotFoundError, LeapUnavailableError
 from leap_core.models.digests import ModelDigests
-from leap_core.schemas.json_values import JsonObject
-from leap_core.system.addresses import shown
 from leap_core.system.dataclass import dataclass
 
 from ..configuration import JobsConfiguration
 from ..table.batch_rows import BatchLine, BatchRows, counted_anew, progress_of_batch
 from ..table.claims import ALIVE_SECONDS, WorkerRow, wake
-from ..table.job import BATCH, DOWNLOAD, GENERATE, LATER, SHARD, TRANSCRIBE, VERSION, Job, NewJob
+from ..table.job import BATCH, DOWNLOAD, LATER, SHARD, VERSION, Job, NewJob
+from ..table.requests import (
+    BUILTIN,
+    AnswerRequest,
+    BatchRequest,
+    JobRequest,
+    ModelRequest,
+    ShardRequest,
+    TranscriptRequest,
+    request_of,
+)
 from ..table.store_protocol import Conflict, Database
 from ..table.table import Table, dumps, new_id
-from .new_jobs import BUILTIN, BatchRequest, Submitter
+from .new_jobs import Submitter, batch_label
 
 if TYPE_CHECKING:
     from leap_core.batch.checking import CheckedBatch
-    from leap_core.batch.settings import BatchSettings
-
-FIELDS = {
-    GENERATE: ("label", "model", "version", "messages", "options", "tools", "loading", "host"),
-    TRANSCRIBE: ("label", "model", "kept", "prompt", "longest", "max_tokens", "format", "loading", "host"),
-    DOWNLOAD: ("label", "model", "quantization", "revision", "options"),
-    SHARD: ("label", "model", "loading", "host", "embeds", "batch", "columns", "first", "last", "count", "shard"),
-}
-"""The parameters that are read of the row of a job on a server, by kind."""
 
 
-def confined(job: Job, configuration: JobsConfiguration) -> Job:
-    """The job as this worker may do it. Raises LeapJobError that says what its row may not name."""
+def confined(job: Job, configuration: JobsConfiguration) -> Any:
+    """What the job is asked for, as this worker may do it. Raises LeapJobError that says what its row may not name."""
+    asked: JobRequest = request_of(job)
     if not configuration.is_shared:
-        return job
-    refuse_files(job.kind, job.parameters)
-    parameters: JsonObject = {name: job.parameters[name] for name in FIELDS[job.kind] if name in job.parameters}
-    parameters["variables"] = {}
-    if job.kind == DOWNLOAD:
-        parameters["cwd"] = str(configuration.directories.data)
-    if "kept" in parameters and not configuration.keeps(Path(str(parameters["kept"]))):
-        raise _forbidden("the file", parameters["kept"])
-    if "batch" in parameters:
-        parameters["batch"] = _confined_batch(parameters["batch"])
+        return asked
+    refuse_files(asked)
+    asked = replace(asked, variables={}, cwd=configuration.directories.data)
+    if asked.kept is not None and not configuration.keeps(Path(str(asked.kept))):
+        raise _forbidden("the file", asked.kept)
+    if isinstance(asked, BatchRequest):
+        asked = replace(asked, settings=asked.settings.of_no_machine())
     if job.kind == DOWNLOAD or job.model is None:
-        _check_model(str(parameters.get("model")), configuration)
-    return replace(job, parameters=parameters)
+        _check_model(str(job.parameters.get("model")), configuration)
+    return asked
 
 
-def refuse_files(kind: str, parameters: Mapping[str, Any]) -> None:
-    """Raises LeapJobError for parameters of a job on a server that name a file of one machine."""
-    if parameters.get("speech") is not None or (kind == TRANSCRIBE and parameters.get("output")):
+def refuse_files(asked: JobRequest) -> None:
+    """Raises LeapJobError for a job on a server that names a file of one machine."""
+    if (isinstance(asked, AnswerRequest) and asked.speech) or (isinstance(asked, TranscriptRequest) and asked.output):
         raise LeapJobError(
             "a job on a server cannot write a file of this machine",
             hint="leave out --background, or the file: leap jobs output prints a transcript",
         )
-    batch = parameters.get("batch")
-    loading = [parameters.get("loading"), batch.get("loading") if isinstance(batch, dict) else None]
+    loading = [asked.loading] if isinstance(asked, ModelRequest) else []
+    loading += [asked.settings.loading] if isinstance(asked, BatchRequest) else []
     for name in (name for name, row in LOADING.items() if row.opens_files):
-        if any(isinstance(each, dict) and each.get(name) for each in loading):
+        if any(each.get(name) for each in loading):
             raise LeapJobError(f"a job on a server cannot name files: {name}", hint="leave it out, or --background")
-
-
-def _confined_batch(batch: Mapping[str, Any]) -> JsonObject:
-    from leap_core.conversation.media.fetching import UrlAccess
-
-    nowhere = {"source": "-", "output": "-", "journal": None, "errors": None, "speech": None, "directory": ""}
-    return {**batch, **nowhere, "urls": int(UrlAccess.DATA), "own_clients": False}
 
 
 def _check_model(reference: str, configuration: JobsConfiguration) -> None:
@@ -184,7 +175,7 @@ def _insert_shards(database: Database, parent: str, batch: NewBatch, stretches: 
                 f"{parent}.{n}",
                 SHARD,
                 "queued",
-                dumps({"first": first, "last": last, "count": count, "shard": n}),
+                dumps(ShardRequest.row(n, first, last, count)),
                 *shared,
                 int(most is not None and n >= most),
                 created["now"],
@@ -231,9 +222,9 @@ class SharedModel:
 def shared_job(job: NewJob, model: SharedModel) -> NewJob:
     """The job as any machine can run it that has the model. Raises LeapJobError for one that is too
     large, or writes a file."""
+    refuse_files(request_of(job))
     parameters = {name: value for name, value in job.parameters.items() if name not in LOCAL_PARAMETERS}
     parameters["model"] = model.name
-    refuse_files(job.kind, parameters)
     size = len(json.dumps(parameters))
     if size > MOST_BYTES:
         raise _too_large("the prompt and its attachments take", size, "leave out --background")
@@ -296,18 +287,28 @@ def shared_batch(request: BatchRequest, submitter: Submitter, workers: Sequence[
             settings = replace(settings, input=replace(settings.input, source=str(kept)))
         checked, model = _checked(replace(request, settings=settings), submitter, workers)
         resources.enter_context(checked)
-        label = request.label or f"{request.source_name} -> {Path(shown(settings.output.path)).name}"
-        parameters: JsonObject = {"label": label, "host": request.host, "model": model.name}
-        if checked.embeds:
-            parameters["embeds"] = True
-        fingerprint = json.dumps([model.digest, settings.loading], sort_keys=True)
-        batch = _as_rows(
-            replace(checked, fingerprint=fingerprint),
-            settings,
-            NewJob(BATCH, parameters, model=model.digest, origin=model.origin),
+        asked = replace(
+            request,
+            label=batch_label(request, settings.output.path),
+            model=model.name,
+            embeds=checked.embeds,
+            columns=list(checked.lines.rows.columns),
+            loading={**settings.loading, "slots": settings.limits.concurrency},
+            settings=replace(
+                nowhere := settings.of_no_machine(),
+                output=replace(nowhere.output, format=settings.output_format, keep_fields=checked.reader.keep_fields),
+                model=None,
+            ),
         )
-        yield replace(
-            batch, output=f"{submitter.configuration.machine}:{settings.output.path}", max_workers=request.max_workers
+        parameters = {name: value for name, value in asked.to_json().items() if name not in LOCAL_PARAMETERS}
+        checked = replace(checked, fingerprint=json.dumps([model.digest, settings.loading], sort_keys=True))
+        yield NewBatch(
+            NewJob(BATCH, parameters, model=model.digest, origin=model.origin),
+            partial(_lines_of, checked),
+            len(checked.lines),
+            f"{submitter.configuration.machine}:{settings.output.path}",
+            anew=settings.output.overwrite,
+            max_workers=request.max_workers,
         )
 
 
@@ -339,29 +340,12 @@ def _checked(
         raise
 
 
-def _as_rows(checked: CheckedBatch, settings: BatchSettings, job: NewJob) -> NewBatch:
+def _lines_of(checked: CheckedBatch) -> Iterator[BatchLine]:
     from leap_core.batch.input.lines import key_of
 
     index = checked.lines
-
-    def lines() -> Iterator[BatchLine]:
-        for n in range(len(index)):
-            digest, raw = index.digest(n), checked.reader.for_another_machine(index.raw(n))
-            if len(raw) > MOST_BYTES:
-                raise _too_large(f"line {index.number(n)} and its files take", len(raw), "make them smaller")
-            yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, raw)
-
-    batch: JsonObject = {
-        **settings.to_json(),
-        **dict.fromkeys(("source", "output"), "-"),
-        **dict.fromkeys(("journal", "errors")),
-        "format": settings.output_format,
-        "keep_fields": checked.reader.keep_fields,
-        "model": None,
-        "input_digest": None,
-    }
-    parameters = {**job.parameters, "batch": batch, "columns": list(index.rows.columns), "output": settings.output.path}
-    parameters["loading"] = {**settings.loading, "slots": settings.limits.concurrency}
-    return NewBatch(
-        replace(job, parameters=parameters), lines, len(index), settings.output.path, anew=settings.output.overwrite
-    )
+    for n in range(len(index)):
+        digest, raw = index.digest(n), checked.reader.for_another_machine(index.raw(n))
+        if len(raw) > MOST_BYTES:
+            raise _too_large(f"line {index.number(n)} and its files take", len(raw), "make them smaller")
+        yield BatchLine(index.number(n), key_of(digest, checked.fingerprint), digest, raw)

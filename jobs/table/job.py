@@ -46,6 +46,13 @@ VERSION = 3
 leap has submitted."""
 
 
+SHOWN = (
+    *("label", "percent", "attempt", "failures", "retries", "priority", "created", "started", "finished"),
+    *("cancel_requested", "progress", "error", "result"),
+)
+"""What programs see of a job beside its id, kind and state."""
+
+
 class State(str, Enum):
     """How far a job is."""
 
@@ -64,18 +71,47 @@ FINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True)
+class NewJob:
+    """What is needed to queue a job. ``parameters``: what it is asked for, see ``requests``. ``run_after``: not before
+    this moment, in seconds since 1970. ``model``: the SHA-256 of the model file that a worker must have, ``machine``:
+    the machine that must run it; None means any. ``origin``: where a worker that lacks the model may fetch it (see
+    ``ModelDigests.origins``). ``after``: ids of jobs that must have ended well before, ``after_any``: in any way.
+    ``followers``: jobs about this one, queued with it, that begin when it has ended."""
+
+    kind: str
+    parameters: JsonObject
+    priority: int = 0
+    retries: int = 2
+    run_after: float = 0.0
+    model: str | None = None
+    machine: str | None = None
+    origin: str | None = None
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    followers: tuple[NewJob, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """The job as a schedule keeps it, which says itself when it begins."""
+        names = ("kind", "priority", "retries", "model", "machine", "origin", "parameters")
+        followers = [each.to_json() for each in self.followers]
+        return {**{name: getattr(self, name) for name in names}, "followers": followers}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> NewJob:
+        """Read what ``to_json`` writes."""
+        return NewJob(**{**value, "followers": tuple(map(NewJob.from_json, value["followers"]))})
+
+
+@dataclass(frozen=True)
 class Job:
-    """One row of the table. Times are in seconds since 1970, by the store's clock.
+    """One row of the table, with the fields of its NewJob. Times are in seconds since 1970, by the store's clock.
 
     ``failures``: attempts that failed by themselves, of which ``retries`` are tried again. ``interruptions``: attempts
     that were ended from outside, such as by SIGKILL. ``deaths``: attempts in a row whose process was killed, or hung,
-    before it put anything out. ``run_after``: not started before. ``owner``: the run of a worker that has it,
-    ``worker``: that worker's lasting name, ``lease_until``: until when it holds without a sign of life. ``progress``,
-    ``result`` and ``error`` depend on the kind; an error has ``type`` (the class in leap_core.errors), ``message`` and
-    perhaps ``hint``. ``model``: the SHA-256 of the model file that a worker must have, ``machine``: the machine that
-    must run it; None means any. ``origin``: where a worker that lacks the model may fetch it (see
-    ``ModelDigests.origins``). ``parent``: the batch of which this is a shard, ``max_workers``: how many shards of it
-    may run at once.
+    before it put anything out. ``owner``: the run of a worker that has it, ``worker``: that worker's lasting name,
+    ``lease_until``: until when it holds without a sign of life. ``progress``, ``result`` and ``error`` depend on the
+    kind; an error has ``type`` (the class in leap_core.errors), ``message`` and perhaps ``hint``. ``parent``: the batch
+    of which this is a shard, ``max_workers``: how many shards of it may run at once.
     """
 
     id: str
@@ -147,44 +183,8 @@ class Job:
 
     def to_json(self) -> JsonObject:
         """The job for people and programs; its parameters come with ``label`` only where they are long."""
-        value: JsonObject = {
-            "id": self.id,
-            "kind": self.kind,
-            "state": self.shown_state.value,
-            "label": self.label,
-            "percent": self.percent,
-            "attempt": self.attempt,
-            "failures": self.failures,
-            "retries": self.retries,
-            "priority": self.priority,
-            "created": self.created,
-            "started": self.started,
-            "finished": self.finished,
-            "cancel_requested": self.cancel_requested,
-            "progress": self.progress,
-            "error": self.error,
-            "result": self.result,
-        }
-        return value
-
-
-@dataclass(frozen=True)
-class NewJob:
-    """What is needed to queue a job. ``run_after``: not before this moment, in seconds since 1970. ``after``: ids of
-    jobs that must have ended well before, ``after_any``: in any way. ``followers``: jobs about this one, queued with
-    it, that begin when it has ended."""
-
-    kind: str
-    parameters: JsonObject
-    priority: int = 0
-    retries: int = 2
-    run_after: float = 0.0
-    model: str | None = None
-    machine: str | None = None
-    origin: str | None = None
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
-    followers: tuple[NewJob, ...] = ()
+        shown = {"id": self.id, "kind": self.kind, "state": self.shown_state.value}
+        return {**shown, **{name: getattr(self, name) for name in SHOWN}}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..table.job import Claim, ClaimLostError, Job
+from ..table.requests import request_of
 from ..table.table import Table
 from ..worker_log import log
 
@@ -39,6 +40,11 @@ class Attempt:
         self._written = float("-inf")
         self._guard = threading.Lock()
         self._on_stop: Callable[[], object] | None = None
+
+    @property
+    def asked(self) -> Any:
+        """What the job is asked for, see ``request_of``."""
+        return request_of(self.job)
 
     def emit(self, event: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Append to the job's output, and perhaps say how far it is; on the disk a moment later. Raises

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from leap_core.batch.answering import Runner, answering
 from leap_core.batch.checking import CheckedBatch, check_batch
@@ -19,29 +18,27 @@ from leap_core.conversation.runner import ModelRunner, PrioritizedRunner
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.system.addresses import shown
 
-from ..submission.new_jobs import variables_of
 from ..table.batch_rows import BatchLine, BatchRows, StoredResult
 from ..table.job import ClaimLostError, Ending, State, error_of
+from ..table.requests import BatchRequest, ShardRequest
 from .attempt import Attempt
 from .tasks import PROGRESS_SECONDS, Load, OpenModel
 
 
-def batch(attempt: Attempt, open_model: OpenModel) -> Ending:
+def batch(attempt: Attempt, asked: BatchRequest, open_model: OpenModel) -> Ending:
     """Answer the lines of a file; those that an earlier attempt answered are not asked again."""
-    parameters = attempt.job.parameters
-    settings = BatchSettings.from_json(parameters["batch"])
-    variables = variables_of(parameters)
-    checked = check_batch(settings, default_model=None, variables=variables, cwd=Path(parameters["cwd"]))
-    with checked:
+    settings, variables = asked.settings, asked.environment()
+    with check_batch(settings, default_model=None, variables=variables, cwd=asked.cwd) as checked:
         load = partial(_opened, attempt, checked, settings, variables, open_model)
-        return _run_batch(attempt, settings, checked, load)
+        return _run_batch(attempt, asked, checked, load)
 
 
 class _AttemptStoppedError(Exception):
     """The attempt was to stop while it waited."""
 
 
-def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch, load: Callable[[], Runner]) -> Ending:
+def _run_batch(attempt: Attempt, asked: BatchRequest, checked: CheckedBatch, load: Callable[[], Runner]) -> Ending:
+    settings = asked.settings
     for problem in checked.problems:
         attempt.note(f"{problem}; left out")
     last = 0.0
@@ -75,7 +72,7 @@ def _run_batch(attempt: Attempt, settings: BatchSettings, checked: CheckedBatch,
     finally:
         if journal is not None:
             journal.close()
-    kept = "kept_output" in attempt.job.parameters
+    kept = asked.kept_output is not None
     result = {"output": None if kept else settings.output.path, **_of_batch(ended), "skipped": checked.problem_count}
     attempt.progress(_of_batch(ended))
     place = (
@@ -195,18 +192,15 @@ class ShardResults:
             self._attempt.end(cancelled=True)
 
 
-def shard(attempt: Attempt, rows: BatchRows, load: Load) -> Ending:
+def shard(attempt: Attempt, asked: ShardRequest, rows: BatchRows, load: Load) -> Ending:
     """Answer the lines of the shard that have no result yet."""
-    parameters = attempt.job.parameters
-    batch = str(attempt.job.parent)
-    first, last = int(parameters["first"]), int(parameters["last"])
-    settings = BatchSettings.from_json({**parameters["batch"], "source": "-"})
-    lines = rows.missing(batch, first, last)
+    batch, settings = str(attempt.job.parent), asked.settings
+    lines = rows.missing(batch, asked.first, asked.last)
     if not lines:
         return Ending(State.SUCCEEDED)
     stored = StoredLines(lines, rows, batch)
-    results = ShardResults(attempt, rows, batch, int(parameters["count"]), int(parameters["count"]) - len(lines))
-    with load(parameters["model"], settings.loading_options()) as runner:
+    results = ShardResults(attempt, rows, batch, asked.count, asked.count - len(lines))
+    with load(asked.model, settings.loading_options()) as runner:
         work = ((n, stored) for n in range(len(lines)))
         answered = 0
         with answering(runner, settings.reader(), settings.limits.concurrency, attempt.stop) as answers:

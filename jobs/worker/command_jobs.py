@@ -29,6 +29,7 @@ from leap_core.system.processes import (
 from ..configuration import JobsConfiguration
 from ..submission.new_jobs import SECRETS
 from ..table.job import ClaimLostError, Ending, Job, State
+from ..table.requests import CommandRequest
 from ..table.table import Table
 from .attempt import Attempt
 
@@ -44,16 +45,15 @@ UNAVAILABLE = 10
 def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
     """Do what the job asks for, by itself or about the one that it comes after. Raises LeapJobError, or
     LeapUnavailableError where another try may help."""
-    parameters = attempt.job.parameters
-    if parameters["do"] == "leap":
-        return _run_leap(attempt, configuration)
-    about = table.get(parameters["about"])
+    asked: CommandRequest = attempt.asked
+    if asked.do == "leap":
+        return _run_leap(attempt, asked, configuration)
+    about = table.get(str(asked.about))
     if about is None:
-        raise LeapJobError(f"the job {parameters['about']} was removed before this began")
-    variables = {**os.environ, **parameters["variables"], **_variables(about)}
-    is_note = parameters["do"] == "notify"
-    command = _notification(about, variables.get("PATH")) if is_note else parameters["command"]
-    run = _Run(attempt, configuration, command, variables)
+        raise LeapJobError(f"the job {asked.about} was removed before this began")
+    variables = {**os.environ, **asked.variables, **_variables(about)}
+    command = _notification(about, variables.get("PATH")) if asked.do == "notify" else asked.command
+    run = _Run(attempt, asked, configuration, command or "", variables)
     timer = threading.Timer(COMMAND_SECONDS, run.end)
     timer.start()
     try:
@@ -69,13 +69,12 @@ def follow(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> 
     return Ending(State.SUCCEEDED, {"code": code})
 
 
-def _run_leap(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
+def _run_leap(attempt: Attempt, asked: CommandRequest, configuration: JobsConfiguration) -> Ending:
     """Run leap. What it prints is the job's output, and what it says on standard error a line of its log."""
-    parameters = attempt.job.parameters
     own = {name: value for name, value in os.environ.items() if not name.startswith("LEAP_") or name.endswith(SECRETS)}
     priority = {VARIABLE_OF_JOBS: str(of_job(attempt.job.priority))}
-    variables = child_environment({**own, **parameters["variables"], **priority})
-    run = _Run(attempt, configuration, module_command("leap_cli", *parameters["arguments"]), variables)
+    variables = child_environment({**own, **asked.variables, **priority})
+    run = _Run(attempt, asked, configuration, module_command("leap_cli", *asked.arguments), variables)
     code = run.wait()
     if attempt.stop.is_set():
         return Ending(State.CANCELLED)
@@ -98,6 +97,7 @@ class _Run:
     def __init__(
         self,
         attempt: Attempt,
+        asked: CommandRequest,
         configuration: JobsConfiguration,
         command: str | Sequence[str],
         variables: Mapping[str, str],
@@ -106,15 +106,14 @@ class _Run:
         self.is_ended = False
         self.last = ""
         """The last line of its log that is not blank."""
-        parameters = attempt.job.parameters
-        self._apart = parameters["do"] == "leap"
+        self._apart = asked.do == "leap"
         with ExitStack() as opened:
-            kept = parameters.get("kept")
+            kept = asked.kept
             try:
                 self._process = subprocess.Popen(
                     command,
                     shell=isinstance(command, str),
-                    cwd=parameters["cwd"],
+                    cwd=asked.cwd,
                     env=variables,
                     stdin=subprocess.DEVNULL if kept is None else opened.enter_context(open(kept, "rb")),
                     stdout=subprocess.PIPE,

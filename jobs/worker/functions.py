@@ -7,8 +7,8 @@ from leap_core.system.features import parts
 from leap_core.system.plugins import JOBS
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import FunctionRequest, variables_of
 from ..table.job import Ending, State
+from ..table.requests import FunctionRequest
 from .attempt import Attempt
 
 FEATURES = {"quantize": "leap_core.models.conversion.job:quantize"}
@@ -19,8 +19,8 @@ class FunctionAttempt:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self.arguments = FunctionRequest.of(attempt.job.parameters).arguments
-        self.variables = variables_of(attempt.job.parameters)
+        asked: FunctionRequest = attempt.asked
+        self.arguments, self.variables = asked.arguments, asked.environment()
         self.stop = attempt.stop
         self.is_again = attempt.job.attempt > 1
         self.note = attempt.note
@@ -31,7 +31,7 @@ class FunctionAttempt:
 
 def call(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     """Call the function; its records are the job's output."""
-    name = FunctionRequest.of(attempt.job.parameters).function
+    name = attempt.asked.function
     function = parts(FEATURES, JOBS, configuration.directories).get(name)
     if function is None:
         raise LeapUnavailableError(f"no installed package has the function {name!r} for jobs")

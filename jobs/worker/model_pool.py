@@ -18,8 +18,8 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.processes import child_environment, module_command
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import variables_of
 from ..table.job import BATCH, Job
+from ..table.requests import JobRequest
 from ..worker_log import log, log_traceback
 
 KEEP_SECONDS = 60.0
@@ -225,9 +225,8 @@ class Processes:
             process.close()
 
     def _key(self, job: Job) -> str:
-        parameters = job.parameters
-        same = [parameters.get(name) for name in ONE_MODEL]
-        return json.dumps([job.kind, _file_identity(parameters), *same], sort_keys=True)
+        same = [job.parameters.get(name) for name in ONE_MODEL]
+        return json.dumps([job.kind, _file_identity(job.parameters), *same], sort_keys=True)
 
     def _take(self, key: str | None) -> ModelProcess:
         with self._guard:
@@ -274,7 +273,8 @@ def _file_identity(parameters: dict[str, object]) -> object:
     from leap_core.models.resolving import resolve_local
 
     try:
-        status = resolve_local(str(parameters.get("model")), variables=variables_of(parameters)).path.stat()
+        variables = JobRequest.of(parameters).environment()
+        status = resolve_local(str(parameters.get("model")), variables=variables).path.stat()
     except (LeapError, OSError):  # the attempt says so
         return None
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

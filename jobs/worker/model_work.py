@@ -17,10 +17,10 @@ from leap_core.opening import HostUse, open_embedding_runner, open_runner
 from leap_core.system.directories import Directories
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import variables_of
 from ..submission.shared_jobs import confined
 from ..table.batch_rows import BatchRows
 from ..table.job import BATCH, SHARD, TRANSCRIBE, Ending, Job
+from ..table.requests import BatchRequest, ModelRequest
 from ..table.table import Table
 from ..worker_log import log
 from .attempt import Attempt, Attempts
@@ -76,14 +76,14 @@ class ModelWork:
             self._attempts.over(attempt)
 
     def _confined_task(self, attempt: Attempt) -> Ending:
-        attempt.job = confined(attempt.job, self._configuration)
-        return self._task(attempt.job)(attempt)
+        asked = confined(attempt.job, self._configuration)
+        return self._task(attempt.job, asked)(attempt, asked)
 
-    def _task(self, job: Job) -> partial[Ending]:
-        host = HostUse.USE if job.parameters.get("host", True) else HostUse.NEVER
-        variables = variables_of(job.parameters)
+    def _task(self, job: Job, asked: ModelRequest) -> partial[Ending]:
+        host = HostUse.USE if asked.host else HostUse.NEVER
+        variables = asked.environment()
         opening: Callable[..., Runner] = partial(_open_logged, host=host, variables=variables, kind=job.kind)
-        if job.parameters.get("embeds"):
+        if isinstance(asked, BatchRequest) and asked.embeds:
             opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
         if job.kind in (BATCH, SHARD):
             from .batch_tasks import batch, shard  # here, because every process of a model would pay for it

@@ -24,9 +24,9 @@ from leap_core.inference.speech.spoken_file import SpokenFile
 from leap_core.schemas.json_values import JsonObject
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import AnswerRequest, DownloadRequest, TranscriptRequest, variables_of
 from ..submission.shared_jobs import confined
 from ..table.job import ClaimLostError, Ending, State
+from ..table.requests import AnswerRequest, DownloadRequest, TranscriptRequest
 from .attempt import Attempt
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     )
     from leap_core.models.http import DownloadStopped
 
-    parameters = confined(attempt.job, configuration).parameters
-    asked, variables = DownloadRequest.of(parameters), variables_of(parameters)
+    asked: DownloadRequest = confined(attempt.job, configuration)
 
     def take(event: Event) -> None:
         if isinstance(event, Progress):
@@ -114,7 +113,7 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
             attempt.emit(event.to_json())
 
     options = DownloadOptions(**asked.options)
-    fetch = Download(options, on_event=take, stop=attempt.stop, variables=variables, cwd=Path(asked.cwd))
+    fetch = Download(options, on_event=take, stop=attempt.stop, variables=asked.environment(), cwd=asked.cwd)
     try:
         local = fetch.run(asked.model, asked.quantization, asked.revision)
     except DownloadStopped:
@@ -124,9 +123,8 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
     return Ending(State.SUCCEEDED, {"model": local.model_id, "path": str(local.path), "kind": local.kind})
 
 
-def generate(attempt: Attempt, load: Load) -> Ending:
+def generate(attempt: Attempt, asked: AnswerRequest, load: Load) -> Ending:
     """Answer one conversation, written down piece by piece."""
-    asked = AnswerRequest.of(attempt.job.parameters)
     with load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
@@ -164,14 +162,13 @@ def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptRea
             attempt.progress({**counts, "eta": seconds_left([reading])})
 
 
-def transcribe(attempt: Attempt, load: Load) -> Ending:
+def transcribe(attempt: Attempt, asked: TranscriptRequest, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
     from leap_core.system.files import replace_text
     from leap_core.tasks.transcription import TIMED, as_json, read_recording, write
     from leap_core.tasks.transcription import transcribe as pieces_of
 
-    asked = TranscriptRequest.of(attempt.job.parameters)
-    recording = read_recording(Path(asked.kept).read_bytes(), longest=asked.longest, phrases=asked.format in TIMED)
+    recording = read_recording(Path(str(asked.kept)).read_bytes(), longest=asked.longest, phrases=asked.format in TIMED)
     options = GenerationOptions(max_tokens=asked.max_tokens)
     total = len(recording.pieces)
     done: list[Transcribed] = []

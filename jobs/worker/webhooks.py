@@ -22,7 +22,7 @@ from leap_core.schemas.json_values import JsonObject
 from leap_core.system.http import PASSING, Loop, client, ended, failure, host_of, retry_after
 
 from ..configuration import JobsConfiguration
-from ..submission.new_jobs import MESSAGE_PAUSES, MessageRequest
+from ..submission.new_jobs import MESSAGE_PAUSES
 from ..table.job import Ending, Job, State
 from ..table.table import Table
 from .attempt import Attempt
@@ -33,7 +33,7 @@ ANSWER_SECONDS = 15.0
 
 def deliver(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
     """Send the message once. Raises LeapJobError where no other try can help."""
-    job, message = attempt.job, MessageRequest.of(attempt.job.parameters)
+    job, message = attempt.job, attempt.asked
     about = table.get(message.about)
     if about is None:
         raise LeapJobError(f"the job {message.about} was removed before the message about it was sent")

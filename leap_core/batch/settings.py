@@ -296,6 +296,14 @@ class BatchSettings:
         )
         return replace(self, input=found, output=output)
 
+    def of_no_machine(self) -> BatchSettings:
+        """The same for a row that any machine may read: no name of a file, and lines that name none."""
+        nowhere = replace(
+            self.input, source=STANDARD, directory="", input_digest=None, urls=UrlAccess.DATA, own_clients=False
+        )
+        output = replace(self.output, path=STANDARD, journal=None, errors=None, speech=None)
+        return replace(self, input=nowhere, output=output)
+
     def of_part(self, part: Part) -> BatchSettings:
         """The same for one part of the lines, with files of its own."""
         return replace(self, output=self.output.of_part(part), cluster=replace(self.cluster, part=part))

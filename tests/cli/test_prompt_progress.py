@@ -9,13 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.table.job import ClaimLostError, State
+from jobs.table.requests import AnswerRequest
 from jobs.worker.attempt import Attempt
 from jobs.worker.tasks import generate
 from leap_cli.display.jobs import doing
 from leap_cli.framework.prompt_line import prompt_line
 from leap_core.conversation import prompt_progress
 from leap_core.conversation.generator import PromptProgress
+from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.prompt_progress import PromptReading, seconds_left
+from leap_core.conversation.request import Request
 from leap_core.conversation.responses import Chunk
 from leap_core.errors import LeapGenerationError
 from leap_core.testing import Script, ScriptedModelRunner, Stall
@@ -172,8 +175,7 @@ def test_a_job_reports_prompt_progress(slow):
 
     class Told(Attempt):
         def __init__(self) -> None:
-            parameters = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
-            self.job, self.stop = SimpleNamespace(parameters=parameters), threading.Event()
+            self.stop = threading.Event()
 
         def when_stopped(self, action: object) -> None:
             pass
@@ -186,7 +188,8 @@ def test_a_job_reports_prompt_progress(slow):
             pass
 
     runner = ScriptedModelRunner([Stall(seconds=0.2), "a"])
-    assert generate(Told(), lambda *_: nullcontext(runner)).state is State.SUCCEEDED
+    asked = AnswerRequest(request=Request([ChatMessage("user", "hi")]))
+    assert generate(Told(), asked, lambda *_: nullcontext(runner)).state is State.SUCCEEDED
     assert said and said[-1] == {"done": 2000, "total": 6500, "unit": "tokens of the prompt", "eta": 4500 / 31}
     row = SimpleNamespace(id="j1", kind="generate", state=State.RUNNING, progress=said[-1], percent=None)
     assert doing(row) == "j1 generate running 2000 of 6500 tokens of the prompt (2m 25s left)"

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from jobs.configuration import JobsConfiguration
-from jobs.submission.new_jobs import discard_input, variables_of
+from jobs.submission.new_jobs import discard_input
 from jobs.submission.shared_jobs import confined
 from jobs.table.job import Job, State
+from jobs.table.requests import JobRequest
 from leap_core.conversation.media.fetching import UrlAccess
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapJobError
@@ -25,6 +26,12 @@ def configuration(tmp_path) -> JobsConfiguration:
     return JobsConfiguration.from_environment(variables)
 
 
+PROMPT = {"messages": [{"role": "user", "content": "Hi"}]}
+SOUND = {"prompt": "", "longest": 30.0, "max_tokens": 8, "format": "text"}
+FILES = {"source": "-", "output": "-"}
+STRETCH = {"first": 1, "last": 2, "count": 2, "shard": 0}
+
+
 def job(kind: str, *, model: str | None = "digest", **parameters: object) -> Job:
     row = dict.fromkeys(Job.__dataclass_fields__)
     values = {**row, "id": "abcdefgh", "kind": kind, "parameters": json.dumps({"model": "m", **parameters})}
@@ -36,16 +43,16 @@ def test_files_of_a_row_are_refused(configuration, tmp_path):
     inputs.mkdir(parents=True)
     (inputs / "link.wav").symlink_to(tmp_path / "notes.txt")
     forbidden = [
-        job("transcribe", output=str(tmp_path / "notes.txt")),
-        job("generate", speech=str(tmp_path / "notes.wav")),
-        job("transcribe", kept=str(tmp_path / "notes.txt")),
-        job("transcribe", kept=str(inputs / ".." / "config.toml")),
-        job("transcribe", kept=str(inputs / "link.wav")),
-        job("generate", loading={"adapters": [{"path": "/x"}]}),
-        job("generate", loading={"mm_proj_path": "/x"}),
-        job("shard", batch={"loading": {"mm_proj_path": "/x"}}),
-        replace(job("generate", model=None), parameters={"model": "/etc/passwd"}),
-        replace(job("generate", model=None), parameters={"model": "http://127.0.0.1:9/v1"}),
+        job("transcribe", **SOUND, output=str(tmp_path / "notes.txt")),
+        job("generate", **PROMPT, speech=str(tmp_path / "notes.wav")),
+        job("transcribe", **SOUND, kept=str(tmp_path / "notes.txt")),
+        job("transcribe", **SOUND, kept=str(inputs / ".." / "config.toml")),
+        job("transcribe", **SOUND, kept=str(inputs / "link.wav")),
+        job("generate", **PROMPT, loading={"adapters": [{"path": "/x"}]}),
+        job("generate", **PROMPT, loading={"mm_proj_path": "/x"}),
+        job("shard", **STRETCH, batch={**FILES, "loading": {"mm_proj_path": "/x"}}),
+        replace(job("generate", model=None), parameters={**PROMPT, "model": "/etc/passwd"}),
+        replace(job("generate", model=None), parameters={**PROMPT, "model": "http://127.0.0.1:9/v1"}),
         replace(job("download"), parameters={"model": str(tmp_path / "notes.gguf"), "cwd": "/"}),
     ]
     (tmp_path / "notes.gguf").write_bytes(b"GGUF")
@@ -56,25 +63,26 @@ def test_files_of_a_row_are_refused(configuration, tmp_path):
 
 def test_a_shard_reads_and_writes_no_file(configuration):
     named = {name: "/etc/x" for name in ("source", "output", "journal", "errors", "speech", "directory")}
-    batch = confined(job("shard", batch={**named, "urls": 2, "own_clients": True}), configuration).parameters["batch"]
-    assert "/etc/x" not in batch.values()
-    assert batch["urls"] == UrlAccess.DATA and batch["own_clients"] is False
+    row = job("shard", **STRETCH, batch={**named, "urls": 2, "own_clients": True})
+    settings = confined(row, configuration).settings
+    assert "/etc/x" not in json.dumps(settings.to_json())
+    assert settings.input.urls == UrlAccess.DATA and settings.input.own_clients is False
 
 
 def test_what_a_job_may_name_stays(configuration):
     kept = configuration.inputs / "sound.wav"
-    parameters = {"format": "text", "kept": str(kept), "max_tokens": 8, "loading": {"slots": 2}}
-    assert confined(job("transcribe", **parameters), configuration).parameters.items() >= parameters.items()
+    parameters = {**SOUND, "kept": str(kept), "loading": {"slots": 2}}
+    assert confined(job("transcribe", **parameters), configuration).to_json().items() >= parameters.items()
 
 
 def test_a_row_brings_no_variables_that_jobs_do_not_take(configuration, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "https://mine")
     foreign = {"LD_PRELOAD": "/x.so", "LEAP_HOME": "/x", "HF_TOKEN": "x", "HF_ENDPOINT": "https://theirs"}
-    taken = variables_of({"variables": foreign})
+    taken = JobRequest(variables=foreign).environment()
     assert taken.get("LD_PRELOAD") != "/x.so" and taken.get("LEAP_HOME") != "/x" and taken.get("HF_TOKEN") != "x"
     assert taken["HF_ENDPOINT"] == "https://theirs", "a job in this user's own file takes it along"
     shared = confined(job("download", variables=foreign), configuration)
-    assert "HF_ENDPOINT" not in shared.parameters["variables"] and shared.parameters["cwd"] != "/"
+    assert not shared.variables and shared.cwd == configuration.directories.data
 
 
 def test_removing_a_job_removes_nothing_but_its_own_files(configuration, tmp_path):

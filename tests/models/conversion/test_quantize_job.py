@@ -11,6 +11,7 @@ import pytest
 from jobs.configuration import JobsConfiguration
 from jobs.submission.new_jobs import Submitter, function_job
 from jobs.table.job import State
+from jobs.table.requests import FunctionRequest, request_of
 from jobs.worker.functions import call
 from leap_core.errors import LeapError
 from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
@@ -22,6 +23,7 @@ class FakeAttempt:
     """What a task sees of an attempt; ``stop_at``: the step after which it is asked to stop."""
 
     job: SimpleNamespace
+    asked: FunctionRequest
     stop_at: str | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     notes: list[str] = field(default_factory=list)
@@ -49,7 +51,7 @@ def quantize(attempt):
 
 
 def attempt(submitted, number, stop_at=None):
-    return FakeAttempt(SimpleNamespace(parameters=submitted.parameters, attempt=number), stop_at)
+    return FakeAttempt(SimpleNamespace(attempt=number), request_of(submitted), stop_at)
 
 
 @pytest.mark.slow

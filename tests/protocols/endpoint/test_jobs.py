@@ -57,10 +57,10 @@ def test_a_worker_asks_the_endpoint_and_a_second_model(far, leap_home, tmp_path)
 
 
 def test_jobs_of_several_machines_know_no_second_model(leap_home, tmp_path):
-    from jobs.submission.new_jobs import BatchRequest
     from jobs.submission.shared_jobs import shared_batch
+    from jobs.table.requests import BatchRequest
 
-    request = BatchRequest(BatchSettings.of(str(tmp_path / "in.txt"), "out", escalate_to="far"))
+    request = BatchRequest(settings=BatchSettings.of(str(tmp_path / "in.txt"), "out", escalate_to="far"))
     with pytest.raises(LeapJobError, match="no second model"), shared_batch(request, None, ()):
         pass
 
