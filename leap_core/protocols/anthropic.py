@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..conversation.calls.declaration import FIND, references, referred
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
 from ..conversation.options import GENERATION
-from ..conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
+from ..conversation.responses import Complete, FunctionResult
 from ..errors import GenerationStats, LeapError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at
 from .openai.fields import EFFORTS, BodyFields, functions_among, read_options
 from .openai.replies import (
     STATUSES,
-    EventReply,
-    document_fields,
+    ReplyWriter,
     finish_reason,
     leap_fields,
     status_of,
     with_id,
-    with_one_call,
 )
 from .openai.requests import GenerationRequest, read_conversation
 from .openai.responses_reply import typed_event
@@ -307,24 +305,22 @@ def batch_answer(custom_id: str, complete: Complete, model: str, id: str) -> Jso
     return {"custom_id": custom_id, "result": {"type": "succeeded", "message": reply.whole(complete)}}
 
 
-class MessagesReply(EventReply):
+class MessagesReply(ReplyWriter):
     """The answer to one request; ``model`` is how the request named it, ``prompt_tokens`` the length of its prompt as
     far as it is known when the answer begins."""
 
     def __init__(
         self, request: GenerationRequest, model: str, *, id: str | None = None, prompt_tokens: int | None = None
     ) -> None:
-        self._request, self._model = request, model
+        super().__init__(request)
+        self._model = model
         self.id = id or f"msg_{secrets.token_hex(12)}"
         self._prompt_tokens = prompt_tokens
         self._blocks = 0
         self._open = ""
-        self._called = 0
         self._searched = 0
 
-    def whole(self, complete: Complete) -> JsonObject:
-        """The answer in one piece."""
-        complete = with_one_call(complete) if self._request.single_call else complete
+    def _whole(self, complete: Complete) -> JsonObject:
         message = complete.full_message
         blocks: list[JsonObject] = []
         if message.reasoning_content:
@@ -334,45 +330,43 @@ class MessagesReply(EventReply):
         if message.text or not message.function_calls:
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
-        body = {**self._body(blocks, complete.stats), **_stop(complete)}
-        return {**body, "leap": leap_fields(complete, self._request.notes) | document_fields(self._request, complete)}
+        return {**self._body(blocks, complete.stats), **_stop(complete), "leap": leap_fields(complete)}
 
     def begin(self) -> bytes:
         opened = self._body([], None)
         opened["usage"]["input_tokens"] = self._prompt_tokens or 0
         return _event("message_start", message=opened) + self.ping()
 
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The events that one response becomes."""
-        if isinstance(response, Chunk):
-            yield from self._switch("text", {"type": "text", "text": ""})
-            yield self._delta({"type": "text_delta", "text": response.text})
-        elif isinstance(response, ReasoningChunk):
-            yield from self._switch("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            yield self._delta({"type": "thinking_delta", "thinking": response.reasoning})
-        elif isinstance(response, FunctionCalls):
-            for call in response.function_calls:
-                if self._request.single_call and self._called:
-                    break
-                self._called += 1
-                block = _tool_use(with_id(call))
-                arguments = json.dumps(block["input"], ensure_ascii=False)
-                yield from self._close()
-                yield from self._switch("tool_use", {**block, "input": {}})
-                yield self._delta({"type": "input_json_delta", "partial_json": arguments})
-                yield from self._close()
-        elif isinstance(response, FunctionResult) and self._request.search:
-            for block in self._search_blocks(response):
-                yield from self._close()
-                yield from self._switch(block["type"], {**block, **({"input": {}} if "input" in block else {})})
-                if "input" in block:
-                    yield self._delta({"type": "input_json_delta", "partial_json": json.dumps(block["input"])})
-                yield from self._close()
-        elif isinstance(response, Complete):
+    def _text_events(self, text: str) -> Iterator[bytes]:
+        yield from self._switch("text", {"type": "text", "text": ""})
+        yield self._delta({"type": "text_delta", "text": text})
+
+    def _reasoning_events(self, reasoning: str) -> Iterator[bytes]:
+        yield from self._switch("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+        yield self._delta({"type": "thinking_delta", "thinking": reasoning})
+
+    def _calls_events(self, calls: Sequence[LeapFunctionCall]) -> Iterator[bytes]:
+        for call in calls:
+            block = _tool_use(with_id(call))
+            arguments = json.dumps(block["input"], ensure_ascii=False)
             yield from self._close()
-            extras = leap_fields(response, self._request.notes) | document_fields(self._request, response)
-            yield _event("message_delta", delta=_stop(response), usage=_usage(response.stats), leap=extras)
-            yield _event("message_stop")
+            yield from self._switch("tool_use", {**block, "input": {}})
+            yield self._delta({"type": "input_json_delta", "partial_json": arguments})
+            yield from self._close()
+
+    def _search_events(self, result: FunctionResult) -> Iterator[bytes]:
+        for block in self._search_blocks(result):
+            yield from self._close()
+            yield from self._switch(block["type"], {**block, **({"input": {}} if "input" in block else {})})
+            if "input" in block:
+                yield self._delta({"type": "input_json_delta", "partial_json": json.dumps(block["input"])})
+            yield from self._close()
+
+    def _end_events(self, complete: Complete) -> Iterator[bytes]:
+        yield from self._close()
+        counts = _usage(complete.stats)
+        yield _event("message_delta", delta=_stop(complete), usage=counts, leap=leap_fields(complete))
+        yield _event("message_stop")
 
     def _search_blocks(self, result: FunctionResult) -> list[JsonObject]:
         """A search for tools, and what it found."""

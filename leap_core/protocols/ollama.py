@@ -16,7 +16,7 @@ from typing import Any
 from ..conversation.media.fetching import UrlAccess
 from ..conversation.messages import LeapFunctionCall
 from ..conversation.options import GENERATION, GenerationOptions
-from ..conversation.responses import Chunk, Complete, FunctionCalls, MessageResponse, ReasoningChunk, TokenLogprob
+from ..conversation.responses import Complete, TokenLogprob
 from ..errors import LeapError, LeapSerializationError
 from ..schemas.json_values import JsonObject, list_at, object_at, text_at, whole_number
 from ..system.dataclass import dataclass
@@ -30,7 +30,7 @@ from .openai.fields import (
     read_options,
     read_ping_interval,
 )
-from .openai.replies import EventReply, finish_reason
+from .openai.replies import ReplyWriter, finish_reason, notes_in
 from .openai.requests import GenerationRequest, options_over, read_messages_of, read_text
 
 OPTIONS = {row.ollama: row.chat[0] for row in GENERATION.values() if row.ollama}
@@ -223,13 +223,14 @@ def error_text(error: LeapError) -> JsonObject:
     return {"error": error.message if error.hint is None else f"{error.message} ({error.hint})"}
 
 
-class OllamaReply(EventReply):
+class OllamaReply(ReplyWriter):
     """The answer to one request; ``model`` is how the request named it. ``chat``: a message, otherwise a text."""
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, model: str | None, *, chat: bool, notes: Sequence[str] = ()) -> None:
-        self._model, self._chat, self._notes = model, chat, notes
+    def __init__(self, request: GenerationRequest, model: str | None, *, chat: bool) -> None:
+        super().__init__(request)
+        self._model, self._chat = model, chat
         self.id = f"ollama_{secrets.token_hex(12)}"
         self._begun = self._loaded = time.monotonic()
 
@@ -238,30 +239,29 @@ class OllamaReply(EventReply):
         self._model, self._loaded = self._model or model, time.monotonic()
         return self
 
-    def whole(self, complete: Complete) -> JsonObject:
-        """The answer in one piece."""
+    def _whole(self, complete: Complete) -> JsonObject:
         message = complete.full_message
         calls = message.function_calls or ()
         body = self._body(message.text, message.reasoning_content, calls, complete.logprobs)
         return {**body, **self._end(complete)}
 
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The line that one response becomes."""
-        if isinstance(response, Chunk):
-            yield _line({**self._body(response.text), "done": False})
-        elif isinstance(response, ReasoningChunk):
-            yield _line({**self._body("", response.reasoning), "done": False})
-        elif isinstance(response, FunctionCalls):
-            yield _line({**self._body("", None, response.function_calls), "done": False})
-        elif isinstance(response, Complete):
-            yield _line({**self._body("", logprobs=response.logprobs), **self._end(response)})
+    def _text_events(self, text: str) -> Iterator[bytes]:
+        yield _line({**self._body(text), "done": False})
+
+    def _reasoning_events(self, reasoning: str) -> Iterator[bytes]:
+        yield _line({**self._body("", reasoning), "done": False})
+
+    def _calls_events(self, calls: Sequence[LeapFunctionCall]) -> Iterator[bytes]:
+        yield _line({**self._body("", None, calls), "done": False})
+
+    def _end_events(self, complete: Complete) -> Iterator[bytes]:
+        yield _line({**self._body("", logprobs=complete.logprobs), **self._end(complete)})
 
     def ping(self) -> bytes:
         """A keep-alive in a stream: a piece without text, because lines of JSON have no comments."""
         return _line({**self._body(""), "done": False})
 
     def failed(self, error: LeapError) -> bytes:
-        """The line that ends a stream whose generation failed."""
         return _line(error_text(error))
 
     def without_answer(self, reason: str) -> JsonObject:
@@ -303,7 +303,8 @@ class OllamaReply(EventReply):
                 "eval_count": stats.completion_tokens,
                 "eval_duration": int((answering - reading) * NANOSECONDS),
             }
-        return end | ({"leap": {"warnings": list(self._notes)}} if self._notes else {})
+        notes = notes_in(complete)
+        return end | ({"leap": notes} if notes else {})
 
 
 def _logprob(each: TokenLogprob) -> JsonObject:

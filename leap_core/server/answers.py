@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -27,7 +27,7 @@ from ..conversation.responses import (
     ReasoningChunk,
 )
 from ..errors import GenerationStats, LeapConstraintError, LeapError, LeapGenerationError
-from ..protocols.openai.replies import OpenAIReply
+from ..protocols.openai.replies import OpenAIReply, ReplyWriter
 from ..protocols.openai.requests import GenerationRequest
 from .http import AsciiJSON, client_watch, unacceptable
 from .keep_alive import AcceptedAnswer, Pinging
@@ -188,40 +188,6 @@ log = logging.getLogger("leap.host")
 GENERATION_HEADER = "X-Leap-Generation"
 WRITE_SECONDS = 60.0
 """How long a client may take to read what is ready."""
-
-
-class ReplyWriter(Protocol):
-    """Writes an answer in one protocol."""
-
-    media_type: str
-    """Of a stream."""
-    id: str
-    stores: bool
-    """Whether writing the end waits for the disk."""
-
-    def whole(self, complete: Complete) -> dict[str, Any]:
-        """The answer in one piece."""
-        ...
-
-    def begin(self) -> bytes:
-        """What a stream opens with."""
-        ...
-
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The events that one response becomes."""
-        ...
-
-    def end(self) -> bytes:
-        """What a stream closes with."""
-        ...
-
-    def ping(self) -> bytes:
-        """A keep-alive in a stream, which means nothing."""
-        ...
-
-    def failed(self, error: LeapError) -> bytes:
-        """What a stream closes with when the generation failed."""
-        ...
 
 
 class ServedAnswer:

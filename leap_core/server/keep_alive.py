@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Protocol
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import LeapError, LeapGenerationError
+from ..protocols.openai.replies import ReplyWriter
 from .http import Refused
 
 log = logging.getLogger("leap.host")
@@ -61,20 +61,6 @@ class Pinging:
                     self._last = self._clock()
 
 
-class StreamWriter(Protocol):
-    """What is needed of a protocol's writer before the answer begins."""
-
-    media_type: str
-
-    def ping(self) -> bytes:
-        """A keep-alive."""
-        ...
-
-    def failed(self, error: LeapError) -> bytes:
-        """What a stream closes with when the generation failed."""
-        ...
-
-
 class AcceptedAnswer(Response):
     """The answer to a request that was accepted."""
 
@@ -88,7 +74,7 @@ class AcceptedAnswer(Response):
 
 
 async def answer_or_stream(
-    preparing: asyncio.Task[Response], writer: Callable[[], StreamWriter], interval: float
+    preparing: asyncio.Task[Response], writer: Callable[[], ReplyWriter], interval: float
 ) -> Response:
     """What ``preparing`` returns or raises; where it takes longer than ``interval`` seconds, a stream that begins with
     keep-alives and then continues with that. Errors that come later end the stream in the form of ``writer``."""
@@ -108,7 +94,7 @@ async def _give_up(preparing: asyncio.Task[Response]) -> None:
 
 
 class _EarlyStream(Response):
-    def __init__(self, preparing: asyncio.Task[Response], writer: StreamWriter, interval: float) -> None:
+    def __init__(self, preparing: asyncio.Task[Response], writer: ReplyWriter, interval: float) -> None:
         super().__init__()
         self._preparing, self._writer, self._interval = preparing, writer, interval
 

@@ -178,7 +178,7 @@ def test_a_reply_of_ollama_s_protocol_has_the_notes():
     request = read_ollama_chat({"model": "m", "messages": said, "options": {"rng_seed": 3}})
     assert request.generation is not None and "options.rng_seed" in request.generation.notes[0]
     complete = Complete(ChatMessage("assistant", "Hello."), GenerationFinishReason.STOP)
-    reply = OllamaReply("m", chat=True, notes=request.generation.notes).whole(complete)
+    reply = OllamaReply(request.generation, "m", chat=True).whole(complete)
     assert reply["leap"] == {"warnings": list(request.generation.notes)}
 
 

@@ -11,9 +11,9 @@ import codecs
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ... import errors
 from ...conversation.generator import PromptProgress
@@ -24,6 +24,7 @@ from ...conversation.responses import (
     Chunk,
     Complete,
     FunctionCalls,
+    FunctionResult,
     GenerationFinishReason,
     MessageResponse,
     ReasoningChunk,
@@ -229,13 +230,15 @@ def with_one_call(complete: Complete) -> Complete:
     return replace(complete, full_message=message, warnings=(*complete.warnings, ONE_CALL))
 
 
-def _as_requested(request: GenerationRequest, complete: Complete) -> Complete:
-    """The answer as the request wants it delivered, with the notes about its fields."""
+def delivered(request: GenerationRequest, complete: Complete) -> Complete:
+    """The reply that every writer of a protocol writes: the answer as the request wants it delivered, with the notes
+    about its fields and documents."""
     complete = with_one_call(complete) if request.single_call else complete
     if request.silent:
         stats = complete.stats and replace(complete.stats, completion_tokens=0)
         complete = replace(complete, full_message=ChatMessage("assistant", ""), logprobs=(), stats=stats)
-    return replace(complete, warnings=(*request.notes, *complete.warnings))
+    notes, said = (*request.notes, *complete.warnings), (*request.document_notes, *complete.left_out)
+    return replace(complete, warnings=notes, left_out=said)
 
 
 def with_id(call: LeapFunctionCall) -> LeapFunctionCall:
@@ -253,26 +256,53 @@ def logprobs_of(complete: Complete) -> JsonObject | None:
     return {"content": [each.to_json() for each in complete.logprobs]} if complete.logprobs else None
 
 
-def leap_fields(complete: Complete, notes: Sequence[str] = ()) -> JsonObject:
-    """What other protocols have no field for; ``notes`` are warnings about the request."""
-    warnings = [*notes, *complete.warnings]
+def leap_fields(complete: Complete) -> JsonObject:
+    """What other protocols have no field for. ``notes``: what of documents could not be read, or not be shown."""
     extras: JsonObject = {"finish_reason": complete.finish_reason.value}
     if complete.stats is not None:
         extras["stats"] = complete.stats.to_json()
-    return extras | ({"warnings": warnings} if warnings else {})
+    return extras | notes_in(complete)
 
 
-def document_fields(request: GenerationRequest, complete: Complete) -> JsonObject:
-    """What of the request's documents could not be read, or not be shown to the model."""
-    notes = [*request.document_notes, *complete.left_out]
-    return {"notes": notes} if notes else {}
+def notes_in(complete: Complete) -> JsonObject:
+    """The ``warnings`` and ``notes`` of a reply."""
+    said = {"warnings": complete.warnings, "notes": complete.left_out}
+    return {name: list(texts) for name, texts in said.items() if texts}
 
 
-class EventReply:
-    """What most protocols have in common: a stream of server-sent events, with comments as keep-alives."""
+class ReplyWriter(ABC):
+    """Writes the answer to ``request`` in one protocol, whole or as a stream: of server-sent events, with comments as
+    keep-alives, where a protocol has no other way. ``stores``: whether writing the end waits for the disk."""
 
     media_type = EVENT_STREAM
     stores = False
+    id: str
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self._request = request
+        self._called = 0
+        """Calls of a stream so far."""
+
+    def whole(self, complete: Complete) -> JsonObject:
+        """The answer in one piece."""
+        return self._whole(delivered(self._request, complete))
+
+    def pieces(self, response: MessageResponse) -> Iterable[bytes]:
+        """The events of a stream that one response becomes."""
+        if isinstance(response, Chunk):
+            return self._text_events(response.text)
+        if isinstance(response, ReasoningChunk):
+            return self._reasoning_events(response.reasoning)
+        if isinstance(response, FunctionCalls):
+            calls = response.function_calls
+            calls = calls[: max(1 - self._called, 0)] if self._request.single_call else calls
+            self._called += len(calls)
+            return self._calls_events(calls)
+        if isinstance(response, FunctionResult) and self._request.search:
+            return self._search_events(response)
+        if isinstance(response, Complete):
+            return self._end_events(delivered(self._request, response))
+        return self._other_events(response)
 
     def begin(self) -> bytes:
         """What a stream opens with."""
@@ -286,8 +316,34 @@ class EventReply:
         """A keep-alive in a stream."""
         return COMMENT
 
+    @abstractmethod
+    def failed(self, error: LeapError) -> bytes:
+        """What a stream closes with when the generation failed."""
 
-class OpenAIReply(EventReply):
+    @abstractmethod
+    def _whole(self, complete: Complete) -> JsonObject: ...
+
+    @abstractmethod
+    def _text_events(self, text: str) -> Iterable[bytes]: ...
+
+    @abstractmethod
+    def _reasoning_events(self, reasoning: str) -> Iterable[bytes]: ...
+
+    @abstractmethod
+    def _calls_events(self, calls: Sequence[LeapFunctionCall]) -> Iterable[bytes]: ...
+
+    @abstractmethod
+    def _end_events(self, complete: Complete) -> Iterable[bytes]: ...
+
+    def _search_events(self, result: FunctionResult) -> Iterable[bytes]:
+        """Of a search for tools, where the protocol has such."""
+        return self._other_events(result)
+
+    def _other_events(self, response: MessageResponse) -> Iterable[bytes]:
+        return ()
+
+
+class OpenAIReply(ReplyWriter):
     """The answer to one request in OpenAI's format; ``model`` is how the request named it. ``keep`` gets a message that
     was spoken, with the id that it has for the client. ``prompts``: a request for each prompt where there are
     several."""
@@ -300,23 +356,24 @@ class OpenAIReply(EventReply):
         *,
         prompts: Sequence[GenerationRequest] = (),
     ) -> None:
-        self._request = request
+        super().__init__(request)
         self._prompts = prompts or (request,)
         self._keep = keep
         self._is_chat = request.prompt is None
-        self._called = 0
         self._has_sound = False
         self.id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{secrets.token_hex(12)}"
         self._head: JsonObject = {"id": self.id, "created": int(time.time()), "model": model}
         self._index = 0
+        self._event: JsonObject = {}
+        """What leap's own client gets beside a piece: the response that it was made of."""
 
     def whole(self, complete: Complete) -> JsonObject:
-        """The answer in one piece."""
         self._kept(complete)
-        complete = _as_requested(self._request, complete)
+        return super().whole(complete)
+
+    def _whole(self, complete: Complete) -> JsonObject:
         if self._is_chat:
-            body = whole_chat(self._head, complete, self._request.audio)
-            return {**body, "leap": body["leap"] | document_fields(self._request, complete)}
+            return whole_chat(self._head, complete, self._request.audio)
         return whole_text(self._head, complete, self._echo, self._request.first_token)
 
     def several(self, completes: Sequence[Complete]) -> JsonObject:
@@ -350,49 +407,55 @@ class OpenAIReply(EventReply):
         return DONE
 
     def failed(self, error: LeapError) -> bytes:
-        """What a stream closes with when the generation failed."""
         _, kind, code = status_of(error)
         return frame({"error": error_object(error, kind, code)}) + DONE
 
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The chunks of a stream that one response becomes."""
-        event: dict[str, Any] = {"leap": response.to_json()} if self._request.events else {}
-        if event and isinstance(response, Complete) and response.facts is not None:
-            event["leap"]["facts"] = response.facts.to_json()
+    def pieces(self, response: MessageResponse) -> Iterable[bytes]:
+        self._event = {}
+        if self._request.events:
+            self._event["leap"] = response.to_json()
+            if isinstance(response, Complete) and response.facts is not None:
+                self._event["leap"]["facts"] = response.facts.to_json()
+        if not isinstance(response, Complete):
+            return super().pieces(response)
+        self._kept(response)
+        counts = frame({**self._chunk_head, "choices": [], "usage": usage(response.stats)})
+        return (*super().pieces(response), *([counts] if self._request.include_usage else []))
+
+    def _text_events(self, text: str) -> Iterable[bytes]:
+        if self._request.audio is not None:
+            yield self._chunk({"audio": {"id": self._request.audio.id, "transcript": text}})
+        else:
+            text = "" if self._request.silent else text
+            yield self._chunk({"content": text} if self._is_chat else text)
+
+    def _reasoning_events(self, reasoning: str) -> Iterable[bytes]:
+        yield self._chunk({"reasoning_content": reasoning})
+
+    def _calls_events(self, calls: Sequence[LeapFunctionCall]) -> Iterable[bytes]:
+        first = self._called - len(calls)
+        written = [{"index": first + n, **with_id(call).to_json()} for n, call in enumerate(calls)]
+        if written or self._event:
+            yield self._chunk({"tool_calls": written})
+
+    def _other_events(self, response: MessageResponse) -> Iterable[bytes]:
         audio = self._request.audio
         if isinstance(response, AudioSample) and audio is not None:
-            yield self._chunk({"audio": {"id": audio.id, "data": self._sound(response, audio)}}, more=event)
-        elif isinstance(response, Chunk) and audio is not None:
-            yield self._chunk({"audio": {"id": audio.id, "transcript": response.text}}, more=event)
-        elif isinstance(response, Chunk):
-            text = "" if self._request.silent else response.text
-            yield self._chunk({"content": text} if self._is_chat else text, more=event)
-        elif isinstance(response, ReasoningChunk):
-            yield self._chunk({"reasoning_content": response.reasoning}, more=event)
-        elif isinstance(response, FunctionCalls):
-            calls = list(self._calls(response.function_calls))
-            if calls or event:
-                yield self._chunk({"tool_calls": calls}, more=event)
-        elif isinstance(response, Complete):
-            self._kept(response)
-            yield self._end_of_choice(response, event)
-            if self._request.include_usage:
-                yield frame({**self._chunk_head, "choices": [], "usage": usage(response.stats)})
-        elif event:
-            yield self._chunk({}, more=event)
+            yield self._chunk({"audio": {"id": audio.id, "data": self._sound(response, audio)}})
+        elif self._event:
+            yield self._chunk({})
+
+    def _end_events(self, complete: Complete) -> Iterable[bytes]:
+        if self._is_chat:
+            logprobs = logprobs_of(complete)
+        else:
+            logprobs = text_logprobs(complete, self._echo, self._request.first_token)
+        self._event = self._event or {"leap": leap_fields(complete)}
+        yield self._chunk({} if self._is_chat else "", finish_reason(complete), logprobs)
 
     def _kept(self, complete: Complete) -> None:
         if self._keep is not None and self._request.audio is not None:
             self._keep(self._request.audio, complete.full_message)
-
-    def _end_of_choice(self, complete: Complete, event: JsonObject | None = None) -> bytes:
-        delivered = _as_requested(self._request, complete)
-        more = event or {"leap": leap_fields(delivered) | document_fields(self._request, delivered)}
-        if self._is_chat:
-            logprobs = logprobs_of(delivered)
-        else:
-            logprobs = text_logprobs(delivered, self._echo, self._request.first_token)
-        return self._chunk({} if self._is_chat else "", finish_reason(complete), more, logprobs)
 
     @property
     def _echo(self) -> str | None:
@@ -412,19 +475,12 @@ class OpenAIReply(EventReply):
         self,
         delta: object,
         reason: str | None = None,
-        more: JsonObject | None = None,
         logprobs: JsonObject | None = None,
+        more: JsonObject | None = None,
     ) -> bytes:
         key = "delta" if self._is_chat else "text"
         choice = {"index": self._index, key: delta, "logprobs": logprobs, "finish_reason": reason}
-        return frame({**self._chunk_head, "choices": [choice], **(more or {})})
-
-    def _calls(self, calls: Iterable[LeapFunctionCall]) -> Iterator[JsonObject]:
-        for call in calls:
-            if self._request.single_call and self._called:
-                return
-            yield {"index": self._called, **with_id(call).to_json()}
-            self._called += 1
+        return frame({**self._chunk_head, "choices": [choice], **(more or self._event)})
 
 
 def frame(value: object) -> bytes:

@@ -10,22 +10,20 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ...conversation.calls.declaration import referred
 from ...conversation.messages import LeapFunctionCall
-from ...conversation.responses import Chunk, Complete, FunctionCalls, FunctionResult, MessageResponse, ReasoningChunk
+from ...conversation.responses import Complete, FunctionResult
 from ...errors import GenerationStats, LeapError
 from ...schemas.json_values import JsonObject
 from .replies import (
-    EventReply,
-    document_fields,
+    ReplyWriter,
     error_object,
     finish_reason,
     leap_fields,
     status_of,
-    with_one_call,
 )
 from .responses_request import (
     CALLS,
@@ -40,7 +38,7 @@ from .responses_request import (
 )
 
 
-class ResponsesReply(EventReply):
+class ResponsesReply(ReplyWriter):
     """The answer to one request; ``model`` is how the request named it. ``on_complete`` is called with a whole answer
     and its chat message, so that another request can continue from it; it says why the answer is not stored, if it is
     not. ``id`` and ``created``: of an answer that is written once more; the same responses become the same events."""
@@ -54,7 +52,8 @@ class ResponsesReply(EventReply):
         id: str | None = None,
         created: int | None = None,
     ) -> None:
-        self._request, self._model, self._on_complete = request, model, on_complete
+        super().__init__(request.chat)
+        self._asked, self._model, self._on_complete = request, model, on_complete
         self.id = id or new_response_id()
         self.stores = request.keep is True or request.echo.get("conversation") is not None
         self.finished: JsonObject | None = None
@@ -81,15 +80,13 @@ class ResponsesReply(EventReply):
         if namespace:
             self._namespaces[f"{namespace}{name}"] = namespace[:-1]
 
-    def whole(self, complete: Complete) -> JsonObject:
-        """The answer in one piece."""
-        complete = with_one_call(complete) if self._request.chat.single_call else complete
+    def _whole(self, complete: Complete) -> JsonObject:
         message = complete.full_message
         calls = [self._with_id(call) for call in message.function_calls or ()]
         items = []
         if message.reasoning_content:
             items.append(self._reasoning(message.reasoning_content))
-        for result in complete.searches if self._request.chat.search else ():
+        for result in complete.searches if self._request.search else ():
             items += self._search_items(result)
         if message.text or not calls:
             items.append(self._message(message.text))
@@ -103,43 +100,42 @@ class ResponsesReply(EventReply):
         opened = self._body("in_progress", [])
         return self._event("response.created", response=opened) + self._event("response.in_progress", response=opened)
 
-    def pieces(self, response: MessageResponse) -> Iterator[bytes]:
-        """The events that one response becomes."""
-        if isinstance(response, Chunk):
-            if self._open is None or self._open["type"] != "message":
-                yield from self._close_item()
-                yield from self._open_item(self._message("", "in_progress"))
-                yield self._part_event("response.content_part.added", part={**_output_text(""), "logprobs": []})
-            self._text += response.text
-            yield self._part_event("response.output_text.delta", delta=response.text, logprobs=[])
-        elif isinstance(response, ReasoningChunk):
-            if self._open is None or self._open["type"] != "reasoning":
-                yield from self._close_item()
-                yield from self._open_item(self._reasoning("", "in_progress"))
-            self._text += response.reasoning
-            yield self._part_event("response.reasoning_text.delta", delta=response.reasoning)
-        elif isinstance(response, FunctionCalls):
+    def _text_events(self, text: str) -> Iterator[bytes]:
+        if self._open is None or self._open["type"] != "message":
             yield from self._close_item()
-            for call in response.function_calls:
-                if self._request.chat.single_call and any(item["type"] in CALLS for item in self._items):
-                    break
-                yield from self._call_events(self._with_id(call))
-        elif isinstance(response, FunctionResult) and self._request.chat.search:
+            yield from self._open_item(self._message("", "in_progress"))
+            yield self._part_event("response.content_part.added", part={**_output_text(""), "logprobs": []})
+        self._text += text
+        yield self._part_event("response.output_text.delta", delta=text, logprobs=[])
+
+    def _reasoning_events(self, reasoning: str) -> Iterator[bytes]:
+        if self._open is None or self._open["type"] != "reasoning":
             yield from self._close_item()
-            for item in self._search_items(response):
-                yield from self._open_item(item)
-                yield from self._done(item)
-        elif isinstance(response, Complete):
-            status = "incomplete" if finish_reason(response) == "length" else "completed"
+            yield from self._open_item(self._reasoning("", "in_progress"))
+        self._text += reasoning
+        yield self._part_event("response.reasoning_text.delta", delta=reasoning)
+
+    def _calls_events(self, calls: Sequence[LeapFunctionCall]) -> Iterator[bytes]:
+        yield from self._close_item()
+        for call in calls:
+            yield from self._call_events(self._with_id(call))
+
+    def _search_events(self, result: FunctionResult) -> Iterator[bytes]:
+        yield from self._close_item()
+        for item in self._search_items(result):
+            yield from self._open_item(item)
+            yield from self._done(item)
+
+    def _end_events(self, complete: Complete) -> Iterator[bytes]:
+        status = "incomplete" if finish_reason(complete) == "length" else "completed"
+        yield from self._close_item(status)
+        if not self._items:
+            yield from self._open_item(self._message("", "in_progress"))
             yield from self._close_item(status)
-            if not self._items:
-                yield from self._open_item(self._message("", "in_progress"))
-                yield from self._close_item(status)
-            body = self._finished(response)
-            yield self._event(f"response.{body['status']}", response=body)
+        body = self._finished(complete)
+        yield self._event(f"response.{body['status']}", response=body)
 
     def failed(self, error: LeapError) -> bytes:
-        """The event that ends a stream whose generation failed."""
         _, kind, code = status_of(error)
         return self.ended("failed", error_object(error, kind, code)["message"])
 
@@ -157,10 +153,10 @@ class ResponsesReply(EventReply):
         if complete.full_message.reasoning_content:
             message["reasoning_content"] = complete.full_message.reasoning_content
         unstored = self._on_complete(body, message | ({"tool_calls": calls} if calls else {}))
-        notes = self._request.chat.notes
         if unstored is not None:
-            body["store"], notes = False, (*notes, unstored)
-        self.finished = {**body, "leap": leap_fields(complete, notes) | document_fields(self._request.chat, complete)}
+            body["store"] = False
+            complete = replace(complete, warnings=(*complete.warnings, unstored))
+        self.finished = {**body, "leap": leap_fields(complete)}
         return self.finished
 
     def so_far(self, status: str, problem: str | None = None) -> JsonObject:
@@ -199,7 +195,7 @@ class ResponsesReply(EventReply):
             "model": self._model,
             "output": list(items),
             "usage": None,
-            **self._request.echo,
+            **self._asked.echo,
         }
 
     def _message(self, text: str, status: str = "completed") -> JsonObject:
@@ -212,14 +208,14 @@ class ResponsesReply(EventReply):
         return {**item, **self._encrypted(text)}
 
     def _encrypted(self, text: str) -> JsonObject:
-        if ENCRYPTED not in self._request.include or not text:
+        if ENCRYPTED not in self._asked.include or not text:
             return {}
         return {"encrypted_content": base64.b64encode(text.encode()).decode("ascii")}
 
     def _search_items(self, result: FunctionResult) -> list[JsonObject]:
         """A search of leap's for tools, and the definitions that it found."""
         found = set(referred(result.text) or ())
-        tools = [tool for tool in self._request.echo.get("tools") or () if _is_among(tool, found)]
+        tools = [tool for tool in self._asked.echo.get("tools") or () if _is_among(tool, found)]
         about = {"execution": "server", "status": "completed"}
         arguments = dict(result.call.arguments)
         return [
@@ -316,8 +312,8 @@ class ResponsesReply(EventReply):
 class CompactedReply(ResponsesReply):
     """A conversation in short: what the user said, and an item that represents all that was said."""
 
-    def whole(self, complete: Complete) -> JsonObject:
-        said = [message for message in self._request.own if message["role"] == "user"]
+    def _whole(self, complete: Complete) -> JsonObject:
+        said = [message for message in self._asked.own if message["role"] == "user"]
         own = [{**self._message(""), "role": "user", "content": _texts_of(each["content"])} for each in said]
         summary = complete.full_message.text.strip()
         item = {"id": self._new_id("cmp"), "type": "compaction", "encrypted_content": summary}

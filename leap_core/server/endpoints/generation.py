@@ -19,7 +19,7 @@ from ...conversation.request_facts import failed
 from ...conversation.runner import ModelRunner
 from ...errors import LeapGenerationError, LeapGenerationPromptExceedContextLengthError, LeapSerializationError
 from ...protocols.anthropic import MessagesReply, read_messages
-from ...protocols.openai.replies import OpenAIReply
+from ...protocols.openai.replies import OpenAIReply, ReplyWriter
 from ...protocols.openai.requests import GenerationRequest, options_of_choice, read_chat, read_completions
 from ...protocols.openai.responses_reply import CompactedReply, ResponsesReply
 from ...protocols.openai.responses_request import (
@@ -30,7 +30,7 @@ from ...protocols.openai.responses_request import (
     read_responses,
 )
 from ...protocols.openai.speech import SpokenAnswers
-from ..answers import Answers, GenerationBridge, ReplyWriter, ServedAnswer, reserved, start_bridge
+from ..answers import Answers, GenerationBridge, ServedAnswer, reserved, start_bridge
 from ..http import AsciiJSON, Read, check_countable, finish, read_body, unacceptable
 from ..keep_alive import PING_SECONDS, answer_or_stream
 from ..metrics import Metrics, id_of_request

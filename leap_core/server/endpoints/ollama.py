@@ -32,6 +32,7 @@ from ...protocols.ollama import (
     read_ollama_generate,
 )
 from ...protocols.openai.fields import AT_ONCE
+from ...protocols.openai.requests import GenerationRequest
 from ...schemas.json_values import JsonObject
 from ..answers import reserved
 from ..http import PULLING, AsciiJSON, Refused, check_countable, client_watch, finish, read_body, read_json
@@ -79,8 +80,7 @@ class OllamaEndpoints:
         )
 
     async def _answer(self, request: Request, ollama: OllamaRequest) -> Response:
-        notes = () if ollama.generation is None else ollama.generation.notes
-        reply = OllamaReply(ollama.model, chat=ollama.chat, notes=notes)
+        reply = OllamaReply(ollama.generation or GenerationRequest(), ollama.model, chat=ollama.chat)
         if ollama.generation is not None:
             return await self._generation.answer(request, [ollama.generation], lambda name, *_: reply.begun(name))
         goes = ollama.keep_alive == AT_ONCE
