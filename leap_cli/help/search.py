@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from leap_core.system.dataclass import dataclass
-from leap_core.system.text_index import Section, TextIndex
+from leap_core.system.full_text_search import Section, TextIndex
 
 from .terms import TERMS, Term
 from .topics import INDEX, REFERENCE, pages, topics

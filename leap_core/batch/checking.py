@@ -25,8 +25,8 @@ from .input.lines import RequestReader
 from .input.rows import JSONL, InputRows
 from .journal.journal import Journal
 from .journal.line_result import NPY, TEXT
+from .output.file_formats import SpokenLines
 from .output.output_file import OutputFile
-from .output.table_files import SpokenLines
 from .run import Batch, BatchProgress
 from .settings import STANDARD, BatchInput, BatchSettings, fingerprint_of
 

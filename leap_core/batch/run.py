@@ -23,8 +23,8 @@ from .input.lines import RequestReader, key_of, parse_line
 from .input.rows import DELIMITERS
 from .journal.journal import NOWHERE, Journal, JournalView
 from .journal.line_result import NPY, OPENAI, PLAIN, TEXT, Embedded, LineResult, Row, table_header
+from .output.file_formats import SpokenLines
 from .output.output_file import Sink
-from .output.table_files import SpokenLines
 from .settings import Part
 
 

@@ -39,8 +39,8 @@ from .input.rows import (
 )
 from .journal.journal import Journal, is_journal_of, journal_path
 from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
+from .output.file_formats import CompressedFile, LinesFile, ParquetFile, VectorFile
 from .output.output_file import OutputFile, OutputStream, Sink
-from .output.table_files import CompressedFile, LinesFile, ParquetFile, VectorFile
 
 MOST_PARTS = 100_000
 

@@ -27,7 +27,7 @@ from ..inference.constraints.compiling import lark_matcher
 from ..schemas.expressions import CheckTakesTooLong, follows
 from ..schemas.grammar_matcher import byte_tokenizer
 from ..system.dataclass import dataclass
-from ..system.text_index import fts_query
+from ..system.full_text_search import fts_query
 
 MOST_TOKENS = 2000
 """Of declarations in a prompt, where folding was asked for without a number."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from leap_core.batch.input.lines import RequestReader, key_of
-from leap_core.batch.output.table_files import VectorFile
+from leap_core.batch.output.file_formats import VectorFile
 from leap_core.errors import LeapUnavailableError
 from leap_core.protocols.openai.embeddings import encoded
 from tests.support.hashed_words import HashedWordsRunner

@@ -8,7 +8,7 @@ from leap_cli.help.search import MOST, all_sections, entries, plain, terms_in
 from leap_cli.help.terms import TERMS
 from leap_cli.help.topics import topics
 from leap_cli.reference import pages as reference
-from leap_core.system.text_index import TextIndex
+from leap_core.system.full_text_search import TextIndex
 
 from ..support.tables import check_each
 

@@ -15,7 +15,7 @@ from leap_cli.command_table import command_line
 from leap_cli.config.settings import commands
 from leap_cli.framework.option_defaults import options_of
 from leap_cli.help.examples import EXAMPLES
-from leap_cli.reference.manual import code, escaped, install, pages, prose
+from leap_cli.reference.man_pages import code, escaped, install, pages, prose
 
 REQUESTS = {".TH", ".SH", ".SS", ".PP", ".TP", ".br", ".RS", ".RE", ".EX", ".EE", '.\\"'}
 ESCAPES = re.compile(r"\\(e|-|&|fB|fI|fR|\((aq|ga|dq|ha|ti)|\[u[0-9A-F]{4,6}\])")

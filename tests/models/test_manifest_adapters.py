@@ -9,8 +9,8 @@ import pytest
 
 from leap_core import ChatMessage, GenerationOptions, Leap, LeapModelNotFoundError, ModelLoadingOptions
 from leap_core.batch.settings import fingerprint_of
+from leap_core.models.importing import import_model
 from leap_core.models.manifest import parse_manifest, problems_of, read_manifest
-from leap_core.models.model_files import import_model
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import Store
 from leap_core.system.directories import Directories

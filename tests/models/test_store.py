@@ -13,7 +13,8 @@ import pytest
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.models import model_files
-from leap_core.models.model_files import collect, import_model, rubbish_in, verify
+from leap_core.models.importing import import_model
+from leap_core.models.model_files import collect, rubbish_in, verify
 from leap_core.models.resolving import resolve_local
 from leap_core.models.store import LeapModelInUseError, Store, hold
 from leap_core.system.directories import Directories

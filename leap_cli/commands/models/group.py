@@ -212,8 +212,9 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
 def info(env: Environment, /, model: str, quant: str | None, format: str) -> None:
     """Show the details of MODEL from its file's header; any reference to an installed model works."""
     from leap_core.inference.gguf.header import GGUFHeader
+    from leap_core.models.importing import files_of
     from leap_core.models.manifest import SAMPLING_KEYS
-    from leap_core.models.model_files import files_of, header_or_error
+    from leap_core.models.model_files import header_or_error
     from leap_core.models.resolving import resolve_local
 
     local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)

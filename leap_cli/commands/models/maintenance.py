@@ -270,7 +270,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
 
     Hard links and reflinks use no extra space. The imported file stays in place.
     """
-    from leap_core.models.model_files import import_model
+    from leap_core.models.importing import import_model
 
     output = Output(env)
     if not os.path.exists(env.cwd / os.path.expanduser(file)) and _HUB_NAME.match(str(file)):

@@ -121,7 +121,7 @@ def _print_page(text: str, output: Output) -> None:
 
 
 def _show_manual_page(ctx: click.Context, words: tuple[str, ...], output: Output) -> None:
-    from ...reference.manual import page_of, root_page
+    from ...reference.man_pages import page_of, root_page
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
@@ -149,7 +149,7 @@ def _give_skill(ctx: click.Context, output: Output, *, install: bool) -> None:
 
 
 def _install_manual(ctx: click.Context, output: Output) -> None:
-    from ...reference.manual import install, is_searched, man_directory, pages
+    from ...reference.man_pages import install, is_searched, man_directory, pages
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)

@@ -13,7 +13,7 @@ from ...inference.gguf.checks import check_adapter
 from ...inference.gguf.file_names import directory_name
 from ...inference.gguf.header import GGUFHeader, TensorInfo, read_gguf_header
 from ...system.files import place
-from ..model_files import files_of, record_files
+from ..importing import files_of, record_files
 from ..resolving import LocalModel
 from ..store import Store
 from .checkpoint import LLAMA, StoredTensor, read_checkpoint, read_json

@@ -24,7 +24,7 @@ from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from ...system.directories import Directories
 from ...system.files import place
-from ..model_files import files_of, record_files
+from ..importing import files_of, record_files
 from ..resolving import LocalModel, Registry, resolve_local
 from ..store import Store
 from .conversion_child import QUANTIZE, measure, run_in_child

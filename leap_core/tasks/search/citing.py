@@ -17,7 +17,7 @@ from ...conversation.responses import Chunk, Complete, MessageResponse
 from ...conversation.streams import PassingStream, Stream
 from ...schemas.grounding import DIGITS
 from ...schemas.grounding import Source as Facts
-from ...system.text_index import EMPTY_WORDS
+from ...system.full_text_search import EMPTY_WORDS
 from ..evidence.values import words_of
 from .searching import NOTHING, Source, text_of_hit
 

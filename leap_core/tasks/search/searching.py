@@ -12,7 +12,7 @@ from ...conversation.embedding import rank
 from ...conversation.messages import ChatMessage
 from ...errors import LeapModelNotFoundError, LeapOptionsError
 from ...system.dataclass import dataclass
-from ...system.text_index import fts_query
+from ...system.full_text_search import fts_query
 from .index_file import IndexFile, Passage
 from .vector_table import VectorTable, open_table
 

@@ -16,7 +16,7 @@ from leap_core import Leap
 from leap_core.errors import LeapModelLoadingError
 from leap_core.inference.trial.trial_child import CRASH, HANG, REFUSED, SOUND, Limits, Subject, run_child
 from leap_core.inference.trial.verdicts import require_sound, verdict_on
-from leap_core.models.model_files import import_model
+from leap_core.models.importing import import_model
 from leap_core.models.store import Store
 from tests.models.conftest import Downloads
 from tests.models.gguf_file import STRING, GGUFFile, Value

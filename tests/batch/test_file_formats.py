@@ -72,9 +72,9 @@ def test_an_incomplete_output_does_not_exist(asked, people, tmp_path):
 
 
 def test_column_types_fit_all_rows(tmp_path):
-    from leap_core.batch.output import table_files
+    from leap_core.batch.output import file_formats
 
-    sink = table_files.ParquetFile(tmp_path / "t.parquet", 3)
+    sink = file_formats.ParquetFile(tmp_path / "t.parquet", 3)
     values = [None, 1, 2.5]
     sink.open(lambda: (json.dumps({"a": value, "b": None}) for value in values))
     sink.close()
