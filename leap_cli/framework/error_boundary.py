@@ -125,7 +125,9 @@ def _unknown_option(name: str, message: str, context: click.Context) -> str:
     sentence = next((each for each in meant if not each.startswith("-")), None)
     if sentence is not None:
         return f"{message} {sentence}"
-    return message + _meant([each for each in meant if each.split()[0] in names] or _near(name, names))
+    every = {flag for each in options for flag in each.opts}
+    known = [each for each in meant if each in every or each.split()[0] in names]
+    return message + _meant(known or _near(name, names))
 
 
 def _near(word: str, names: Iterable[str]) -> list[str]:

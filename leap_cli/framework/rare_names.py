@@ -11,20 +11,21 @@ import click
 OPTION = "--option"
 _NAMES = """
 audio-temperature audio-top-k image-tiles repeat-last-n repetition-detection typical-p xtc-probability xtc-threshold
-flash-attention mmap tensor-split
-additional-properties any-whitespace repair schema-in-prompt think-budget-message
+flash-attention mmap n-cpu-moe prompt-cache-size tensor-split
+additional-properties any-whitespace repair schema-in-prompt think-budget-message tool-call-parser
 pooling prefix too-long
 keep-split output-tensor-type pure tensor-type token-embedding-type
-interrupt max-connections silence-duration sse-ping-interval
-about attempt embedding-model keep-reasoning max-workers media-dir path patterns reflection-model svg unedited
-until-empty
+allow-host for interrupt max-connections max-models silence-duration sse-ping-interval
+about after-any alpha attempt chunk-overlap chunk-tokens embedding-model extract-last grounding installed
+keep-reasoning learning-rate max-workers media-dir mode no-wait on-overlap path patterns rank reflection-model retries
+stall-timeout svg unedited until-empty verbatim
 """
 NAMES = {f"--{name}": f"{OPTION} {name}" for name in _NAMES.split()}
 NAMES |= {f"--no-{name}": f"{OPTION} no-{name}" for name in _NAMES.split()}
 YES, NO = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
-def is_by_name(option: click.Option) -> bool:
+def is_by_name(option: click.Parameter) -> bool:
     """Whether only ``--option`` sets it."""
     return option.opts[0].startswith(f"{OPTION} ")
 
@@ -35,20 +36,18 @@ def by_name(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
         if isinstance(each, click.Option) and not each.hidden and each.opts[0] in NAMES:
             each.opts, each.secondary_opts = ([NAMES[name] for name in n] for n in (each.opts, each.secondary_opts))
             each.hidden = True
-    if not any(isinstance(each, click.Option) and is_by_name(each) for each in parameters):
+    if not any(map(is_by_name, parameters)):
         return [*parameters]
+    names = ", ".join(sorted(each.opts[0].partition(" ")[2] for each in parameters if is_by_name(each)))
     option = click.Option(
         [OPTION],
         expose_value=False,
-        is_eager=True,
+        is_eager=True,  # in no file
         multiple=True,
         metavar="NAME=VALUE",
-        help=HELP,  # eager: in no file
+        help=f"Set an option that has no flag of its own; leap help --man COMMAND explains them: {names}.",
     )
     return [*parameters, option]
-
-
-HELP = "Set an option that has no flag of its own; leap help --man COMMAND lists them."
 
 
 def named(text: str | None, known: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -8,9 +8,9 @@ from ..framework.options import LeapOption
 from ..framework.rare_names import OPTION
 
 _NAMES = """
---chat-template --cpu-moe --host --mmproj --n-cpu-moe --prompt-cache --prompt-cache-size --queue --verbose
+--chat-template --cpu-moe --host --mmproj --prompt-cache --queue --verbose
 
- --complete-json --extract --extract-last --grammar --json-schema-multi --load
+ --complete-json --extract --grammar --json-schema-multi --load
 --on-overflow --param --play --raw --regex --save --save-template --speak --stream
 
 --apply --calibrate --columns --confidence-threshold --low-confidence --orders --passes --readout --review-serve
@@ -18,7 +18,7 @@ _NAMES = """
 
 --max-tool-iterations --tool-choice --tool-search
 
---after --after-any --at --job-retries --missed --notify --on-overlap --priority --then --webhook
+--after --at --job-retries --missed --notify --priority --then --webhook
 --webhook-data
 
 --check --escalate-when --guard-model --journal --keep-fields --merge --ordered --quiet

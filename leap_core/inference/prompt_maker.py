@@ -309,7 +309,7 @@ def format_of_model(
 
 UNKNOWN_CALLS = (
     "the model's chat template does not show how it writes function calls: only JSON calls that are the whole reply are"
-    " read, other calls stay text (--tool-call-parser, function_call_parser, names a format)"
+    " read, other calls stay text (--option tool-call-parser, function_call_parser, names a format)"
 )
 USUAL_BYTES = 6
 """Texts of more bytes for each token of the context are counted before anything else; languages have three to five."""

@@ -100,7 +100,7 @@ class AccessCheck:
                 403,
                 "foreign_host",
                 f"requests to {name or 'no host'} are refused: only this machine is served"
-                + (f" (leap serve --allow-host {name} allows that name)" if name else ""),
+                + (f" (leap serve --option allow-host={name} allows that name)" if name else ""),
             )
         origin = headers.get(b"origin")
         if origin is not None and not self._allows(

@@ -115,26 +115,26 @@ VALUES = {
     "--gpu-layers": "1",
     "--option output-tensor-type": "Q8_0",
     "--option token-embedding-type": "Q8_0",
-    "--prompt-cache-size": "1GB",
-    "--stall-timeout": "9s",
+    "--option prompt-cache-size": "1GB",
+    "--option stall-timeout": "9s",
     "--chunk-length": "10s",
     "--engine": "default",
     "--chat-template": "chatml",
-    "--learning-rate": "0.5",
+    "--option learning-rate": "0.5",
     "--seed": "7",
     "--save-template": "new",
     "--mmproj": "a.gguf",
     "--context-size": "512",
     "--min": "0.5",
-    "--alpha": "0.5",
+    "--option alpha": "0.5",
 }
 """Values of options whose type does not say which there are."""
 MORE = {
     **dict.fromkeys(("--show-calls", "--tool-search", "--allow-tool"), ["--tools-file", "t.json"]),
-    "--prompt-cache-size": ["--prompt-cache"],
+    "--option prompt-cache-size": ["--prompt-cache"],
     "--confidence-threshold": ["--low-confidence", "d.jsonl"],
     "--webhook-data": ["--webhook", "http://127.0.0.1:1/hook"],
-    **dict.fromkeys(("--missed", "--on-overlap"), ["--every", "6h"]),
+    **dict.fromkeys(("--missed", "--option on-overlap"), ["--every", "6h"]),
 }
 """What gives an option a meaning."""
 SO_WITHOUT = {"--option repetition-detection", "--no-save", "--no-prompt-cache"}
@@ -302,7 +302,7 @@ def test_what_implies_the_background_shares_its_rules(wish, line):
         (["--priority", "3"], "--priority goes with --background"),
         (["--job-retries", "1"], "--job-retries goes with --background"),
         (["--missed", "skip"], "--missed goes with --every"),
-        (["--background", "--on-overlap", "queue"], "--on-overlap goes with --every"),
+        (["--background", "--option", "on-overlap=queue"], "--option on-overlap goes with --every"),
         (["--then", ""], "--then is empty"),
         (["--every", " "], "--every is empty"),
         (["--webhook", "", "--background"], "--webhook is empty"),

@@ -119,10 +119,10 @@ def test_a_size_has_units_and_its_old_option_has_none(leap, size, expected):
 
     assert Size(bare="MiB").convert(size, None, None) == expected
     leap.script("a")
-    assert leap("generate", "-m", "some", "--prompt-cache-size", size, "x").code == 0
+    assert leap("generate", "-m", "some", "--option", f"prompt-cache-size={size}", "x").code == 0
     for wrong in ("5 apples", "0MB", "-3"):
-        done = leap("generate", "-m", "some", "--prompt-cache-size", wrong, "x")
-        assert done.code == 2 and "--prompt-cache-size" in done.stderr and wrong in done.stderr
+        done = leap("generate", "-m", "some", "--option", f"prompt-cache-size={wrong}", "x")
+        assert done.code == 2 and "--option prompt-cache-size" in done.stderr and wrong in done.stderr
 
 
 def test_a_length_of_audio_is_a_duration_and_its_old_option_seconds(leap):

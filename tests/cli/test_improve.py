@@ -39,9 +39,9 @@ def test_a_wrong_option_is_refused_before_the_first_request(leap, tmp_path, opti
     assert not leap.loaded and not cases.with_suffix(".improve").exists()
 
 
-@pytest.mark.parametrize("line", [["--min", "nan"], ["--alpha", "nan"]])
+@pytest.mark.parametrize("line", ["--min=nan", "--option=alpha=nan"])
 def test_eval_refuses_a_limit_that_is_not_a_number(leap, tmp_path, line):
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"prompt": "hi", "expect": {"equals": "yes"}}\n')
-    done = leap("eval", str(cases), "-m", "builtin", *line)
-    assert done.code == 2 and f"{line[0]}: nan is not a number" in done.stderr
+    done = leap("eval", str(cases), "-m", "builtin", line)
+    assert done.code == 2 and f"{line.rpartition('=')[0].replace('=', ' ')}: nan is not a number" in done.stderr

@@ -39,7 +39,7 @@ def test_loading_options_can_be_set_in_the_configuration(leap):
         '[options.generate]\nkv_type_k = "q8_0"\nflash_attention = false\nprompt_cache = true\nlora = ["a.gguf"]\n'
     )
     leap.script("ok")
-    assert leap("generate", "--prompt-cache-size", "5", "hi").code == 0
+    assert leap("generate", "--option", "prompt-cache-size=5", "hi").code == 0
     options = leap.loaded[0][1]
     assert (options.kv_type_k, options.flash_attention, len(options.adapters)) == ("q8_0", False, 1)
     cache = options.cache_options
@@ -49,7 +49,8 @@ def test_loading_options_can_be_set_in_the_configuration(leap):
 def test_logit_bias_and_parser_reach_the_request(leap):
     runner = leap.script("ok", "ok")
     assert (
-        leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--tool-call-parser", "none", "hi").code == 0
+        leap("generate", "--logit-bias", "5=-2", "--logit-bias", "7=1.5", "--option=tool-call-parser=none", "hi").code
+        == 0
     )
     assert runner.requests[0].options == GenerationOptions(logit_bias={5: -2.0, 7: 1.5}, function_call_parser=None)
     done = leap("generate", "--logit-bias", "five", "hi")
@@ -106,10 +107,10 @@ def test_a_damaged_file_is_listed_as_such(leap, kept):
 
 
 def test_options_for_all_and_for_some_experts_on_the_cpu_exclude_each_other(leap):
-    done = leap("generate", "-m", "some", "--cpu-moe", "--n-cpu-moe", "3", "hi")
-    assert done.code == 2 and "--cpu-moe cannot be combined with --n-cpu-moe" in done.stderr
+    done = leap("generate", "-m", "some", "--cpu-moe", "--option", "n-cpu-moe=3", "hi")
+    assert done.code == 2 and "--cpu-moe cannot be combined with --option n-cpu-moe" in done.stderr
 
 
 def test_an_error_names_the_option_as_it_is_typed(leap):
-    done = leap("index", "notes", ".", "--chunk-tokens", "0")
-    assert done.code == 2 and "--chunk-tokens" in done.stderr and "16" in done.stderr
+    done = leap("index", "notes", ".", "--option", "chunk-tokens=0")
+    assert done.code == 2 and "--option chunk-tokens" in done.stderr and "16" in done.stderr

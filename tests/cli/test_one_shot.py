@@ -368,7 +368,9 @@ def test_choices_may_be_repeated(leap):
     assert leap.runner.requests[0].options.choices_constraint == ["yes", "no", "maybe"]
 
 
-@pytest.mark.parametrize(("flag", "printed"), [("-x", "print(1)\n"), ("--extract-last", "ls\n"), ("--no-stream", None)])
+@pytest.mark.parametrize(
+    ("flag", "printed"), [("-x", "print(1)\n"), ("--option=extract-last", "ls\n"), ("--no-stream", None)]
+)
 def test_a_fenced_block_alone(leap, flag, printed):
     answer = "Here:\n```python\nprint(1)\n```\nand\n~~~sh\nls\n~~~\nDone."
     leap.script(answer)
@@ -383,7 +385,7 @@ def test_a_fenced_block_alone(leap, flag, printed):
         ("-x", "Here:\n```python\nprint(1)", "print(1)\n"),
         ("-x", "Here:\n~~~\na\n```\nb", "a\n```\nb\n"),
         ("-x", "Here:\n```\na\n```\nand\n```\nb", "a\n"),
-        ("--extract-last", "Here:\n```\na\n```\nand\n```\nb", "b\n"),
+        ("--option=extract-last", "Here:\n```\na\n```\nand\n```\nb", "b\n"),
         ("-x", "```x``` is inline\n```\na\n```", "a\n"),
     ],
 )
@@ -395,7 +397,7 @@ def test_a_block_that_is_not_closed_goes_to_the_end(leap, flag, answer, printed)
 
 def test_an_answer_of_many_fences_is_read_in_time(leap):
     leap.script("```a`\n~~~~~\n" + "```\nx\n~~~~\n" * 20_000)
-    assert leap("generate", "-m", "x", "--extract-last", "x").code == 0
+    assert leap("generate", "-m", "x", "--option", "extract-last", "x").code == 0
 
 
 def test_an_answer_without_a_block_stays_whole(leap):

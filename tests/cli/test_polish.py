@@ -86,7 +86,7 @@ def test_the_catalogue_can_be_filtered(leap):
     words = leap("models", "catalogue", "audio", "--format", "quiet").stdout.split()
     every = leap("models", "catalogue", "--format", "quiet").stdout.split()
     assert "LFM2.5-Audio-1.5B" in words and 0 < len(words) < len(every)
-    assert "no model of the catalogue" in leap("models", "catalogue", "--installed").stderr
+    assert "no model of the catalogue" in leap("models", "catalogue", "--option", "installed").stderr
 
 
 def test_a_continued_chat_shows_the_last_exchange(leap, talk):

@@ -58,11 +58,20 @@ def test_option_refuses_unknown_names_and_bad_values(leap):
         assert (done.code, done.stdout) == (2, "") and told in done.stderr, done
 
 
-def test_the_manual_page_lists_them_and_help_does_not(leap):
+def test_the_manual_page_explains_them_and_help_all_names_them(leap):
     assert "typical\\-p" in leap("help", "--man", "generate").stdout
-    for flag in ("--help", "--help-all"):
-        assert "typical-p" not in leap("generate", flag).stdout
-    assert "--option NAME=VALUE" in leap("generate", "--help-all").stdout
+    assert "typical-p" not in leap("generate", "--help").stdout
+    shown = " ".join(leap("generate", "--help-all").stdout.split())
+    assert "--option NAME=VALUE" in shown and "any-whitespace, audio-temperature, " in shown
+    assert "installed." in " ".join(leap("models", "catalogue", "--help").stdout.split())
+
+
+def test_the_hint_of_a_former_flag_leads_to_its_name(leap):
+    done = leap("generate", "Hi", "--typical-p", "0.5")
+    assert "leap generate --help-all lists what can be given" in done.stderr
+    assert " typical-p," in " ".join(leap("generate", "--help-all").stdout.split())
+    done = leap("download", "x", "--read-timeout", "5")
+    assert "Did you mean '--option stall-timeout'?" in done.stderr
 
 
 def test_a_command_without_such_options_has_no_option(leap):

@@ -52,7 +52,6 @@ MEANINGS = {
     "--priority": r"higher numbers",
     "--at": r"at this time",
     "--prompt-cache": r"state of long prompts",
-    "--prompt-cache-size": r"prompt cache on disk",
     "--quant": r"Quantization",
     "--ocr-model": r"scanned pages",
     "--queue": r"[Qq]ueue at most",
@@ -61,14 +60,12 @@ MEANINGS = {
     "--regex": r"regular expression",
     "--replace": r"[Rr]eplace |again",
     "--rerank": r"[Rr]erank",
-    "--retries": r"failures in a row",
     "--save": r"as a session",
     "--save-template": r"leap -t|-t NAME",
     "--seed": r"[Rr]andom seed",
     "--session": r"session of this name",
     "--slots": r"parallel requests",
     "--speak": r"spoken answer",
-    "--stall-timeout": r"Drop a connection",
     "--state": r"in this state",
     "--stats": r"token counts and speed",
     "--stop": r"before this text",
@@ -98,14 +95,22 @@ ALONE = {
         "--job-retries",
         "--keep-alive",
     ),
-    *("--mmproj", "--older-than", "--priority", "--prompt-cache", "--quant", "--queue", "--raw", "--retries", "--seed"),
-    *("--slots", "--stall-timeout", "--state", "--stats", "--stop", "--system", "--timeout", "--yes"),
+    *(
+        "--mmproj",
+        "--older-than",
+        "--priority",
+        "--prompt-cache",
+        "--quant",
+        "--queue",
+        "--raw",
+        "--seed",
+    ),
+    *("--slots", "--state", "--stats", "--stop", "--system", "--timeout", "--yes"),
 }
 """Names whose words no other option may use: the same thing would have a second name."""
 NOT_MEANT = {
     ("--slots", "--concurrency"),  # lines of a batch, whatever runs them
     ("--older-than", "--keep-alive"),
-    ("--older-than", "--stall-timeout"),
     ("--quant", "--name"),
     ("--yes", "--allow-tool"),  # everything, and one tool by its name
 }

@@ -143,7 +143,6 @@ def test_tab(terminal, home):
     assert here.completed("leap generate -m 'LFM2.5-350M:Q8") == ["generate", "-m", "LFM2.5-350M:Q8_0"]
     assert here.completed("leap generate -m Mine:Q8") == ["generate", "-m", "Mine:Q8_0"]
     assert here.completed("leap models remove Mine-Q4") == ["models", "remove", "Mine-Q4_0"]
-    assert here.completed("leap models import x --mode hard") == ["models", "import", "x", "--mode", "hard link"]
     assert here.completed("leap download LFM2.5-350M --quant q4_k") == ["download", "LFM2.5-350M", "--quant", "Q4_K_M"]
     assert here.completed("leap generate --tool calc") == ["generate", "--tool", "calculate"]
     assert here.completed("leap batch promp") == ["batch", "prompts.jsonl"]

@@ -141,7 +141,7 @@ def test_misses(program: Program, hub, content, arguments, code, message):
 )
 def test_a_fault_that_stays_is_one_line_and_exit_code_4(program: Program, hub, content, target, kind, details):
     hub.fault(kind, times=999, **details)
-    done = program("download", NAME, "--retries", "0", "--stall-timeout", "0.5s")
+    done = program("download", NAME, "--option", "retries=0", "--option", "stall-timeout=0.5s")
     assert (done.returncode, done.stdout) == (4, "")
     errors = [line for line in done.stderr.splitlines() if line.startswith("leap: error: ")]
     assert len(errors) == 1 and "Traceback" not in done.stderr

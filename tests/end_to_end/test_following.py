@@ -97,7 +97,14 @@ def test_one_after_another_then_a_command(program, tmp_path):
 def test_what_follows_a_failure_hears_of_it_and_what_needed_it_fails(program, tmp_path):
     first = program("download", "nobody/nothing-GGUF", "--background", "--format", "quiet").stdout.split()[0]
     told = program(
-        "generate", "-m", "builtin", "--after-any", first, "--then", 'printf %s "$LEAP_JOB_STATE" >&2; exit 7', QUESTION
+        "generate",
+        "-m",
+        "builtin",
+        "--option",
+        f"after-any={first}",
+        "--then",
+        'printf %s "$LEAP_JOB_STATE" >&2; exit 7',
+        QUESTION,
     ).stdout.strip()
     needing = program("generate", "-m", "builtin", "--after", first, QUESTION).stdout.strip()
     program("jobs", "cancel", first)

@@ -30,7 +30,7 @@ def test_a_warm_model_answers_each_with_its_own_adapters(program, files):
 
     plain, adapted = said("--no-host", *EXACT), said("--no-host", *EXACT, "--lora", "poet.gguf")
     assert plain != adapted
-    cache = ("--prompt-cache", "--prompt-cache-size", "64")
+    cache = ("--prompt-cache", "--option", "prompt-cache-size=64")
     assert program("load", "m.gguf", *EXACT, *cache, "--lora", "poet.gguf=0").returncode == 0
     assert said("--host") == said("--host", "--kv-type-k", "f32") == plain
     assert said("--host", "--lora", "poet.gguf") == adapted

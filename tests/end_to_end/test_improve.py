@@ -148,10 +148,8 @@ def test_an_adapter_is_trained_killed_gone_on_with_and_good(program, start, tmp_
         "ck",
         "-o",
         "food.gguf",
-        "--rank",
-        "16",
-        "--learning-rate",
-        "0.003",
+        "--option=rank=16",
+        "--option=learning-rate=0.003",
     )
     for n in range(3):
         process = start(*command)

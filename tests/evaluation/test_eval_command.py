@@ -99,7 +99,7 @@ def test_two_columns_are_told_apart_or_not(leap, evaluate, tmp_path):
     (tmp_path / "both.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = leap("eval", "show", "both.jsonl")
     assert "other is better than builtin over 8 cases (p = 0.008" in done.stdout
-    done = leap("eval", "show", "both.jsonl", "--alpha", "0.001")
+    done = leap("eval", "show", "both.jsonl", "--option", "alpha=0.001")
     assert "cannot be told apart" in done.stdout
     done = leap("eval", "show", "both.jsonl", "--differs", "builtin", "other")
     assert done.stdout.count("[failed] builtin: bad") == 8 == done.stdout.count("[passed] other: good")

@@ -91,7 +91,7 @@ def test_a_job_uses_the_model_host_unless_told_otherwise(leap, jobs, started, tm
 
 
 def test_retries_of_a_download_count_in_the_background(leap, jobs, started):
-    leap("download", "hf:a/b/c.gguf", "--retries", "0", "--background")
+    leap("download", "hf:a/b/c.gguf", "--option", "retries=0", "--background")
     (job,) = jobs.list()
     assert (job.retries, job.parameters["options"]["retries"]) == (0, 0)
 

@@ -241,7 +241,7 @@ def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
         assert client.get(running.id).cancel_requested
         assert client.table.counts() == {("generate", State.CANCELLED): 4999, ("generate", State.RUNNING): 1}
         client.table.add([NewJob("generate", {"label": "x"})] * 2000)
-        done = leap("jobs", "cancel", "--all", "--no-wait", "--format", "quiet")
+        done = leap("jobs", "cancel", "--all", "--option", "no-wait", "--format", "quiet")
         assert done.code == 0 and len(done.stdout.splitlines()) == 2001
 
 

@@ -55,7 +55,7 @@ def test_until_empty_does_all_there_is_and_ends(machine, worker, tmp_path):
 
 
 def test_when_its_time_is_over_it_ends(machine, worker):
-    process = worker("--for", "1s")
+    process = worker("--option", "for=1s")
     assert process.wait(100) == 0
     with machine.client() as jobs:
         late = jobs.generate("Hi", options=SHORT)

@@ -157,7 +157,7 @@ def test_a_foreign_host_is_told_which_option_allows_it_and_is_then_served():
         await PlainTextResponse("in")(scope, receive, send)
 
     refused = TestClient(AccessCheck(said, token=None), base_url="http://box.lan:8080").get("/")
-    assert refused.status_code == 403 and "--allow-host box.lan" in refused.json()["error"]["message"]
+    assert refused.status_code == 403 and "--option allow-host=box.lan" in refused.json()["error"]["message"]
     guard = AccessCheck(said, token=None, names=["Box.lan"])
     assert TestClient(guard, base_url="http://box.lan:8080").get("/").text == "in"
     assert TestClient(guard, base_url="http://other.lan").get("/").status_code == 403

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def cache() -> None:
     """The prompt cache: states of long prompts that --prompt-cache keeps on disk, so that later commands skip them.
 
-    Each belongs to one model file and its loading options. When --prompt-cache-size is reached, the least recently used
-    ones are deleted.
+    Each belongs to one model file and its loading options. When --option prompt-cache-size is reached, the least
+    recently used ones are deleted.
     """
 
 

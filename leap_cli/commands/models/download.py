@@ -117,7 +117,7 @@ def command(
                     quantization=quant,
                     revision=revision,
                     options=vars(options),
-                    policy=background.policy,  # the download itself bears the failures that --retries says
+                    policy=background.policy,  # the download itself bears the failures that ``retries`` says
                     cwd=env.cwd,
                 )
                 report.take_job(model, outcome_of(submit))

@@ -75,7 +75,7 @@ def _served_models(arguments: Arguments) -> ServedModels:
     if arguments["max_models"] is not None and arguments["max_models"] < len(staying) + bool(patterns):
         more = " and room for one more" if patterns else ""
         raise click.UsageError(
-            f"--max-models {arguments['max_models']} is less than the {len(staying)} that stay{more}"
+            f"--option max-models={arguments['max_models']} is less than the {len(staying)} that stay{more}"
         )
     return ServedModels(
         staying, patterns, default, Bounds(arguments["max_models"], arguments["max_memory"]), keep_alive

@@ -66,13 +66,13 @@ def worker(env: Environment, /, args: WorkerArguments) -> None:
 
     This is seldom needed: a command that submits a job starts a worker, which exits after five minutes without jobs.
     Jobs on a server (jobs_url) need a worker started by hand, by a service manager, or as a task of a cluster, with
-    --option until-empty or --for. SIGTERM stops it, and its running jobs return to the queue.
+    --option until-empty or for. SIGTERM stops it, and its running jobs return to the queue.
     """
     output = Output(env, args.format)
     foreground = args.foreground or args.until_empty or args.seconds is not None
     if sum((foreground, args.stop, args.drain, args.only_status, args.print_unit is not None)) > 1:
         raise click.UsageError(
-            "--foreground (or --for, --option until-empty), --shutdown, --drain, --status and --print-unit exclude "
+            "--foreground (or --option for, until-empty), --shutdown, --drain, --status and --print-unit exclude "
             "each other"
         )
     if args.print_unit is not None:

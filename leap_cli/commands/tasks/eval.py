@@ -43,7 +43,7 @@ def command() -> None:
 
 
 OF_RESULTS = (
-    *("--format", "--html", "--junit", "--baseline", "--alpha", "--min"),
+    *("--format", "--html", "--junit", "--baseline", "--option alpha", "--min"),
     *("--judge", "--option embedding-model", "--allow-python", "--quiet"),
 )
 """Options of what is done with answers: where they are given, one job asks and judges, else there is one for each
