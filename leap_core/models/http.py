@@ -6,7 +6,6 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -17,6 +16,8 @@ from ..system.http import PASSING, backoff, client, ended, failure, host_of, ori
 from .hub_settings import HubSettings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import httpx
 
 Value = TypeVar("Value")
@@ -217,6 +218,8 @@ class Web:
 
     def _sent(self, asking: httpx.Client, request: httpx.Request) -> httpx.Response:
         """The head of the answer. When ``stop`` is set, the request's result is dropped."""
+        from concurrent.futures import Future
+
         answer: Future[httpx.Response] = Future()
 
         def ask() -> None:

@@ -13,7 +13,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import asyncio
     import ssl
+    from concurrent.futures import Future
 
     import httpx
 
@@ -141,6 +141,8 @@ def backoff(failures: int, first: float, longest: float) -> float:
 
 def ended(answer: Future[Any], stop: threading.Event | None, seconds: float = math.inf) -> bool:
     """Wait for an answer; False when ``stop`` was set or the time was over before it came."""
+    from concurrent.futures import wait
+
     end = time.monotonic() + seconds
     while not wait([answer], LOOK_SECONDS).done:
         if (stop is not None and stop.is_set()) or time.monotonic() > end:

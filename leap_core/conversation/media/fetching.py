@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ...errors import LeapSerializationError
 from ...system.addresses import is_public
-from ...system.http import Loop, client, ended, failure
 
 if TYPE_CHECKING:
     import httpx
@@ -95,6 +94,8 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 def _web(url: str, is_typed: bool) -> bytes:
     """What an address answers. Why one fails is said to a person who typed it only: clients of a server would learn
     which of this network's ports are open. A public address may not redirect to a private one."""
+    from ...system.http import Loop, ended
+
     with Loop() as loop:
         followed = loop.submit(_followed(url, may_be_private=is_typed))
         if not ended(followed, None, LONGEST_SECONDS):
@@ -114,6 +115,8 @@ async def _followed(url: str, *, may_be_private: bool) -> bytes:
     import asyncio
 
     import httpx
+
+    from ...system.http import client, failure
 
     host = "it"
     try:
