@@ -134,7 +134,7 @@ def places(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_everywhere(places: Callable[[str], dict[str, Outcome]], case: str):
+def test_every_way_to_ask_gives_the_same_answer(places: Callable[[str], dict[str, Outcome]], case: str):
     found = places(case)
     text, calls = found["here"]
     assert text or calls

@@ -23,7 +23,7 @@ from .conftest import GREEDY, Scripted
 ASKED = [ChatMessage("system", "Be brief."), ChatMessage("user", "What is the capital of France?")]
 
 
-def test_a_prompt_is_rendered_with_its_length(subject, runner):
+def test_a_prompt_is_rendered_with_its_token_count(subject, runner):
     if not subject.shows_prompts:
         with pytest.raises(LeapGenerationError, match="does not show"):
             runner.render(ASKED)
@@ -42,7 +42,7 @@ def test_the_rendered_prompt_is_what_the_answer_is_made_from(subject, runner):
     assert rendered.tokens == end.stats.prompt_tokens
 
 
-def test_tool_choice_none_shows_no_functions_and_keeps_the_calls_of_the_history(subject, runner):
+def test_tool_choice_none_hides_functions_and_keeps_earlier_calls(subject, runner):
     if not subject.shows_prompts:
         pytest.skip("it makes the prompt elsewhere")
     look = LeapFunction("look", "Looks at a place.", [])
@@ -71,7 +71,7 @@ def test_a_schema_that_the_messages_have_is_not_sent_twice(subject, runner):
     assert runner.render(own, (), options).text.count('"city"') == once.count('"city"')
 
 
-def test_a_text_is_gone_on_from_as_it_stands(subject, runner):
+def test_a_raw_text_is_continued_unchanged(subject, runner):
     prompt = subject.short(runner)
     if subject.shows_prompts:
         text = runner.render([ChatMessage("user", prompt)]).text
@@ -100,7 +100,7 @@ def test_options_of_a_text_are_checked(runner):
         runner.start_text("Hello", options)
 
 
-def test_nothing_is_rendered_or_begun_after_unload(subject, runner):
+def test_nothing_is_rendered_or_started_after_unload(subject, runner):
     runner.unload()
     with pytest.raises(LeapGenerationError):
         runner.render(ASKED)
@@ -108,7 +108,7 @@ def test_nothing_is_rendered_or_begun_after_unload(subject, runner):
         runner.start_text("Hello")
 
 
-def test_the_tokens_of_a_text_spell_it(subject, runner):
+def test_the_tokens_of_a_text_decode_to_it(subject, runner):
     if isinstance(subject, Scripted):
         with pytest.raises(LeapGenerationError, match="cannot tokenize"):
             runner.tokenize("Hi")
@@ -118,7 +118,7 @@ def test_the_tokens_of_a_text_spell_it(subject, runner):
     assert len(runner.tokenize("<|im_end|>", parse_special=True)) == 1 < len(runner.tokenize("<|im_end|>"))
 
 
-def test_an_answer_that_was_begun_is_gone_on_from_and_not_repeated(subject, runner):
+def test_a_partial_answer_is_continued_and_not_repeated(subject, runner):
     """It was closed as a turn of its own, and the model said it again."""
     question = ChatMessage("user", subject.short(runner))
     begun = [question, ChatMessage("assistant", "The capital of")]
@@ -131,6 +131,6 @@ def test_an_answer_that_was_begun_is_gone_on_from_and_not_repeated(subject, runn
     assert conversation.history == [question, ChatMessage("assistant", "The capital of" + end.full_message.text)]
 
 
-def test_the_names_in_the_header_of_the_file_are_known_where_the_file_is(subject, runner):
+def test_model_names_in_the_file_header_are_known_where_the_file_is(subject, runner):
     known = subject.shows_prompts and not isinstance(subject, Scripted)
     assert runner.header_names == (("leap-built-in-demo", "lfm2") if known else ())

@@ -25,7 +25,7 @@ def is_usable(subject, runner, conversation):
     return end.finish_reason is GenerationFinishReason.STOP
 
 
-def test_leaving_the_loop_stops_and_leaves_the_history_alone(subject, runner):
+def test_leaving_the_loop_stops_and_does_not_change_the_history(subject, runner):
     conversation = runner.create_conversation("Be brief.")
     for response in conversation.generate_response(subject.long(runner)):
         assert isinstance(response, Chunk)
@@ -35,7 +35,7 @@ def test_leaving_the_loop_stops_and_leaves_the_history_alone(subject, runner):
     assert is_usable(subject, runner, conversation)
 
 
-def test_closing_the_iterator_stops_and_leaves_the_history_alone(subject, runner):
+def test_closing_the_iterator_stops_and_does_not_change_the_history(subject, runner):
     conversation = runner.create_conversation()
     iterator = iter(conversation.generate_response(subject.long(runner)))
     next(iterator)
@@ -44,7 +44,7 @@ def test_closing_the_iterator_stops_and_leaves_the_history_alone(subject, runner
     assert is_usable(subject, runner, conversation)
 
 
-def test_closing_the_stream_stops_and_leaves_the_history_alone(subject, runner):
+def test_closing_the_stream_stops_and_does_not_change_the_history(subject, runner):
     conversation = runner.create_conversation()
     with conversation.generate_response(subject.long(runner)) as stream:
         next(stream)
@@ -52,7 +52,7 @@ def test_closing_the_stream_stops_and_leaves_the_history_alone(subject, runner):
     assert is_usable(subject, runner, conversation)
 
 
-def test_stop_ends_the_answer_and_keeps_what_came(subject, runner):
+def test_stop_ends_the_answer_and_keeps_its_text(subject, runner):
     conversation = runner.create_conversation()
     stream = conversation.generate_response(subject.long(runner))
     pieces = [next(stream), next(stream), next(stream)]
@@ -76,7 +76,7 @@ def test_stop_from_another_thread_wakes_the_reader(subject, runner):
     assert seen[-1].finish_reason is GenerationFinishReason.INTERRUPTED
 
 
-def test_stop_before_the_first_iteration_ends_it_at_its_beginning(subject, runner):
+def test_stop_before_the_first_iteration_ends_the_stream_at_once(subject, runner):
     conversation = runner.create_conversation()
     stream = conversation.generate_response(subject.long(runner))
     stream.stop()
@@ -137,7 +137,7 @@ async def collect(stream):
     return [response async for response in stream]
 
 
-def test_async_iteration_gives_the_same(subject, runner):
+def test_async_iteration_gives_the_same_responses(subject, runner):
     conversation = runner.create_conversation()
     *pieces, end = asyncio.run(collect(conversation.generate_response(subject.short(runner))))
     assert isinstance(end, Complete) and end.finish_reason is GenerationFinishReason.STOP
@@ -145,7 +145,7 @@ def test_async_iteration_gives_the_same(subject, runner):
     assert conversation.history[-1] == end.full_message
 
 
-def test_async_errors_arrive(subject):
+def test_async_iteration_raises_errors(subject):
     runner = subject.new_runner()
     conversation = runner.create_conversation()
     runner.unload()
@@ -153,7 +153,7 @@ def test_async_errors_arrive(subject):
         asyncio.run(collect(conversation.generate_response("Hi.")))
 
 
-def test_the_loop_runs_on_while_an_answer_is_made(subject, runner):
+def test_the_event_loop_keeps_running_during_an_answer(subject, runner):
     conversation = runner.create_conversation()
 
     async def main():
@@ -180,7 +180,7 @@ def test_the_loop_runs_on_while_an_answer_is_made(subject, runner):
 
 
 @pytest.mark.parametrize("after", [1, 5])
-def test_cancelling_the_task_stops_and_leaves_the_history_alone(subject, runner, after):
+def test_cancelling_the_task_stops_and_does_not_change_the_history(subject, runner, after):
     conversation = runner.create_conversation()
 
     async def main():
@@ -206,7 +206,7 @@ def test_cancelling_the_task_stops_and_leaves_the_history_alone(subject, runner,
 
 
 @pytest.mark.parametrize("kind", ["short", "long"])
-def test_leaving_an_async_loop_leaves_the_history_alone(subject, runner, kind):
+def test_leaving_an_async_loop_does_not_change_the_history(subject, runner, kind):
     """However far ahead of its reader the answer is: one that was not read to its end is not kept."""
     conversation = runner.create_conversation()
 

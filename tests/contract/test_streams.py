@@ -24,7 +24,7 @@ def roles(conversation):
     return [message.role.value for message in conversation.history]
 
 
-def test_a_stream_ends_with_one_complete_that_holds_the_whole(subject, runner):
+def test_a_stream_ends_with_one_complete_that_has_the_whole_text(subject, runner):
     responses = list(runner.create_conversation().generate_response(subject.short(runner)))
     *pieces, end = responses
     assert isinstance(end, Complete) and end.finish_reason is GenerationFinishReason.STOP
@@ -44,7 +44,7 @@ def test_the_text_ends_before_a_stop_string(subject, runner, stop):
     assert end.full_message.text.startswith("The capital") and stop.split()[0] not in end.full_message.text
 
 
-def test_a_beginning_of_a_stop_string_at_the_end_is_text(subject, runner):
+def test_a_prefix_of_a_stop_string_at_the_end_is_text(subject, runner):
     options = GenerationOptions(temperature=0, stop=("Paris. Not",))
     *_, end = runner.create_conversation().generate_response(subject.short(runner), options)
     assert end.full_message.text.endswith("Paris.")
@@ -93,7 +93,7 @@ def test_history_gains_both_messages_before_complete_is_seen(subject, runner):
             assert conversation.is_generating
 
 
-def test_two_turns(subject, runner):
+def test_the_second_turn_contains_the_first(subject, runner):
     conversation = runner.create_conversation()
     for _ in range(2):
         *_, end = conversation.generate_response(subject.short(runner))
@@ -101,14 +101,14 @@ def test_two_turns(subject, runner):
     assert roles(conversation) == ["user", "assistant", "user", "assistant"]
 
 
-def test_a_conversation_goes_on_from_a_history(subject, runner):
+def test_a_conversation_continues_a_history(subject, runner):
     history = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hi."), ChatMessage("assistant", "Hello.")]
     for conversation in (runner.create_conversation_from_history(history), Conversation(runner, history)):
         *_, end = conversation.generate_response(subject.short(runner))
         assert conversation.history[:3] == history and conversation.history[4] == end.full_message
 
 
-def test_a_reply_to_the_history_as_it_is(subject, runner):
+def test_the_history_is_answered_without_a_new_message(subject, runner):
     conversation = runner.create_conversation_from_history([ChatMessage("user", subject.short(runner))])
     *_, end = conversation.generate_response(None)
     assert roles(conversation) == ["user", "assistant"]
@@ -175,7 +175,7 @@ def test_options_that_exclude_each_other_are_refused_before_anything_is_generate
     assert conversation.history == [] and not conversation.is_generating
 
 
-def test_after_unload_conversations_are_readable_and_generating_raises(subject):
+def test_after_unload_history_is_readable_and_generating_raises(subject):
     runner = subject.new_runner()
     conversation = runner.create_conversation("Be brief.")
     list(conversation.generate_response(subject.short(runner)))

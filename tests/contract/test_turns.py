@@ -35,7 +35,7 @@ def test_async_generations_on_one_conversation_take_turns(subject, runner):
     assert [message.role.value for message in conversation.history] == ["user", "assistant"] * 3
 
 
-def test_one_that_waits_its_turn_can_be_stopped(subject, runner):
+def test_a_waiting_generation_can_be_stopped(subject, runner):
     conversation = runner.create_conversation()
     first = conversation.generate_response(subject.long(runner))
     assert isinstance(next(first), Chunk)
@@ -51,7 +51,7 @@ def test_one_that_waits_its_turn_can_be_stopped(subject, runner):
     assert conversation.history == [] and not conversation.is_generating
 
 
-def test_one_that_waits_its_turn_can_be_given_up(subject, runner):
+def test_a_waiting_generation_can_be_cancelled(subject, runner):
     conversation = runner.create_conversation()
     first = conversation.generate_response(subject.long(runner))
     next(first)
@@ -74,7 +74,7 @@ def test_one_that_waits_its_turn_can_be_given_up(subject, runner):
     assert len(conversation.history) == 2
 
 
-def test_conversations_on_one_runner_answer_at_once(subject, runner):
+def test_conversations_on_one_runner_answer_concurrently(subject, runner):
     prompts = [subject.short(runner) for _ in range(6)]
 
     def ask(prompt):
@@ -88,7 +88,7 @@ def test_conversations_on_one_runner_answer_at_once(subject, runner):
     assert all("Paris" in text for text in texts)
 
 
-def test_stopping_one_leaves_the_other_alone(subject, runner):
+def test_stopping_one_does_not_affect_the_other(subject, runner):
     one, other = runner.create_conversation(), runner.create_conversation()
     stopped, going = one.generate_response(subject.long(runner)), other.generate_response(subject.long(runner))
     next(stopped)

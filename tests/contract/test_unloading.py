@@ -11,7 +11,7 @@ import pytest
 from leap_core import ChatMessage, Leap, LeapGenerationError
 
 
-def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
+def test_unload_waits_until_a_prompt_is_tokenized():
     runner = Leap.load("builtin")
     entered, go_on, ended = threading.Event(), threading.Event(), []
     tokenize = runner.model.tokenize
@@ -41,7 +41,7 @@ def test_unload_waits_for_who_cuts_a_prompt_into_tokens():
     assert ended == ["the model is unloaded"] and runner.model.pointer is None
 
 
-def test_a_runner_that_nobody_holds_is_unloaded():
+def test_a_garbage_collected_runner_is_unloaded():
     runner = Leap.load("builtin")
     model = runner.model
     generation = runner.start([ChatMessage("user", "Count to 300.")])
@@ -58,7 +58,7 @@ def test_a_runner_that_nobody_holds_is_unloaded():
         time.sleep(0.01)
 
 
-def test_a_token_s_text_is_not_read_from_memory_that_is_free():
+def test_the_text_of_a_token_is_not_read_from_freed_memory():
     runner = Leap.load("builtin")
     runner.unload()
     with pytest.raises(LeapGenerationError, match="unloaded"):

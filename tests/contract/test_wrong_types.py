@@ -35,14 +35,14 @@ def weather(city: str) -> str:
 
 
 @pytest.mark.parametrize("message", [5, b"x", ["a"], Text("hi"), {"role": "user"}])
-def test_what_is_no_message_is_said(runner: ModelRunner, message: Any) -> None:
+def test_an_invalid_message_is_named_in_the_error(runner: ModelRunner, message: Any) -> None:
     with pytest.raises(LeapSerializationError):
         list(runner.create_conversation().generate_response(message))
     with pytest.raises(LeapSerializationError):
         runner.get_prompt_tokens_size("hi")  # type: ignore[arg-type]
 
 
-def test_messages_in_their_json_form_are_read(subject) -> None:
+def test_messages_are_accepted_as_json_objects(subject) -> None:
     runner = subject.new_runner()
     question = {"role": "user", "content": subject.short(runner)}
     sizes = [runner.get_prompt_tokens_size([message]) for message in (question, ChatMessage.from_json(question))]
@@ -52,7 +52,7 @@ def test_messages_in_their_json_form_are_read(subject) -> None:
     assert list(conversation.generate_response(question)) and len(conversation.history) == 2
 
 
-def test_options_are_no_dict(runner: ModelRunner) -> None:
+def test_options_as_a_dict_are_an_error(runner: ModelRunner) -> None:
     options: Any = {"temperature": 0}
     for action in (
         lambda: list(runner.create_conversation().generate_response("hi", options)),
@@ -65,7 +65,7 @@ def test_options_are_no_dict(runner: ModelRunner) -> None:
             action()
 
 
-def test_arguments_of_calls_are_json(runner: ModelRunner) -> None:
+def test_arguments_of_calls_must_be_json(runner: ModelRunner) -> None:
     for argument in (object(), float("nan")):
         call = LeapFunctionCall("f", {"x": argument})
         with pytest.raises(LeapSerializationError, match="not JSON"):
@@ -74,7 +74,7 @@ def test_arguments_of_calls_are_json(runner: ModelRunner) -> None:
         ChatMessage("assistant", "", function_calls=["f"])  # type: ignore[list-item]
 
 
-def test_a_manifest_is_read_by_its_path_as_a_text(tmp_path: Path) -> None:
+def test_a_manifest_path_can_be_a_string(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_text(
         '{"inference_type": "llama.cpp/text-to-text", "schema_version": "1.0.0", '
@@ -83,7 +83,7 @@ def test_a_manifest_is_read_by_its_path_as_a_text(tmp_path: Path) -> None:
     assert read_manifest(str(path)).model == "m.gguf"
 
 
-def test_wishes_that_no_model_meets_are_option_errors(runner: ModelRunner, tmp_path: Path) -> None:
+def test_impossible_choices_and_tokens_are_option_errors(runner: ModelRunner, tmp_path: Path) -> None:
     if isinstance(runner, ScriptedModelRunner):
         pytest.skip("the script says what is answered")
     messages = [ChatMessage("user", "hi")]
@@ -101,7 +101,7 @@ def test_wishes_that_no_model_meets_are_option_errors(runner: ModelRunner, tmp_p
     assert list(runner.start(messages, options=GenerationOptions(max_tokens=1)))
 
 
-def test_a_callback_that_fails_is_heard_of_and_the_answer_is_kept(subject) -> None:
+def test_a_failing_callback_is_reported_and_the_answer_is_kept(subject) -> None:
     runner = subject.new_runner()
     conversation = runner.create_conversation_from_history([ChatMessage("user", subject.short(runner))])
     heard: list[LeapError] = []

@@ -55,7 +55,7 @@ def answers(dialogue: Dialogue) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("skill", SKILLS)
-def test_the_prompts_that_are_learned_are_those_that_leap_sends(skill):
+def test_training_prompts_equal_those_that_leap_sends(skill):
     source = (SCRIPTS / "builtin_data" / "template.jinja").read_text("utf-8")
     template = ChatTemplate(source, bos_text=MARKERS[2], eos_text=MARKERS[1], special_texts=MARKERS)
     dialogues = [example(skill, "eval", seed) for seed in range(30)]
@@ -97,7 +97,7 @@ def texts_in(value: object) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("split", usually(["eval"], ["eval", "train"]))
 @pytest.mark.parametrize("skill", ["extraction", "lists by a schema", "records of any kind"])
-def test_whatever_is_extracted_was_said(skill, split):
+def test_every_extracted_value_is_in_its_text(skill, split):
     checked = 0
     for seed in range(1000):
         turns = [turn.content for turn in example(skill, split, seed).turns]
@@ -126,7 +126,7 @@ def test_every_call_is_one_that_its_declaration_allows(skill, split):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", ["first_name", "invented", "coined", "random_string", "code"])
-def test_what_is_drawn_for_evaluation_is_never_drawn_for_training(draw):
+def test_evaluation_examples_are_not_in_the_training_data(draw):
     drawn = {split: Values(random.Random(1), split) for split in ("train", "eval")}
     texts = {split: {getattr(values, draw)().lower() for _ in range(2000)} for split, values in drawn.items()}
     assert len(texts["eval"]) > 20 and not texts["train"] & texts["eval"]

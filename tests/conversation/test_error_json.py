@@ -40,5 +40,5 @@ def test_an_unknown_class_arrives_as_its_nearest_known_base():
 
 
 @pytest.mark.parametrize("value", [None, 3, [], {}, {"message": 3}, {"classes": ["ValueError"], "message": "x"}])
-def test_what_cannot_be_read_is_a_generation_error(value):
+def test_unreadable_error_json_is_a_generation_error(value):
     assert type(error_from_json(value)) is errors.LeapGenerationError

@@ -40,7 +40,7 @@ def data_url(data: bytes, kind: str) -> str:
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "GIF", "WEBP", "BMP"])
-def test_pictures_of_any_format_come_in_as_jpeg_and_go_out_as_data(format: str) -> None:
+def test_images_of_any_format_become_jpeg_data_urls(format: str) -> None:
     read = ChatMessage.from_json(message(data_url(saved(format), f"image/{format.lower()}")), urls=UrlAccess.DATA)
     (part,) = read.content
     assert isinstance(part, Image) and part.data.startswith(b"\xff\xd8\xff")
@@ -49,7 +49,7 @@ def test_pictures_of_any_format_come_in_as_jpeg_and_go_out_as_data(format: str) 
     assert str(read.to_json()["content"][0]["image_url"]["url"]).startswith("data:image/jpeg;base64,")
 
 
-def test_files_are_read_unless_that_is_not_allowed(tmp_path: Path) -> None:
+def test_file_urls_are_read_only_where_allowed(tmp_path: Path) -> None:
     path = tmp_path / "a picture (1).png"
     path.write_bytes(saved("PNG"))
     (read,) = messages_from_json([message(path.as_uri())])
@@ -97,7 +97,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_urls_are_fetched_only_where_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "public_address", lambda host, port, secure: host)
     for place in ("/a.png", "/moved"):
         read = ChatMessage.from_json(message(server + place), urls=UrlAccess.WEB)
@@ -112,13 +112,13 @@ def test_the_web_is_asked_only_where_that_is_allowed(server: str, monkeypatch: p
 
 
 @pytest.mark.timeout(30)
-def test_a_server_that_sends_a_byte_now_and_then_is_left(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_sends_a_byte_now_and_then_times_out(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "LONGEST_SECONDS", 0.2)
     with pytest.raises(LeapSerializationError, match="the file takes longer than"):
         fetching.fetch(server + "/endless", UrlAccess.TYPED)
 
 
-def test_neither_this_machine_nor_its_networks_are_asked(server: str, tmp_path: Path) -> None:
+def test_private_addresses_are_not_fetched(server: str, tmp_path: Path) -> None:
     """The error told which ports are open, and a redirect was followed anywhere."""
     (tmp_path / "a.png").write_bytes(saved("PNG"))
     closed = "http://127.0.0.1:9/a.png"
@@ -203,7 +203,7 @@ def test_the_sdks_helpers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_person_may_fetch_a_private_address_and_hears_why_one_cannot_be(
+def test_a_user_can_fetch_a_private_address_and_gets_the_reason_of_a_failure(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fetching.fetch(server + "/a.png", UrlAccess.TYPED) == saved("PNG")
@@ -225,7 +225,7 @@ def test_a_person_may_fetch_a_private_address_and_hears_why_one_cannot_be(
     assert asked == [True, False], "behind a public address only public ones are asked"
 
 
-def test_a_public_address_may_not_lead_to_a_private_one() -> None:
+def test_a_public_address_cannot_redirect_to_a_private_one() -> None:
     import httpx
 
     assert fetching._address(httpx.URL("http://8.8.8.8:8080/"), True) == ("8.8.8.8", False)

@@ -51,7 +51,7 @@ def test_a_message_survives_its_json(message):
     assert ChatMessage.from_json(json.loads(text)) == message
 
 
-def test_a_history_survives_the_standard_json_module():
+def test_a_history_survives_json_dumps_and_loads():
     text = json.dumps({"messages": MESSAGES, "other": {"role": 5}}, cls=LeapJSONEncoder)
     assert json.loads(text, object_hook=leap_object_hook) == {"messages": MESSAGES, "other": {"role": 5}}
 
@@ -62,7 +62,7 @@ def test_the_encoder_refuses_what_it_does_not_know():
 
 
 @pytest.mark.parametrize("text", ['{"role": [], "content": "x"}', '{"role": {}, "content": "x"}', '{"role": "user"}'])
-def test_the_hook_leaves_other_objects_alone(text):
+def test_the_object_hook_does_not_change_other_objects(text):
     assert json.loads(text, object_hook=leap_object_hook) == json.loads(text)
 
 
@@ -77,7 +77,7 @@ def test_parts_and_calls_are_written_by_the_encoder_too():
     ]
 
 
-def test_openai_shapes():
+def test_openai_json_of_each_message():
     assert ChatMessage("user", "hi").to_json() == {"role": "user", "content": "hi"}
     assert ChatMessage("user", [Text("a"), Image(JPEG)]).to_json() == {
         "role": "user",
@@ -110,7 +110,7 @@ def test_pcm_samples_are_float32_bit_for_bit():
     assert ChatMessageContent.from_json(part.to_json()) == part
 
 
-def test_a_developer_is_a_system():
+def test_a_developer_message_is_a_system_message():
     assert (
         json.loads('{"role": "developer", "content": "x"}', object_hook=leap_object_hook).role is ChatMessageRole.SYSTEM
     )
@@ -141,7 +141,7 @@ def test_content_may_be_text_a_part_or_parts():
         lambda: LeapFunctionCall.from_json({"function": {"name": "f", "arguments": "[" * 200_000}}),
     ],
 )
-def test_what_would_not_read_back_is_refused(make):
+def test_messages_that_would_not_read_back_are_refused(make):
     with pytest.raises(LeapSerializationError):
         make()
 
@@ -240,7 +240,7 @@ def test_unknown_shapes_are_named_by_their_path(value, path):
 
 
 @pytest.mark.parametrize("value", [{"role": "user"}, "text", None])
-def test_messages_are_an_array(value):
+def test_the_json_of_messages_must_be_an_array(value):
     with pytest.raises(LeapSerializationError, match="^messages: expected a list"):
         messages_from_json(value)
 
@@ -253,7 +253,7 @@ def test_an_image_that_is_not_a_jpeg_is_refused():
 @pytest.mark.parametrize(
     ("content", "says"), [([5], r"content\[0\]: expected a content part, not int"), (["x"], "not str")]
 )
-def test_parts_that_are_none_are_refused(content, says):
+def test_invalid_parts_are_refused(content, says):
     with pytest.raises(LeapSerializationError, match=says):
         ChatMessage("user", content)
 

@@ -116,7 +116,7 @@ def test_the_rows_have_known_fields():
     assert {name for row in rows for name in vars(row)} <= set(OptionRow.__annotations__)
 
 
-def test_what_an_endpoint_is_sent_is_in_texts_and_in_the_responses_api_or_refused_there():
+def test_options_sent_to_an_endpoint_are_sent_or_refused_by_its_other_apis():
     plain = responses_body(Request(MESSAGES, [FUNCTION], GenerationOptions()))
 
     def check(name: str) -> None:
@@ -173,7 +173,7 @@ def test_a_whole_number_may_be_written_with_a_point_in_every_protocol():
     check_each([name for name, row in GENERATION.items() if isinstance(row.kind, Whole) and row.chat], check)
 
 
-def test_a_reply_of_ollama_s_protocol_has_the_notes():
+def test_a_reply_in_ollamas_protocol_has_notes():
     said = [{"role": "user", "content": "Hi"}]
     request = read_ollama_chat({"model": "m", "messages": said, "options": {"rng_seed": 3}})
     assert request.generation is not None and "options.rng_seed" in request.generation.notes[0]
@@ -182,7 +182,7 @@ def test_a_reply_of_ollama_s_protocol_has_the_notes():
     assert reply["leap"] == {"warnings": list(request.generation.notes)}
 
 
-def test_a_field_that_is_null_is_not_in_the_notes_of_ollama_s_protocol():
+def test_a_null_field_is_not_in_the_notes_of_ollamas_protocol():
     said = [{"role": "user", "content": "Hi"}]
     nothing = {name: None for name in GENERATION}
     for request in (
@@ -192,11 +192,11 @@ def test_a_field_that_is_null_is_not_in_the_notes_of_ollama_s_protocol():
         assert request.generation is not None and request.generation.notes == ()
 
 
-def test_the_recommendations_of_models_are_those_of_the_table():
+def test_recommended_options_of_models_are_rows_of_the_table():
     assert {each.name for each in fields(SamplingDefaults)} == {name for name, row in GENERATION.items() if row.model}
 
 
-def test_lines_of_tasks_take_what_wins_over_a_task():
+def test_lines_of_tasks_accept_options_that_override_a_task():
     def check(name: str) -> None:
         row = GENERATION[name]
         for field in row.chat:
@@ -268,7 +268,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
-def test_a_row_that_is_added_appears_everywhere(tmp_path):
+def test_a_new_row_appears_everywhere(tmp_path):
     script = tmp_path / "added.py"
     script.write_text(ADDED)
     done = subprocess.run(

@@ -39,7 +39,7 @@ from leap_core.errors import LeapOptionsError
         ("enable_thinking", [True, False], [5, None]),
     ],
 )
-def test_ranges(name, good, bad):
+def test_option_ranges_are_checked(name, good, bad):
     for value in good:
         assert getattr(GenerationOptions(**{name: value}), name) == value
     for value in bad:
@@ -49,7 +49,7 @@ def test_ranges(name, good, bad):
         assert name in str(caught.value)
 
 
-def test_an_options_error_is_a_value_error_too():
+def test_an_options_error_is_a_value_error():
     with pytest.raises(ValueError):
         GenerationOptions(temperature=-1)
 
@@ -132,13 +132,13 @@ def test_json_holds_only_what_differs_and_reads_back_equal():
         ({"stop": None}, "stop"),
     ],
 )
-def test_json_that_is_no_options(value, option):
+def test_invalid_json_of_options_is_refused(value, option):
     with pytest.raises(LeapOptionsError) as caught:
         GenerationOptions.from_json(value)
     assert caught.value.option == option
 
 
-def test_none_falls_back_and_what_is_set_stays():
+def test_none_falls_back_and_set_values_stay():
     defaults = SamplingDefaults(temperature=0.1, top_k=50).over(SamplingDefaults(temperature=0.9, min_p=0.15))
     merged = GenerationOptions(top_k=0, max_tokens=5).with_defaults(defaults)
     assert (merged.temperature, merged.top_k, merged.min_p, merged.top_p, merged.max_tokens) == (0.1, 0, 0.15, None, 5)
@@ -166,7 +166,7 @@ def test_loading_options_have_ranges(name, bad):
         assert caught.value.option == name
 
 
-def test_loading_options_that_are_none_fall_back():
+def test_loading_options_of_none_fall_back():
     named = [f.name for f in dataclasses.fields(ModelLoadingOptions)]
     assert ModelLoadingOptions(**dict.fromkeys(named)) == ModelLoadingOptions()
 
@@ -185,7 +185,7 @@ def test_extras_are_options_by_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"nothing": 1}', '{"top_k": -1}', '{"extras": "{}"}'])
-def test_extras_that_say_nothing_sensible_are_refused(text: str) -> None:
+def test_invalid_extras_are_refused(text: str) -> None:
     with pytest.raises(LeapOptionsError):
         GenerationOptions(extras=text).with_extras()
 
@@ -226,14 +226,14 @@ def test_a_parser_is_an_object_and_not_its_class():
         (CacheOptions, "enable", "enabled"),
     ],
 )
-def test_a_misspelt_name_in_the_constructor_is_named_with_what_was_meant(kind, name, meant):
+def test_a_misspelled_name_in_the_constructor_gets_a_suggestion(kind, name, meant):
     with pytest.raises(LeapOptionsError, match=f"{name}.*did you mean '{meant}'") as caught:
         kind(**{name: 1})
     assert caught.value.option == name
     assert dataclasses.is_dataclass(kind) and "self" in inspect.signature(kind.__init__).parameters
 
 
-def test_keys_and_values_are_of_two_kinds_on_a_cpu():
+def test_keys_and_values_have_different_types_on_a_cpu():
     """For two of the kind f16 llama.cpp has ways to compute attention that round differently."""
     plain = ModelLoadingOptions()
     assert plain.kv_types(gpu_layers=0) == ("bf16", "f16")
@@ -246,13 +246,13 @@ def test_keys_and_values_are_of_two_kinds_on_a_cpu():
     assert ModelLoadingOptions(kv_type_k="f16", kv_type_v="f16").kv_types(0) == ("f16", "f16")
 
 
-def test_keys_and_values_are_f16_where_products_of_weights_differ_more():
+def test_keys_and_values_are_f16_for_weights_whose_products_differ_more():
     assert ModelLoadingOptions().kv_types(0, is_coarse=True) == ("f16", "f16")
     assert ModelLoadingOptions(kv_type_k="q8_0").kv_types(0, is_coarse=True) == ("q8_0", "f16")
     assert ModelLoadingOptions(deterministic=True).kv_types(0, is_coarse=True) == ("bf16", "f16")
 
 
-def test_every_integer_option_takes_a_float_that_is_whole():
+def test_every_integer_option_accepts_a_whole_float():
     names = [each.name for each in fields(GenerationOptions) if str(each.type) == "int | None"]
     assert {"top_k", "repeat_last_n", "rng_seed", "max_tokens", "priority"} <= set(names)
     for name in names:

@@ -135,6 +135,6 @@ def test_each_sampling_option_changes_what_the_engine_receives(runner: InProcess
 
 
 @pytest.mark.slow
-def test_every_other_option_changes_what_the_engine_receives_or_is_at_work_elsewhere(runner: InProcessRunner) -> None:
+def test_every_other_option_changes_the_request_or_acts_elsewhere(runner: InProcessRunner) -> None:
     assert set(ELSEWHERE) <= set(GENERATION)
     check_each_of([name for name in GENERATION if name not in (*OVERRIDES, *ELSEWHERE)], runner)

@@ -146,11 +146,11 @@ def test_a_planted_cause_is_named_first(name, facts, end):
 
 
 @pytest.mark.parametrize("facts", NO_CHANGES)
-def test_another_question_is_no_cause(facts):
+def test_another_question_is_not_a_cause(facts):
     assert causes_of(facts, FINE) == []
 
 
-def test_a_context_is_asked_for_that_holds_the_prompt_and_that_the_model_allows():
+def test_the_advised_context_holds_the_prompt_within_the_models_limit():
     def advice(prompt: int, trained: int, **facts: Any) -> tuple[str, int]:
         error = LeapGenerationPromptExceedContextLengthError(prompt, 4096, trained=trained)
         cause = causes_of(replace(failed(error), **facts), RequestEnd(1.0))[0]
@@ -168,19 +168,19 @@ def test_a_context_is_asked_for_that_holds_the_prompt_and_that_the_model_allows(
     assert causes_of(QUICK, wished)[0].context_size == 11_000, "prompt and answer"
 
 
-def test_nothing_is_advised_that_was_done():
+def test_advice_omits_what_was_already_done():
     end = RequestEnd(4.0, "repetition", options={"repetition_penalty": 1.3})
     assert causes_of(QUICK, end)[0].change == "ask with a higher temperature"
     assert "leap load" not in causes_of(replace(QUICK, loading=3.0), replace(FINE, served=True))[0].change
 
 
-def test_a_state_that_ends_before_the_change_is_said():
+def test_a_saved_state_before_the_change_is_explained():
     (cause,) = causes_of(kept_state("Answer in ", "English.", "German.", in_slots=495), FINE)
     assert "goes back only to kept states, here to token 0" in cause.text
     assert causes_of(replace(kept_state("Answer in ", "English.", "German."), by_states=False), FINE) == []
 
 
-def test_other_work_slowed_nothing_while_a_request_had_no_slot():
+def test_other_work_is_not_blamed_while_a_request_had_no_slot():
     facts = waiting(preempted=2, swapped=3.0, writing=3.5, reading=0.5, others=0.8)
     assert [cause.name for cause in causes_of(facts, FINE)] == ["preempted"]
 
@@ -245,7 +245,7 @@ def test_the_most_expensive_cause_comes_first():
     ],
     ids=["quiet", "quiet too", "busy", "busy too", "own threads wait for each other", "the disk was waited for"],
 )
-def test_other_work_is_what_other_processes_took(computed: float, waited: float, seconds: float, is_named: bool):
+def test_other_work_is_the_time_of_other_processes(computed: float, waited: float, seconds: float, is_named: bool):
     """The first four were measured with SmolLM2-135M on two cores: one thread before all other processes, and among
     ten to twenty that computed too."""
     others = share_lost(computed, waited, 2 * seconds)
@@ -264,26 +264,26 @@ def test_other_work_is_not_named_beside_what_cost_more(more: dict[str, Any]):
     assert causes_of(replace(facts, queued=0.0, loading=0.5, swapped=0.0), end)[0].name == "other-work"
 
 
-def test_facts_read_back_equal_and_what_is_unknown_is_left_out():
+def test_facts_read_back_equal_and_unknown_ones_are_left_out():
     for _, facts, _ in PLANTED:
         assert RequestFacts.from_json({**facts.to_json(), "later": 1}) == facts
     assert RequestFacts().to_json() == {}
 
 
-def test_what_a_server_logs_of_a_departure_holds_nothing_that_was_said():
+def test_the_server_log_of_a_cache_miss_has_no_text_of_prompts():
     said = departed(left("SECRET It is 01:4", "0 SECRET", "1 SECRET"))
     assert said == "departed at token 40 in the system prompt (clock)"
     assert departed(QUICK) is None
 
 
-def test_the_course_says_what_happened_and_leaves_out_the_rest():
+def test_the_timeline_shows_only_what_happened():
     course = course_of(replace(QUICK, queued=1.0, preempted=1, swapped=0.5, level="batch"), FINE)
     assert course["waited"] == "1.00 s for a slot (level batch)" and course["preempted"] == "once, and waited 0.50 s"
     assert course["read"] == "2000 tokens, 1900 of them from the cache, in 0.50 s (200 tokens/s)"
     assert {"loaded", "masks", "repairs", "prefix"}.isdisjoint(course)
 
 
-def test_the_line_that_changes_is_moved():
+def test_the_changing_line_is_moved_to_the_end():
     system = "You are X.\nIt is Fri Nov 27 01:41.\nBe short."
     departure = Departure(9, before="\nIt is Fri Nov 27 01:4", had="0.\nBe", got="1.\nBe")
     changed, without, moved = alternative_system(system, departure)

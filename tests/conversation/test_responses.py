@@ -42,7 +42,7 @@ def test_a_response_survives_its_json(response):
     assert MessageResponse.from_json(json.loads(json.dumps(response.to_json()))) == response
 
 
-def test_the_shape_of_the_end():
+def test_the_json_of_the_final_event():
     assert Complete(ChatMessage("assistant", "Paris."), GenerationFinishReason.STOP, STATS).to_json() == {
         "type": "complete",
         "message": {"role": "assistant", "content": "Paris."},

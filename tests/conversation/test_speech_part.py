@@ -18,20 +18,20 @@ SPEECH = Speech(wav_of([0.0, 0.5, -0.5], 24_000), (128, (1, 2, 3), (2048, 2048, 
 MESSAGE = ChatMessage("assistant", [Text("Hm."), SPEECH])
 
 
-def test_it_is_sound_and_reads_back_equal() -> None:
+def test_a_speech_part_is_audio_and_reads_back_equal() -> None:
     assert isinstance(SPEECH, Audio) and SPEECH.format.samples == 3
     again = ChatMessage.from_json(json.loads(json.dumps(MESSAGE.to_json())))
     assert again == MESSAGE
     assert json.loads(json.dumps([MESSAGE], cls=LeapJSONEncoder))[0]["content"][1]["input_audio"]["format"] == "wav"
 
 
-def test_it_differs_from_the_same_sound_that_was_heard() -> None:
+def test_a_speech_part_differs_from_an_audio_part() -> None:
     assert Speech(SPEECH.data, ()) != SPEECH != Audio(SPEECH.data)
     assert Speech(SPEECH.data, [128, [1, 2, 3], [2048, 2048, 2048]]) == SPEECH  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("turn", [None, "5", [[]], [True], [-1], [[1, "2"]], [1.5]])
-def test_a_turn_that_is_none_is_named(turn: Any) -> None:
+def test_an_invalid_turn_is_named(turn: Any) -> None:
     value = MESSAGE.to_json()
     value["content"][1]["speech"]["turn"] = turn
     with pytest.raises(LeapSerializationError, match=r"content\[1\]\.speech\.turn"):
@@ -46,7 +46,7 @@ def test_voices_are_known_by_name() -> None:
     assert is_interleaved("Respond with interleaved text and audio.")
 
 
-def test_exports_keep_the_sound(tmp_path: Path) -> None:
+def test_exports_keep_the_audio(tmp_path: Path) -> None:
     def place(data: bytes, suffix: str) -> str:
         (tmp_path / f"sound{suffix}").write_bytes(data)
         return f"sound{suffix}"

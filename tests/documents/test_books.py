@@ -57,13 +57,13 @@ def test_no_chapter_is_lost_to_an_empty_title():
     assert document.text == "".join(f"# {name}\n\nWords of {name}.\n\f" for name in ("One", "Two", "Three"))
 
 
-def test_a_missing_chapter_is_said_and_the_rest_is_read():
+def test_a_missing_chapter_is_reported_and_the_rest_is_read():
     document = read_here("epub", book({"a.xhtml": chapter("One")}, missing=("b.xhtml",)))
     assert document.text == "# One\n\nWords of One.\n\f[b.xhtml is missing from the book]\n\f"
     assert document.notes == ("chapter 2 of 2: b.xhtml is missing from the book",)
 
 
-def test_a_picture_in_the_spine_is_a_picture():
+def test_an_image_in_the_spine_is_named():
     picture = bytes(range(256)) * 4
     document = read_here(
         "epub", book({"p.jpg": picture, "a.xhtml": chapter("One"), "c.xhtml": XHTML.format("", "<img/>")})
@@ -78,7 +78,7 @@ LOCK = (
 )
 
 
-def test_a_protected_book_is_named_and_protected_fonts_are_no_matter():
+def test_an_encrypted_book_is_refused_and_encrypted_fonts_do_not_matter():
     aes, fonts = "http://www.w3.org/2001/04/xmlenc#aes128-cbc", "http://www.idpf.org/2008/embedding"
     whole = {"a.xhtml": bytes(range(128, 256)) * 4}
     with pytest.raises(UnreadableDocumentError, match=r"a\.epub is protected \(DRM\): its text is encrypted"):
@@ -90,7 +90,7 @@ def test_a_protected_book_is_named_and_protected_fonts_are_no_matter():
     assert not read_here("epub", free).notes
 
 
-def test_titles_are_those_of_the_table_of_contents():
+def test_titles_come_from_the_table_of_contents():
     nav = XHTML.format(
         "", '<nav><ol><li><a href="b.xhtml#x">The <i>second</i></a></li><li><a href="a.xhtml">First</a></li></ol></nav>'
     )
@@ -157,16 +157,16 @@ def rtf(body: str) -> str:
         (r"{\pict\bin5 }}}}}0a}text{\mmath{\*\moMath x}}", "text[equation]"),
     ],
 )
-def test_rtf(body, text):
+def test_rtf_is_read(body, text):
     assert rtf(body) == text
 
 
-def test_tables_of_rtf_are_cells():
+def test_tables_of_rtf_have_cells():
     body = rb"{\rtf1\trowd\cellx1\cellx2 c1\cell c2\cell\row\trowd\intbl a\par b\cell | d\cell\row\pard end\par}"
     table, end = read_here("rtf", body).sections[0].blocks
     assert (table.kind, table.rows, end.text) == (TABLE, (("c1", "c2"), ("a\nb", "| d")), "end")
 
 
-def test_groups_without_an_end_are_refused():
+def test_unclosed_rtf_groups_are_refused():
     with pytest.raises(UnreadableDocumentError, match="nested too deeply"):
         read_document(b"{\\rtf1" + b"{" * 1_000_000, "a.rtf")

@@ -58,7 +58,7 @@ def settled(is_so: Callable[[], bool]) -> bool:
     return is_so()
 
 
-def test_what_takes_long_moves_to_a_slow_place_or_loses_its_own():
+def test_a_slow_document_moves_to_a_slow_slot_or_loses_its_slot():
     now = [0.0]
     places = Places(2, 1, 3.0, lambda: now[0])
     with ExitStack() as first, ExitStack() as second, ThreadPoolExecutor(2) as threads:
@@ -90,7 +90,7 @@ def test_what_takes_long_moves_to_a_slow_place_or_loses_its_own():
     assert places._free == {False: 2, True: 1} and not any(places._waiting.values())
 
 
-def test_who_waits_for_a_place_may_be_stopped():
+def test_waiting_for_a_slot_can_be_stopped():
     places = Places(1, 1, 3.0)
 
     def check() -> None:
@@ -105,7 +105,7 @@ def test_who_waits_for_a_place_may_be_stopped():
 
 
 @pytest.mark.slow
-def test_documents_that_take_long_keep_no_others_waiting(task, monkeypatch):
+def test_slow_documents_do_not_keep_others_waiting(task, monkeypatch):
     """Two that do not end have the only places; others, that are short, are read."""
     task("waits", "docx")
     now = [0.0]
@@ -129,7 +129,7 @@ def test_documents_that_take_long_keep_no_others_waiting(task, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_document_that_lost_its_place_is_read_again_with_all_its_time(monkeypatch):
+def test_a_document_that_lost_its_slot_is_read_again_with_its_full_time(monkeypatch):
     monkeypatch.setattr(reading, "_places", places := Places(1, 1, 0.0))
     judged = iter([True])
     monkeypatch.setattr(places, "judge", lambda _place, _seconds: next(judged, False))
@@ -148,14 +148,14 @@ def test_a_child_is_killed_when_its_client_has_left(task):
 
 
 @pytest.mark.slow
-def test_a_child_has_so_much_time(task):
+def test_a_child_has_limited_time(task):
     task("waits")
     with pytest.raises(UnreadableDocumentError, match="it takes more than"):
         read_document(docx(paragraph("x")), "a.docx", budget=ReadingBudget(seconds=0.5))
 
 
 @pytest.mark.slow
-def test_the_answer_of_a_child_is_read_under_a_bound(task, monkeypatch):
+def test_the_output_of_a_child_is_bounded(task, monkeypatch):
     task("floods")
     monkeypatch.setattr(reading, "ANSWER_BYTES", 1_000_000)
     with pytest.raises(UnreadableDocumentError, match=r"a\.docx cannot be read: it takes more time or memory"):
@@ -173,7 +173,7 @@ def test_documents_of_a_request_have_one_budget():
         read_document(b"12345", "d.txt", budget=ReadingBudget(bytes=4))
 
 
-def test_what_takes_too_long_is_cut_off(monkeypatch):
+def test_reading_that_takes_too_long_is_stopped(monkeypatch):
     from leap_core.documents import output
 
     monkeypatch.setattr(output.time, "monotonic", iter(range(0, 100_000, 5)).__next__)
@@ -231,12 +231,12 @@ def test_a_cell_that_is_too_long_is_cut_off():
     assert document.text.count("a") == 50 and document.notes == ("sheet 1: the rest is cut off at 101 characters",)
 
 
-def test_repeated_cells_are_not_kept_beyond_what_is_written(monkeypatch):
+def test_repeated_cells_are_cut_off_at_the_limit(monkeypatch):
     monkeypatch.setattr("leap_core.documents.output.CELLS", 500)
     document = sheet("ods", [("a", 200)] * 40)
     assert document.notes == ("sheet 1: the rest is cut off at 500 cells",) and document.text.count("a") == 400
 
 
-def test_columns_that_no_sheet_has_are_passed_over():
+def test_impossible_columns_are_skipped():
     document = sheet("excel xml", [("kept", 3), *((f"far {n}", 20_000 + 10**9 * n) for n in range(500))])
     assert "kept" in document.text and "far" not in document.text

@@ -38,7 +38,7 @@ GUESSED = {
 
 
 @pytest.mark.parametrize("charset", GUESSED)
-def test_the_charset_of_a_text_is_guessed_and_said(charset):
+def test_the_charset_of_a_text_is_guessed_and_reported(charset):
     document = read_here("text", GUESSED[charset].encode(charset))
     assert document.text == GUESSED[charset].rstrip("\n")
     assert document.notes == (f"no charset is declared: {charset} is a guess",)
@@ -92,7 +92,7 @@ def test_one_bad_byte_does_not_garble_a_text_in_utf_8():
         ("nonsense", None),
     ],
 )
-def test_labels_mean_what_browsers_read(label, codec):
+def test_charset_labels_mean_what_they_mean_to_browsers(label, codec):
     assert charset_of(label) == codec
 
 
@@ -114,7 +114,7 @@ def test_a_text_that_names_its_charset_is_read_in_it(charset, text):
 
 
 @pytest.mark.parametrize("charset", ["utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be", "iso2022-kr"])
-def test_wide_charsets_without_a_mark(charset):
+def test_utf_16_and_utf_32_without_a_byte_order_mark(charset):
     text = "안녕하십니까, 첨부 파일을 확인해 주세요. The total is 42 euros."
     assert decode(text.encode(charset))[0] == text
 
@@ -123,7 +123,7 @@ def test_wide_charsets_without_a_mark(charset):
 @pytest.mark.parametrize(
     "unit", [bytes(range(128, 256)), b"\xe4 ", b"a\xe4", b"\x1b$", b"\x81\x40", b"\xff", b"\0\x01"]
 )
-def test_guessing_looks_at_a_sample_alone(unit, monkeypatch):
+def test_guessing_reads_only_a_sample(unit, monkeypatch):
     import chardet
 
     sizes = []
@@ -133,19 +133,19 @@ def test_guessing_looks_at_a_sample_alone(unit, monkeypatch):
     assert max(sizes, default=0) <= 200_000
 
 
-def test_an_unknown_label_is_said():
+def test_an_unknown_label_is_reported():
     text, note = decode("Привет, мир. Это текст.".encode("cp1251"), "x-nonsense")
     assert text == "Привет, мир. Это текст." and note == "the charset 'x-nonsense' is unknown: cp1251 is a guess"
 
 
-def test_what_is_not_text_is_refused():
+def test_binary_data_is_refused():
     for data in (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 20, bytes(1000)):
         with pytest.raises(UnreadableDocumentError, match="picture.txt is not text"):
             read_document(data, "picture.txt")
 
 
 @pytest.mark.slow
-def test_a_large_text_is_cut_off_with_a_word():
+def test_a_large_text_is_cut_off_with_a_note():
     document = read_document(b"x\n" * 600_000, "long.txt")
     assert document.text.count("\n") <= 500_000 and "cut off" in document.notes[0]
 

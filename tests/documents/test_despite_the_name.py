@@ -78,7 +78,7 @@ SHEET = (
     ],
 )
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16"])
-def test_what_programs_write_under_other_names(name, text, kind, has, charset):
+def test_formats_are_detected_despite_a_wrong_name(name, text, kind, has, charset):
     if charset == "utf-16" and kind.endswith("xml"):
         text = text.replace('encoding="UTF-8"', "")
     document = read_document(text.encode(charset), name)
@@ -86,13 +86,13 @@ def test_what_programs_write_under_other_names(name, text, kind, has, charset):
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.xlsx", "a.epub", "a.odt"])
-def test_plain_text_is_no_such_document(name):
+def test_plain_text_with_a_document_suffix_is_refused(name):
     with pytest.raises(UnreadableDocumentError, match="despite its name"):
         read_document(b"Plain words.", name)
 
 
 @pytest.mark.parametrize("name", ["a.doc", "a.xls", "a.rtf"])
-def test_bytes_are_no_text(name):
+def test_binary_data_with_a_document_suffix_is_refused(name):
     with pytest.raises(UnreadableDocumentError):
         read_document(bytes(range(256)) * 4, name)
 
@@ -124,7 +124,7 @@ def test_mail_in_utf_16():
         assert "Die Größe ist 5 m²." in read_document(mail.encode(charset), "mail.eml").text
 
 
-def test_a_cell_whose_index_is_wrong_costs_no_book():
+def test_a_cell_with_a_wrong_index_does_not_fail_the_workbook():
     rows = (
         '<row r="1"><c r="A1" t="s"><v>99</v></c><c r="B1" t="inlineStr"><is><t>Price</t></is></c></row>'
         '<row r="2"><c r="A2" t="s"><v>-1</v></c><c r="B2" s="x"><v>7</v></c></row>'
@@ -135,7 +135,7 @@ def test_a_cell_whose_index_is_wrong_costs_no_book():
     assert "sheet Sheet: damaged cells: 4" in document.notes
 
 
-def test_parts_above_the_bound_are_named(monkeypatch):
+def test_parts_above_the_size_limit_are_reported(monkeypatch):
     from leap_core.documents import ooxml
 
     data = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>')

@@ -26,7 +26,7 @@ def open_document(body: str, kind: str = "text", styles: str = "", **parts: str)
     return packed(**{"styles.xml": content % styles, "content.xml": content_xml}, **parts)
 
 
-def test_a_text_of_libreoffice():
+def test_a_document_of_libreoffice():
     styles = '<s:style s:name="P1" s:parent-style-name="Title"/>'
     styles += '<s:style s:name="T1"><s:text-properties text:display="none"/></s:style>'
     for name, level, form in (("W1", 1, "1"), ("W2", 2, "a")):
@@ -80,7 +80,7 @@ def test_comments_of_sheets():
     assert "Comment on A1: check" in read_here("xlsx", data.getvalue()).text
 
 
-def test_a_chapter_that_a_book_only_lists():
+def test_a_chapter_that_a_book_lists_but_lacks_is_reported():
     item = '<item id="a" href="a.xhtml" media-type="application/xhtml+xml"/>'
     spine = '<itemref idref="a"/><itemref idref="gone"/>'
     parts = {
@@ -103,7 +103,7 @@ def test_an_invitation_is_read_beside_its_text():
     assert "LOCATION:Room 4" in text and text.count("Come.") == 1
 
 
-def test_what_cells_of_notebooks_give():
+def test_outputs_of_notebook_cells_are_read():
     data = ({"text/latex": "$x$"}, {"text/markdown": ["**m**"]}, {"application/json": {"a": 1}})
     outputs = [{"output_type": "execute_result", "data": each} for each in data]
     cells = [
@@ -116,7 +116,7 @@ def test_what_cells_of_notebooks_give():
     assert text.startswith("## H\n") and all(each in text for each in ("$x$", "**m**", '{"a": 1}'))
 
 
-def test_points_of_slides_are_counted_in_letters():
+def test_points_of_slides_have_their_roman_numbers():
     pptx = pytest.importorskip("pptx")
     from pptx.oxml import parse_xml
 

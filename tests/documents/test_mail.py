@@ -78,7 +78,7 @@ def test_a_forwarded_message_is_read_with_its_headers():
         ('"utf-8"', "utf-8"),
     ],
 )
-def test_charsets_of_texts(charset, codec):
+def test_charsets_of_message_texts(charset, codec):
     word = {"cp932": "東京①", "cp874": "สวัสดี", "gb18030": "你好"}.get(codec, "Größe")
     body = f"Content-Type: text/plain; charset={charset}\n\n".encode() + word.encode(codec)
     assert text_of(body) == SHOWN + word
@@ -101,7 +101,7 @@ def test_headers_and_names_in_encoded_words_and_in_pieces():
     assert f"[attached: {('Übersicht ' * 9).strip()} .bin]" in text and "\n\nGrüße\n\n" in text
 
 
-def test_attached_documents_are_read_and_those_that_cannot_be_are_said():
+def test_attached_documents_are_read_or_reported():
     message = EmailMessage()
     message["Subject"] = "Files"
     message.set_content("See the files.")
@@ -124,12 +124,12 @@ def test_attached_documents_are_read_and_those_that_cannot_be_are_said():
     assert len(document.notes) == 1 and document.notes[0].startswith("the attached book.epub is not read: ")
 
 
-def test_an_encrypted_message_is_said():
+def test_an_encrypted_message_is_reported():
     body = several("encrypted", "Content-Type: application/pgp-encrypted\n\nVersion: 1")
     assert read_here("eml", HEAD + body).notes == ("the message is encrypted: its text is not read",)
 
 
-def test_what_is_no_message_is_refused():
+def test_files_other_than_messages_are_refused():
     with pytest.raises(UnreadableDocumentError, match="a.eml is not a message"):
         read_document(b"no headers here", "a.eml")
 
@@ -152,14 +152,14 @@ HOSTILE: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
-def test_time_grows_with_the_length_of_a_hostile_message_alone(name):
+def test_a_hostile_message_takes_linear_time(name):
     check_growth(lambda count: read_here("eml", HOSTILE[name](count)), 50_000)
     document = read_here("eml", HOSTILE[name](50_000))
     assert "The text." in document.text or name == "messages in messages"
     assert not name.startswith(("parts", "messages")) or "not read" in document.notes[0]
 
 
-def test_parts_in_parts_are_read_so_deep_and_the_rest_is_said():
+def test_nested_parts_are_read_to_a_depth_and_the_rest_is_reported():
     part = f"{PLAIN}AT THE BOTTOM\n"
     for n in range(30):
         part = f"Content-Type: multipart/mixed; boundary=b{n:02}\n\n--b{n:02}\n{part}\n--b{n:02}--\n"

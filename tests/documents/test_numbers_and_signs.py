@@ -69,7 +69,7 @@ OVERRIDE = f'<w:lvlOverride w:ilvl="0"><w:startOverride w:val="1"/>{level(0, "lo
         ),
     ],
 )
-def test_numbers_of_lists_in_docx(xml, body, lines):
+def test_list_numbers_in_docx(xml, body, lines):
     assert read_here("docx", docx(body, *NUMBERED, numbering_xml=xml)).text.split("\n") == lines
 
 
@@ -99,17 +99,17 @@ LISTED += "</w:ddList></w:ffData></w:fldChar></w:r>"
         ('<w:r><w:pict><v:textpath string="OPEN"/></w:pict></w:r>', "OPEN"),
     ],
 )
-def test_signs_and_fields_in_docx(inner, text):
+def test_symbols_and_fields_in_docx(inner, text):
     assert read_here("docx", docx(f"<w:p>{inner}</w:p>")).text == text
 
 
-def test_cells_that_a_row_leaves_out_at_its_begin():
+def test_cells_omitted_at_the_start_of_a_row():
     row = '<w:tr><w:trPr><w:gridBefore w:val="1"/></w:trPr><w:tc>{}</w:tc><w:tc>{}</w:tc></w:tr>'
     body = f"<w:tbl>{row.format(paragraph('b'), paragraph('c'))}</w:tbl>"
     assert read_here("docx", docx(body)).sections[0].blocks[0].rows == (("", "b", "c"),)
 
 
-def test_a_document_that_is_linked_is_said():
+def test_a_linked_document_is_reported():
     document = read_here("docx", docx(paragraph("Main") + '<w:subDoc r:id="r9"/>'))
     assert document.text.endswith("[linked document]")
     assert document.notes == ("a linked document is not read: its part is missing",)
@@ -119,7 +119,7 @@ def point(text: str, mark: str) -> str:
     return f"<a:p><a:pPr>{mark}</a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>"
 
 
-def test_numbers_of_points_begin_again_behind_other_paragraphs():
+def test_list_numbers_of_slides_restart_after_other_paragraphs():
     number, both = '<a:buAutoNum type="arabicPeriod"/>', '<a:buAutoNum type="romanLcParenBoth" startAt="3"/>'
     points = point("a", number) + point("b", number) + point("c", both) + point("d", "<a:buNone/>") + point("e", number)
     lines = read_here("pptx", pptx(f"<p:sp>{points}</p:sp>")).sections[0].text.split("\n")
@@ -165,7 +165,7 @@ def test_xml_of_sheets_in_any_encoding_with_comments_and_cdata(charset, codec):
     assert read_here("xlsx", data).sections[0].blocks[1].rows == (("Grün", "7"),)
 
 
-def test_comments_that_never_end_take_little_time(monkeypatch):
+def test_endless_comments_take_linear_time(monkeypatch):
     monkeypatch.setattr("leap_core.documents.sheets.CHUNK", 100)
     assert read_here("xlsx", xlsx("<!--" * 20_000)).sections[0].text == "# Sheet"
 
@@ -223,7 +223,7 @@ def test_numbers_of_several_levels_in_odt():
 RAISED = '<s:style s:name="R"><s:text-properties s:text-position="super 58%"/></s:style>'
 
 
-def test_superscripts_boxes_fields_and_remarks_of_odt():
+def test_superscripts_boxes_fields_and_comments_of_odt():
     assert odt('<x:p>10<x:span x:style-name="R">6</x:span> m</x:p>', RAISED) == ["10^6 m"]
     assert odt("<x:p>before <d:text-box><x:p>box</x:p></d:text-box>after</x:p>") == ["box", "before after"]
     fields = (
@@ -260,7 +260,7 @@ def test_a_comment_within_code_and_code_within_prose_of_odt_keep_their_kinds():
     assert "See here." in text and "```\nSee" not in text and "```\ny = 2\n```" in text
 
 
-def test_boxes_objects_dates_and_superscripts_of_ods():
+def test_text_boxes_objects_dates_and_superscripts_of_ods():
     cells = '<t:table-cell o:date-value="2024-02-29"><x:p>29/02/24</x:p></t:table-cell>'
     cells += '<t:table-cell><x:p>10<x:span x:style-name="R">6</x:span></x:p><d:object/></t:table-cell>'
     box = "<t:shapes><d:text-box><x:p>Remark</x:p></d:text-box></t:shapes>"
@@ -271,7 +271,7 @@ def test_boxes_objects_dates_and_superscripts_of_ods():
 
 
 @pytest.mark.parametrize("said", ["text-web", "text-master", "text-template"])
-def test_other_texts_of_an_office_are_odt(said):
+def test_other_opendocument_texts_are_read_as_odt(said):
     data = open_document(said, "<x:p>a</x:p>")
     assert kind_by_content(data[:99], None, data, "a") == "odt"
 
@@ -298,7 +298,7 @@ def mail(headers: str, body: bytes) -> bytes:
     return f"From: a@b.org\n{headers}\n\n".encode() + body
 
 
-def test_base64_in_pieces_and_with_lines_below():
+def test_base64_in_several_parts_and_with_trailing_lines():
     header = "Content-Transfer-Encoding: base64"
     pieces = b64encode(b"Hello wor") + b64encode(b"ld! This") + b"\n" + b64encode(b" is it")
     assert read_here("eml", mail(header, pieces)).text.endswith("\n\nHello world! This is it")

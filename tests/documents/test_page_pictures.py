@@ -83,7 +83,7 @@ def test_pages_of_a_document_without_text_are_not_left_out():
 
 
 @pytest.mark.slow
-def test_pages_above_the_bound_are_named():
+def test_pages_above_the_limit_are_reported():
     document = read_document(pdf(*[RULE] * (MOST_PICTURES + 2), TEXT), "long.pdf")
     pictures = [part for part in message_of(document, "long.pdf").content if isinstance(part, PagePicture)]
     assert len(pictures) == MOST_PICTURES
@@ -96,7 +96,7 @@ def test_pages_are_named_in_one_sentence():
     assert left_out("a.pdf", [9, 3, 4, 5, 7]) == "pages 3 to 5, 7 and 9 of a.pdf are pictures and were left out"
 
 
-def test_a_page_keeps_its_place_in_json():
+def test_a_page_keeps_its_position_in_json():
     jpeg = io.BytesIO()
     from PIL import Image as pillow
 

@@ -43,7 +43,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("page", "lines"), PAGES)
-def test_blocks(page, lines):
+def test_html_elements_become_blocks(page, lines):
     assert lines_of(page) == lines
 
 
@@ -90,11 +90,11 @@ def test_a_title_without_an_end_hides_nothing():
         ("<p>Zoë".encode("utf-16"), "Zoë"),
     ],
 )
-def test_charsets_of_pages(data, text):
+def test_charsets_of_html(data, text):
     assert read_here("html", data).text == text
 
 
-def test_lines_are_those_of_the_file():
+def test_lines_have_the_numbers_of_the_file():
     document = read_here("html", b"<p>one\n<p>\n\n two\nthree<!-- \n\n --><p>four<table>\n<tr><td>five</table>")
     assert [line for line in document.lines if line.text] == [
         TextLine(1, "one"),
@@ -113,7 +113,7 @@ def test_lines_are_those_of_the_file():
         (b"<main></main><p>Words.</p>", "Words."),
     ],
 )
-def test_the_main_part_of_a_page(page, text):
+def test_the_main_part_of_a_page_is_read(page, text):
     assert read_here("html", page, main_only=True).text == text
 
 
@@ -146,6 +146,6 @@ UNITS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
-def test_time_grows_with_the_length_alone(unit):
+def test_hostile_html_takes_linear_time(unit):
     """What is quadratic takes many times as long."""
     check_growth(lambda size: read_here("html", b"<table><tr>" + (unit * (size // len(unit))).encode()), 48_000)

@@ -31,14 +31,14 @@ def lines(*texts: str) -> bytes:
     return pdf(draw)
 
 
-def test_words_are_whole_that_a_hyphen_divides():
+def test_hyphenated_words_are_joined():
     data = lines("a well-known inter-", "national treaty costs 10-", "20 euros, as is well-", "known")
     words = " ".join(read_here("pdf", data).text.split())
     assert words == "a well-known international treaty costs 10-20 euros, as is well-known"
 
 
 @pytest.mark.slow
-def test_values_of_forms_are_read_and_drawn():
+def test_form_values_are_read_and_rendered():
     def draw(page) -> None:
         page.drawString(30, 250, "Name:")
         page.acroForm.textfield(name="name", value="Jane Roe", x=90, y=240, width=200, height=20)
@@ -55,7 +55,7 @@ def test_values_of_forms_are_read_and_drawn():
     assert len(filled) > len(without) + 1000, "the picture has the values, too"
 
 
-def test_notes_are_read():
+def test_annotations_are_read():
     def draw(page) -> None:
         page.drawString(30, 250, "Body words")
         page.freeTextAnnotation("pay by Friday", "/Helv 10 Tf", Rect=[30, 100, 200, 130])
@@ -71,7 +71,7 @@ def picture(page, width: int, height: int) -> None:
     page.drawImage(ImageReader(Image.new("RGB", (40, 30), "gray")), 0, 0, width, height)
 
 
-def test_a_scan_with_a_stamp_is_a_scan_and_a_small_picture_is_none():
+def test_a_scan_with_a_stamp_is_a_scan_and_a_page_with_a_small_image_is_not():
     def draw(page) -> None:
         picture(page, 400, 300)
         page.drawString(150, 10, "Page 1 of 2 - scanned")
@@ -105,7 +105,7 @@ def test_a_page_whose_font_has_no_unicode_is_a_scan():
     assert document.blank == [1] and "characters of its fonts have no Unicode" in document.notes[0]
 
 
-def test_pages_are_bounded_and_it_is_said_where(monkeypatch):
+def test_pages_are_limited_and_the_limit_is_reported(monkeypatch):
     monkeypatch.setattr("leap_core.documents.output.SECTIONS", 2)
     document = read_here("pdf", pdf_bytes(["one"], ["two"], ["three"]))
     assert document.text == "one\n\ftwo\n\f"
@@ -130,7 +130,7 @@ def test_two_columns_are_read_one_after_the_other_and_tables_by_rows():
     assert table[:2] == ["Part 0 | 0.50", "Part 1 | 1.50"]
 
 
-def test_what_is_not_read_of_a_pdf_is_said():
+def test_unread_parts_of_a_pdf_are_reported():
     def draw(page) -> None:
         page.drawString(30, 250, "10")
         text = page.beginText(42, 250)
@@ -166,7 +166,7 @@ def objects(catalog: bytes, *more: bytes, page: bytes = b"") -> bytes:
     return data + end + b"startxref\n%d\n%%%%EOF" % len(data)
 
 
-def test_a_word_that_may_have_lost_its_hyphen_is_named():
+def test_a_word_that_may_have_lost_its_hyphen_is_reported():
     data = lines("The long-term inter-", "national treaty of a well-", "known firm. International firms.")
     document = read_here("pdf", data)
     assert "well-known" in document.text
@@ -178,7 +178,7 @@ def test_a_word_that_may_have_lost_its_hyphen_is_named():
     assert "with selfless help for its wellness" in read_here("pdf", divided).text
 
 
-def test_tables_are_named_by_their_page_and_columns_that_are_drawn_one_by_one_are_none():
+def test_tables_are_named_by_page_and_text_columns_are_not_tables():
     def table(page, across: bool) -> None:
         places = [(n, side) for n in range(6) for side in range(5)]
         for n, side in places if across else sorted(places, key=lambda place: place[1]):
@@ -236,7 +236,7 @@ def test_cells_of_several_lines_are_one_row_and_no_word_is_lost():
     assert all(f"{word}{n}" in text for n in range(4) for word in ("each", "of", "line"))
 
 
-def test_ligatures_are_letters_and_names_keep_their_hyphen():
+def test_ligatures_become_letters_and_names_keep_their_hyphen():
     from leap_core.documents.pdf import _joined
 
     assert (

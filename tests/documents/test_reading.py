@@ -190,7 +190,7 @@ MADE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
-def test_text_and_order(tmp_path, name):
+def test_text_is_read_in_order(tmp_path, name):
     make, words = MADE[name]
     data = make()
     (tmp_path / name).write_bytes(data)
@@ -243,7 +243,7 @@ Omega, déjà vu.
 @pytest.mark.slow
 @pytest.mark.skipif(not all(CONVERTERS.values()), reason="needs pandoc and LibreOffice (apt install both)")
 @pytest.mark.long
-def test_documents_of_other_programs(tmp_path):
+def test_documents_of_other_programs_are_read(tmp_path):
     """A text that pandoc wrote in each format, and LibreOffice wrote again in each of its own and of pandoc's."""
     both = ("rtf", "html")
     (tmp_path / "a.md").write_text(WRITTEN, encoding="utf-8")
@@ -271,12 +271,12 @@ def test_documents_of_other_programs(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.pdf", "a.odt", "a.ods", "a.odp", "a.rtf"])
-def test_content_says_what_a_document_is(tmp_path, name):
+def test_the_format_is_detected_from_the_content(tmp_path, name):
     (tmp_path / "letter.txt").write_bytes(MADE[name][0]())
     assert read_document(tmp_path / "letter.txt").kind == Path(name).suffix[1:]
 
 
-def test_places(tmp_path):
+def test_sections_and_rows_have_their_numbers(tmp_path):
     document = read_document(pptx_bytes(), "a.pptx")
     assert (document.unit, len(document.sections), document.sections[1].title) == ("slide", 2, "Slide 2")
     assert {line.number for line in document.lines} == {1, 2}
@@ -308,7 +308,7 @@ def scan(*words: str, empty: bool = False) -> bytes:
 
 
 @pytest.mark.slow
-def test_pages_that_are_pictures(tmp_path):
+def test_pages_without_text_are_rendered_as_images(tmp_path):
     document = read_document(scan("one", "two", "three", empty=True), "scan.pdf")
     assert len(document.sections) == 4
     assert document.blank == [1, 2, 3]

@@ -32,7 +32,7 @@ SHEETS = [
 
 
 @pytest.mark.parametrize(("rows", "records"), SHEETS)
-def test_the_row_that_names_the_columns_of_a_sheet(rows, records):
+def test_the_header_row_of_a_sheet_is_found(rows, records):
     assert list(named_rows(rows, is_sheet=True)) == records
 
 
@@ -45,11 +45,11 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("rows", "records"), TABLES)
-def test_a_table_of_a_document_has_names_where_its_first_row_is_words(rows, records):
+def test_a_first_row_of_words_names_the_columns_of_a_table(rows, records):
     assert list(named_rows(rows)) == records
 
 
-def test_lines_of_a_page_beside_its_table():
+def test_lines_outside_a_table_are_rows_too():
     page = b"<h1>Fees</h1><p>one<br>two</p><table><tr><th>Name<th>Sum<tr><td>Ann<td>7<tr><td>Bo<td>8</table><p>end"
     document = read_here("html", page)
     numbered = {n: line for n, line in enumerate(document.text.split("\n"), 1) if line}

@@ -67,11 +67,11 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("value", "code", "text"), SHOWN)
-def test_numbers_are_as_their_formats_show_them(value, code, text):
+def test_numbers_are_shown_in_their_formats(value, code, text):
     assert shown(value, code, EPOCH) == text
 
 
-def test_dates_count_from_the_year_that_a_workbook_says():
+def test_dates_use_the_epoch_of_the_workbook():
     assert shown("44623", "yyyy-mm-dd", datetime(1904, 1, 1)) == "2026-03-04"
     assert shown("1", "yyyy-mm-dd", EPOCH) == "1900-01-01"
     days = [shown(day, "yyyy-mm-dd", EPOCH) for day in ("59", "60", "61")]  # the 60th is one that 1900 did not have
@@ -89,12 +89,12 @@ def test_styles_of_cells_are_read():
     assert lines(read_here("xlsx", xlsx(rows, styles=styles))) == ["01067 | 12.50% | 0.125 | TRUE"]
 
 
-def test_a_wrong_size_is_not_believed():
+def test_a_wrong_declared_size_is_ignored():
     data = xlsx(row(1, "Part", "Qty") + row(2, "bolt", 4), before='<dimension ref="A1"/>')
     assert lines(read_here("xlsx", data)) == ["Part | Qty", "bolt | 4"]
 
 
-def test_a_cell_stays_a_cell_whatever_is_in_it():
+def test_cells_with_separators_and_line_ends_stay_one_cell():
     document = read_here("xlsx", xlsx(row(1, "cmd", "meaning") + row(2, "a | b", "pipe") + row(3, "two\nlines", None)))
     assert document.rows == [("Sheet!2", "cmd: a | b\nmeaning: pipe"), ("Sheet!3", "cmd: two\nlines")]
 
@@ -111,7 +111,7 @@ def test_names_with_a_prefix_are_read():
     assert (block.rows, block.numbers) == ((("", "7"),), (3,))
 
 
-def test_merged_cells_keep_their_value_and_a_title_is_there_once():
+def test_merged_cells_keep_their_value_and_a_title_is_not_repeated():
     rows = row(1, "Title over all") + row(2, "Region", "Q1") + row(3, "North", 1) + row(4, None, 2)
     merged = '<mergeCells><mergeCell ref="A1:B1"/><mergeCell ref="A3:A4"/></mergeCells>'
     assert lines(read_here("xlsx", xlsx(rows, after=merged))) == [
@@ -122,7 +122,7 @@ def test_merged_cells_keep_their_value_and_a_title_is_there_once():
     ]
 
 
-def test_merged_ranges_beyond_the_limit_are_said(monkeypatch):
+def test_merged_ranges_beyond_the_limit_are_reported(monkeypatch):
     monkeypatch.setattr("leap_core.documents.sheets.MOST_MERGED", 2)
     rows = "".join(row(n, f"a{n}" if n % 2 else None, n) for n in range(1, 9))
     merged = "".join(f'<mergeCell ref="A{n}:A{n + 1}"/>' for n in (1, 3, 5, 7))
@@ -136,7 +136,7 @@ def test_merged_ranges_beyond_the_limit_are_said(monkeypatch):
     assert read_here("xlsx", xlsx(row(1, "T"), after=title)).notes == ()
 
 
-def test_formulas_without_a_result_are_shown_and_said():
+def test_formulas_without_a_result_are_shown_and_reported():
     rows = (
         '<row r="1"><c r="A1"><f>B1+C1</f><v></v></c><c r="B1"><f>1+1</f><v>2</v></c><c r="C1"><f>D&amp;E</f></c></row>'
     )
@@ -145,13 +145,13 @@ def test_formulas_without_a_result_are_shown_and_said():
     assert document.notes == ("sheet Sheet: 2 formulas without a stored result are shown as formulas",)
 
 
-def test_a_far_cell_costs_nothing():
+def test_a_far_cell_takes_no_memory():
     document = read_here("xlsx", xlsx(row(1, "a", "b") + f'<row r="1048576">{cell("XFD1048576", "end")}</row>'))
     table = document.sections[0].blocks[1]
     assert table.rows == (("a", "b"), ("", "", "end")) and table.numbers == (1, 1048576)
 
 
-def test_what_is_hidden_is_left_out_and_said():
+def test_hidden_cells_are_left_out_and_reported():
     rows = row(1, "Name", "Secret", "Price") + row(2, "lamp", 0.77, 10, attributes='hidden="1"') + row(3, "desk", 1, 30)
     document = read_here("xlsx", xlsx(rows, before='<cols><col min="2" max="2" hidden="1"/></cols>', state="hidden"))
     assert lines(document) == ["Name | Price", "", "desk | 30"]
@@ -169,7 +169,7 @@ def ods_cell(text: str = "", attributes: str = "") -> str:
     return f"<t:table-cell {attributes}>{f'<x:p>{text}</x:p>' if text else ''}</t:table-cell>"
 
 
-def test_repeated_rows_are_all_there_with_their_places():
+def test_repeated_rows_are_expanded_with_their_numbers():
     rows = ods_row(ods_cell("Name")) + ods_row(ods_cell("same"), attributes='t:number-rows-repeated="1500"')
     table = read_here("ods", ods(rows + ods_row(ods_cell("last")))).sections[0].blocks[1]
     assert len(table.rows) == 1502 and table.numbers[-1] == 1502 and table.rows[-1] == ("last",)
@@ -208,7 +208,7 @@ def test_cells_of_ods():
         ("xlsx", xlsx(row(1, "a"), after='<mergeCell ref="A1:XFD1048576"/>' * 20_000)),
     ],
 )
-def test_bounds_hold_in_the_child(monkeypatch, kind, data):
+def test_limits_hold_in_the_child(monkeypatch, kind, data):
     monkeypatch.setattr("leap_core.documents.sheets.CELLS", 5000)
     monkeypatch.setattr("leap_core.documents.sheets.CHARACTERS", 50_000)
     for name, most in (("CELLS", 5000), ("LINES", 5000)):
@@ -237,7 +237,7 @@ XLS = zlib.decompress(
 """Made by xlwt: text, 12.5 %, a date, 30:05 h, noise of a fraction, a merged cell, a hidden sheet."""
 
 
-def test_workbooks_of_old_programs():
+def test_workbooks_of_old_programs_are_read():
     pytest.importorskip("python_calamine")
     document = read_document(XLS, "orders.xls")
     assert (document.kind, lines(document)) == (
@@ -265,6 +265,6 @@ def test_a_kind_without_its_library_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(("stream", "why"), [("EncryptedPackage", "encrypted"), ("__properties", "compound file")])
-def test_other_compound_files_are_named(stream, why):
+def test_other_compound_files_are_refused_by_type(stream, why):
     with pytest.raises(UnreadableDocumentError, match=why):
         read_document(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + f"{stream}\0".encode("utf-16-le"), "letter.doc")

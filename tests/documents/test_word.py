@@ -84,7 +84,7 @@ SIGNS = (
         (table(cell("") + cell("900"), cell("300") + cell("")), "| 900\n300"),
     ],
 )
-def test_what_a_body_holds(body, text):
+def test_all_elements_of_a_body_are_read(body, text):
     assert text_of(body).strip() == text
 
 
@@ -116,7 +116,7 @@ def test_styles_make_headings_and_lists():
     assert text == "# T\n\n## berschrift2\n\n## own\n\n- listed\n\n### outline"
 
 
-def test_notes_comments_headers_and_footers():
+def test_notes_comments_headers_and_footers_are_read():
     note = f'<w:footnote w:id="2">{paragraph("within a week")}</w:footnote>'
     body = f'<w:p>{run("Pay")}<w:r><w:footnoteReference w:id="2"/></w:r><w:r><w:commentReference w:id="0"/></w:r></w:p>'
     comment = f'<w:comment w:id="0">{paragraph("really?")}</w:comment>'
@@ -140,7 +140,7 @@ CHART = (
 DIAGRAM = f"<dgm:dataModel {WORD}><dgm:pt><a:t>Plan</a:t></dgm:pt><dgm:pt type='pres'/><dgm:pt><a:t>Do</a:t></dgm:pt></dgm:dataModel>"
 
 
-def test_charts_diagrams_and_inserted_documents():
+def test_charts_diagrams_and_embedded_documents_are_read():
     body = '<w:p><w:r><c:chart r:id="c"/></w:r></w:p><w:p><w:r><dgm:relIds r:dm="d"/></w:r></w:p><w:altChunk r:id="h"/>'
     body += '<w:altChunk r:id="b"/><w:p><w:r><c:chart r:id="gone"/></w:r></w:p>'
     links = [
@@ -203,7 +203,7 @@ def test_parts_that_are_nested_too_deeply_are_refused():
     assert text_of(body).strip() == "deep"
 
 
-def test_slides():
+def test_slides_are_read():
     group = f"<p:grpSp>{shape('grouped')}</p:grpSp>"
     unknown = f"<mc:AlternateContent><mc:Choice>{shape('newer')}</mc:Choice><mc:Fallback>{shape('older')}</mc:Fallback></mc:AlternateContent>"
     tables = "<a:tbl><a:tr><a:tc gridSpan='2'><a:txBody><a:p><a:r><a:t>H</a:t></a:r></a:p></a:txBody></a:tc><a:tc hMerge='1'/>"

@@ -112,7 +112,7 @@ cut_at_every = pytest.mark.parametrize(
 
 
 @cut_at_every
-def test_calls_without_markers_are_found_however_the_reply_is_cut(dialect: str, nth: int):
+def test_calls_without_markers_are_found_in_any_pieces(dialect: str, nth: int):
     def check(case: tuple[str, list[LeapFunctionCall]]) -> None:
         text, expected = case
         for cut in range(0, len(text) + 1, nth):
@@ -124,7 +124,7 @@ def test_calls_without_markers_are_found_however_the_reply_is_cut(dialect: str, 
 
 
 @cut_at_every
-def test_other_json_and_calls_that_are_quoted_are_text_however_the_reply_is_cut(dialect: str, nth: int):
+def test_other_json_and_quoted_calls_are_text_in_any_pieces(dialect: str, nth: int):
     def check(text: str) -> None:
         for cut in range(0, len(text) + 1, nth):
             assert played([text[:cut], text[cut:]], dialect=dialect) == (text, []), f"cut at {cut}"
@@ -168,7 +168,7 @@ def test_the_markers_of_the_dialect_work_as_before():
     assert played([f"{S}[now()]{E}"], dialect="lfm")[1] == [NOW]
 
 
-def test_a_marker_within_an_argument_is_spelled_out():
+def test_a_marker_within_an_argument_is_text():
     tagged = '{"name": "get_weather", "arguments": {"city": "<tool_call>"}}'
     assert played([tagged])[1] == [call("get_weather", city=H)]
     token = marks_of(parser_named("hermes"), {H: 0})[0]

@@ -74,7 +74,7 @@ def test_no_marker_ever_leaks_into_text():
 
 
 @pytest.mark.parametrize("name", ["lfm", "hermes"])
-def test_what_is_written_back_reads_the_same(name: str):
+def test_written_calls_read_back_the_same(name: str):
     def check(row: Row) -> None:
         calls = [call for found in row.expected for call in found]
         again = Row(parser_named(name).dump(calls), [], name)
@@ -84,7 +84,7 @@ def test_what_is_written_back_reads_the_same(name: str):
     check_each(LFM_GOOD, check, named)
 
 
-def test_text_is_delivered_as_it_comes():
+def test_text_is_delivered_as_it_arrives():
     stream = CallStream(parser_named("lfm"), DECLARED)
     assert stream.feed("Let me ") == [CallText("Let me ")]
     assert stream.feed("see <|tool") == [CallText("see ")]
@@ -104,7 +104,7 @@ def test_a_bracket_that_begins_no_call_is_not_held_back():
     assert stream.feed(" is a call.") == [CallText("[f(a=1)] is a call.")]
 
 
-def test_text_without_end_costs_no_more_and_more_time():
+def test_endless_text_takes_linear_time():
     """A long reply is read once, not over and over."""
     stream = CallStream(parser_named("lfm"), DECLARED)
     text = "".join(event.text for _ in range(5000) for event in stream.feed("[word] ") if isinstance(event, CallText))
@@ -115,7 +115,7 @@ def test_text_without_end_costs_no_more_and_more_time():
 @pytest.mark.parametrize(
     "body", ["[f(a=" + "[" * 30_000, '[f(a="' + "x" * 60_000, "[f(a=[" + "1, " * 20_000, "[f(a=" + "'" * 60_000]
 )
-def test_a_bare_call_costs_linear_time(body: str):
+def test_a_bare_call_takes_linear_time(body: str):
     def read(size: int) -> None:
         stream, part = CallStream(parser_named("lfm"), DECLARED), body[:size]
         events = [event for place in range(0, size, 4) for event in stream.feed(part[place : place + 4])]
@@ -127,6 +127,6 @@ def test_a_bare_call_costs_linear_time(body: str):
 @pytest.mark.parametrize(
     "number", ["1" * 200_000, "1_" * 100_000, "_" * 50_000, "1" + "_" * 50_000 + "x", "1e" * 50_000]
 )
-def test_a_number_costs_linear_time(number: str):
+def test_a_number_takes_linear_time(number: str):
     assert played(Row("", []), [f"{S}[f(a={number})]{E}"])[-1] == UNREADABLE
     check_growth(lambda size: played(Row("", []), [f"{S}[f(a={number[:size]})]{E}"]), len(number))

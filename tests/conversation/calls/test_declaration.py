@@ -44,7 +44,7 @@ def test_the_json_has_the_sdks_shape_and_order():
     )
 
 
-def test_the_wrapper_can_be_left_out():
+def test_the_type_wrapper_is_optional():
     bare = WEATHER.to_json_object(with_tool_type_wrapper=False)
     assert bare == WEATHER.to_json_object()["function"]
 
@@ -79,7 +79,7 @@ def test_openais_declaration_is_read_and_written_back():
     assert LeapFunction.from_openai(WEATHER.to_json_object(with_tool_type_wrapper=False)).name == "get_weather"
 
 
-def test_no_detail_of_a_foreign_schema_is_lost():
+def test_no_detail_of_a_given_schema_is_lost():
     parameters = {
         "type": "object",
         "$defs": {"day": {"type": "string", "format": "date"}},
@@ -120,14 +120,14 @@ def test_a_declaration_without_parameters_takes_none():
         ({"function": {"name": "f", "parameters": {"required": "a"}}}, "tool.function.parameters.required"),
     ],
 )
-def test_a_wrong_declaration_is_named_by_its_path(tool: object, where: str):
+def test_a_wrong_declaration_is_an_error_with_its_path(tool: object, where: str):
     with pytest.raises(LeapSerializationError) as caught:
         LeapFunction.from_openai(tool)
     assert caught.value.path == where
 
 
 @pytest.mark.parametrize("name", ["", "a b", "f(", ".f", "f.", "a..b"])
-def test_a_name_that_no_model_could_call_is_refused(name: str):
+def test_an_invalid_function_name_is_refused(name: str):
     with pytest.raises(LeapSerializationError):
         LeapFunction(name, "")
 
@@ -248,7 +248,7 @@ def odd_type(a: complex) -> None: ...
 @pytest.mark.parametrize(
     ("function", "problem"), [(open_names, "'kwargs'"), (by_position, "'a'"), (odd_type, "'a'.*complex")]
 )
-def test_what_a_model_cannot_give_is_named(function, problem: str):
+def test_unsupported_parameter_types_are_named(function, problem: str):
     with pytest.raises(LeapGeneratableSchematizationError, match=problem):
         LeapFunction.from_callable(function)
 
@@ -275,7 +275,7 @@ class Cart:
 def build(cart: Cart, whole: Annotated[Part, "all of it"], spare: list[Cart]) -> None: ...
 
 
-def test_definitions_of_parameters_stand_at_the_root():
+def test_definitions_of_parameters_are_at_the_root():
     declared = LeapFunction.from_callable(build)
     schema = check_schema(declared.arguments_schema)
     carts = {"cart": {"part": "wheel"}, "spare": [{"part": "wheel"}]}

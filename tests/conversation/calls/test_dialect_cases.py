@@ -25,14 +25,14 @@ def read(case: Case, *, letters: bool) -> tuple[list, str, str, int]:
     return calls, message.text, thought, len(complete.warnings)
 
 
-def test_the_cases_are_many():
+def test_there_are_many_cases():
     assert len(CASES) >= 400 and {case.dialect for case in CASES} == TOKENS.keys() | {case.dialect for case in CASES}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])
 @pytest.mark.parametrize("dialect", dict.fromkeys(case.dialect for case in CASES))
-def test_replies(dialect: str, letters: bool):
+def test_replies_are_read_as_expected(dialect: str, letters: bool):
     def check(case: Case) -> None:
         calls, text, reasoning, warnings = read(case, letters=letters)
         assert (calls, reasoning.strip(), bool(warnings)) == (case.calls, case.reasoning, case.said)
@@ -44,7 +44,7 @@ def test_replies(dialect: str, letters: bool):
 
 @pytest.mark.parametrize("letters", [False, True], ids=["whole", "letters"])
 @pytest.mark.parametrize("dialect", WRITERS)
-def test_white_space_around_calls_is_no_text(dialect: str, letters: bool):
+def test_whitespace_around_calls_is_not_text(dialect: str, letters: bool):
     written = WRITERS[dialect](TWO)
     for reply in (f"\n\n{written}", f"{written}\n \n", "\n\n".join(WRITERS[dialect]([call]) for call in TWO)):
         calls, text, _, warnings = read(Case(dialect, "", reply), letters=letters)

@@ -135,32 +135,32 @@ def test_calls_of_the_examples_are_found_cut_anywhere(name):
 
 
 @pytest.mark.parametrize(("name", "text"), OTHERS)
-def test_other_spellings(name, text):
+def test_other_spellings_of_calls_are_read(name, text):
     assert read(name, [text]) == ("", [ROME], [])
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_what_is_written_is_read(name):
+def test_written_calls_are_read_back(name):
     text = parser_named(name).dump([PARIS, ROME])
     assert read(name, [text])[1:] == ([PARIS, ROME], [])
     assert parser_named(name).dump([]) == ""
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_call_that_breaks_off_is_no_call(name):
+def test_an_unfinished_call_is_not_a_call(name):
     text = SEEN[name][: SEEN[name].index("Paris") + 2]
     shown, calls, warnings = read(name, [text])
     assert calls == [] and len(warnings) == 1 and "Pa" in shown
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_the_template_tells_the_dialect(name):
+def test_the_dialect_is_detected_from_the_template(name):
     template = "{% for call in message.tool_calls %}" + "".join(DIALECTS[name].signs) + "{% endfor %}"
     assert dialect_of_template(template) == name
     assert parser_for_template(template, ()).name == name
 
 
-def test_templates_of_the_two_usual_forms():
+def test_the_two_usual_forms_of_templates_are_detected():
     assert parser_for_template("<|tool_call_start|>", ()).name == "lfm"
     assert parser_for_template("", ["<|tool_call_start|>", "<tool_call>"]).name == "lfm"
     assert parser_for_template("<tool_call>", ()).name == "hermes"
@@ -180,7 +180,7 @@ def test_values_without_quotes_follow_the_schema():
 
 
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_json])
-def test_the_grammar_of_a_block_takes_what_is_written_and_nothing_undeclared(name):
+def test_the_grammar_of_a_block_accepts_written_calls_and_no_undeclared_ones(name):
     dialect = DIALECTS[name]
     calls = [PARIS, ROME] if dialect.separator is not None else [PARIS]
     body = parser_named(name).dump(calls).removeprefix(dialect.start).removesuffix(dialect.end)
@@ -221,7 +221,7 @@ IN_A_STRING = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lfm", "hermes", *DIALECTS])
 @lengths(10_000, 40_000, "size")
-def test_a_reply_of_nothing_but_markers_costs_linear_time(name, size):
+def test_a_reply_of_only_markers_takes_linear_time(name, size):
     parser, begun = parser_named(name), IN_A_STRING.get(name, "")
     units = (parser.start_marker, f"{parser.start_marker}x", parser.start_marker + begun, parser.end_marker or "x")
     for unit in (*units, f"x{parser.start_marker}", "<parameter=a>", "<arg_key>a</arg_key><arg_value>"):
@@ -259,7 +259,7 @@ CHANNEL_REPLIES = {
 }
 
 
-def test_messages_to_others_are_no_calls():
+def test_messages_to_other_recipients_are_not_calls():
     functions = [LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}})]
     for reply, expected in CHANNEL_REPLIES.items():
         for letters in (False, True):

@@ -75,7 +75,7 @@ def read(written: str, schema: Any, **root: Any) -> Any:
         ("07", {"type": [{}, 1], "enum": None, "properties": 3}, "07"),
     ],
 )
-def test_a_number_is_what_its_schema_declares(written, schema, value):
+def test_a_number_has_the_type_that_its_schema_declares(written, schema, value):
     found = read(written, schema)
     assert found == value and type(found) is type(value), (found, type(found))
 
@@ -99,18 +99,18 @@ def named(written: str, *declared: str) -> str:
 
 
 @pytest.mark.parametrize("written", ["ReadFile", "read-file", "READ_FILE", "readFile", "functions.read_file"])
-def test_a_name_that_differs_in_case_and_punctuation_alone_is_the_declared_one(written: str):
+def test_a_name_that_differs_only_in_case_and_punctuation_is_corrected(written: str):
     assert named(written, "write_file", "read_file") == "read_file"
 
 
-def test_a_name_that_could_be_two_functions_or_none_stays():
+def test_an_ambiguous_or_unknown_name_is_not_changed():
     assert named("Read", "read", "READ") == "Read"
     assert named("read_files", "read_file") == "read_files"
     assert named("read-file", "read_file", "read-file") == "read-file"
     assert named("...", "f") == "..."
 
 
-def test_arguments_of_a_folded_name_have_the_types_of_the_declared_function():
+def test_arguments_of_a_corrected_name_have_the_declared_types():
     function = LeapFunction.from_openai({"name": "set_day", "parameters": {"properties": {"day": INTEGER}}})
     (call,) = parser_named("lfm").parse("[SetDay(day=07)]")
     assert fitted(call, [function]) == LeapFunctionCall("set_day", {"day": 7})
@@ -129,20 +129,20 @@ PAGE = {"type": "object", "properties": {"page": INTEGER, "text": TEXT}, "requir
         ({"page": 5, "text": [1]}, "/text: [1] is not of type 'string'"),
     ],
 )
-def test_what_does_not_fit_the_declaration_is_named(arguments, problem):
+def test_mismatches_with_the_declaration_are_named(arguments, problem):
     functions = [LeapFunction.from_openai({"name": "f", "parameters": PAGE})]
     found = misfit(fitted(LeapFunctionCall("f", arguments), functions), functions)
     assert (found is None) if problem is None else (problem in str(found) and "the call of f" in str(found))
 
 
-def test_json_without_markers_is_no_call_where_its_arguments_need_a_repair():
+def test_bare_json_whose_arguments_need_repair_is_not_a_call():
     functions = [LeapFunction.from_openai({"name": "f", "parameters": PAGE})]
     assert fits(LeapFunctionCall("f", {"page": 5, "text": "5"}), functions)
     assert not fits(LeapFunctionCall("f", {"page": "5"}), functions)
     assert not fits(LeapFunctionCall("f", {"page": 5, "text": 5}), functions)
 
 
-def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem():
+def test_undeclared_functions_and_empty_schemas_have_no_problem():
     functions = [LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"type": 5}}}})]
     assert misfit(LeapFunctionCall("f", {"a": 1}), functions) is None
     assert misfit(LeapFunctionCall("g", {"a": 1}), functions) is None
@@ -158,11 +158,11 @@ def test_calls_of_other_functions_and_schemas_that_say_nothing_have_no_problem()
         ({"anyOf": [{"$ref": "#"}, INTEGER]}, "1"),
     ],
 )
-def test_a_text_stays_a_text_where_an_alternative_takes_it(schema, value):
+def test_a_string_stays_a_string_where_an_alternative_accepts_it(schema, value):
     assert read("'1'", schema, **{"$defs": {"level": {"enum": ["1", "2"]}}}) == value
 
 
-def test_a_schema_without_end_says_nothing_of_the_arguments():
+def test_an_endlessly_recursive_schema_reports_no_problem():
     parameters = {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}
     function = LeapFunction.from_openai({"name": "f", "parameters": {"type": "object", **parameters}})
     assert misfit(LeapFunctionCall("f", {"x": 1}), [function]) is None

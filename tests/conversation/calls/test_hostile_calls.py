@@ -55,7 +55,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("name", AS_TEXT)
-def test_a_call_that_a_text_quotes_is_text(name: str):
+def test_a_quoted_call_is_text(name: str):
     def check(around: str) -> None:
         reply = around.format(WRITERS[name](PING))
         assert read(name, reply) == ([], reply, 0)
@@ -75,7 +75,7 @@ def test_a_call_beside_quotes_is_a_call(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_json_that_is_no_declared_call_alone_is_text(name: str):
+def test_json_other_than_one_declared_call_is_text(name: str):
     def check(reply: str) -> None:
         assert read(name, reply) == read(name, *reply) == ([], reply, 0)
 
@@ -115,7 +115,7 @@ TWICE = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_argument_that_is_given_twice_is_said(name: str):
+def test_a_duplicate_argument_is_reported(name: str):
     parser = parser_named(name)
     body = TWICE.get(name, TWICE["hermes"])
     calls, text, warnings = read(name, f"{parser.start_marker}{body}{parser.end_marker}")
@@ -135,7 +135,7 @@ def read_in_pieces(name: str, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @lengths(4_000, 50_000, "length")
-def test_many_beginnings_cost_linear_time(name: str, length: int):
+def test_many_unfinished_calls_take_linear_time(name: str, length: int):
     start = parser_named(name).start_marker
     for before in ("", start, "```\n", "x `"):
         for unit in UNITS:
@@ -147,7 +147,7 @@ def test_many_beginnings_cost_linear_time(name: str, length: int):
 
 
 @pytest.mark.parametrize("name", [name for name, each in DIALECTS.items() if each.elements is not None])
-def test_a_value_that_nothing_closes_ends_before_the_next_key(name: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_unclosed_value_ends_before_the_next_key(name: str, monkeypatch: pytest.MonkeyPatch):
     """The next key is looked for without the white space before it: a search for that takes quadratic time."""
     elements, value_of, patterns = DIALECTS[name].elements, Elements._value, []
     assert elements is not None
@@ -166,7 +166,7 @@ def test_a_value_that_nothing_closes_ends_before_the_next_key(name: str, monkeyp
 
 
 @pytest.mark.parametrize("name", [name for name, each in DIALECTS.items() if each.elements is not None])
-def test_a_value_that_spells_what_closes_it_stays_one_value(name: str):
+def test_a_value_that_contains_its_closing_marker_is_one_value(name: str):
     elements = DIALECTS[name].elements
     assert elements is not None
     close = elements.close.replace("{key}", "code")

@@ -18,7 +18,7 @@ def test_lfm_writes_arguments_sorted_in_pythons_spelling():
     )
 
 
-def test_hermes_writes_one_block_a_call():
+def test_hermes_writes_one_block_per_call():
     written = HermesFunctionCallParser().dump([LeapFunctionCall("f", {"a": "é"}), LeapFunctionCall("g")])
     assert written == (
         '<tool_call>\n{"name": "f", "arguments": {"a": "é"}}\n</tool_call>\n'
@@ -30,7 +30,7 @@ def test_no_calls_are_written_as_nothing():
     assert LFMFunctionCallParser().dump([]) == HermesFunctionCallParser().dump([]) == ""
 
 
-def test_text_can_be_collected_before_it_is_read():
+def test_pieces_are_collected_and_parsed_together():
     parser = LFMFunctionCallParser()
     for piece in ("<|tool_call_start|>[f(a", "=1)]<|tool", "_call_end|>"):
         parser.append(piece)
@@ -53,7 +53,7 @@ def test_parsers_by_name():
 
 
 @pytest.mark.parametrize("parser", [LFMFunctionCallParser(), HermesFunctionCallParser()])
-def test_several_calls_that_were_written_are_collected_again(parser):
+def test_several_written_calls_are_read_back(parser):
     parser.clear()
     parser.append(parser.dump([CALL, LeapFunctionCall("g")]))
     assert parser.parse() == [CALL, LeapFunctionCall("g")]
@@ -72,6 +72,6 @@ def test_several_calls_that_were_written_are_collected_again(parser):
         ("'<tool_call>x</tool_call> <|tool_call_end|>'", "<tool_call>x</tool_call> <|tool_call_end|>"),
     ],
 )
-def test_either_all_escapes_are_decoded_or_a_string_stays_as_it_is_written(written, meant):
+def test_a_string_has_all_or_none_of_its_escapes_decoded(written, meant):
     (call,) = read_calls(f"[f(x={written})]")
     assert call.arguments == {"x": meant}

@@ -68,7 +68,7 @@ def test_a_quoted_call_is_text(name: str):
 
 
 @EACH
-def test_a_call_after_a_quotation_is_made(name: str):
+def test_a_call_after_a_quotation_is_read(name: str):
     written = parser_named(name).dump([CALL])
 
     def check(before: str) -> None:
@@ -79,7 +79,7 @@ def test_a_call_after_a_quotation_is_made(name: str):
 
 
 @EACH
-def test_a_call_after_a_quoted_one_is_made(name: str):
+def test_a_call_after_a_quoted_one_is_read(name: str):
     if "```" in parser_named(name).start_marker:
         return  # a quoted marker that opens a code block quotes what follows
     written = parser_named(name).dump([CALL])
@@ -96,7 +96,7 @@ def test_a_call_after_a_quoted_one_is_made(name: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @lengths(40, 2000, "count")
-def test_no_quoted_call_runs_however_the_reply_is_cut(name: str, count: int):
+def test_no_quoted_call_is_read_in_any_pieces(name: str, count: int):
     draw = random.Random(name)
 
     def check(text: str) -> None:
@@ -111,7 +111,7 @@ def test_a_quoted_tag_of_reasoning_is_text():
 
 
 @pytest.mark.parametrize("part", ["`", "``a", "~", '"', "'a", "> ", "\n", "    a\n", "```\n", "«", "<"])
-def test_text_without_end_is_followed_once(part: str):
+def test_endless_text_is_scanned_once(part: str):
     """The parts that the text is cut into are as many whole as in pieces, and each is looked at once."""
     text = part * 200
     whole, pieces = Quotes(), Quotes()

@@ -30,13 +30,13 @@ def streamed(data: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "PCM_32", "FLOAT"])
-def test_the_samples_of_every_encoding_that_a_message_takes(subtype: str) -> None:
+def test_every_accepted_encoding_has_the_same_samples(subtype: str) -> None:
     samples, rate = samples_of_wav(sound(subtype=subtype))
     assert rate == RATE and samples.dtype == np.float32
     assert np.abs(samples - SECOND).max() < 2e-5 * (2 if subtype == "PCM_16" else 1)
 
 
-def test_another_rate_is_resampled() -> None:
+def test_another_sample_rate_is_resampled() -> None:
     high = np.sin(np.arange(48_000) * (2 * np.pi * 440 / 48_000)).astype(np.float32) * 0.5
     low = at_model_rate(high, 48_000)
     assert len(low) == RATE
@@ -46,7 +46,7 @@ def test_another_rate_is_resampled() -> None:
             at_model_rate(high, rate)
 
 
-def test_what_a_message_takes_is_left_as_it_is() -> None:
+def test_accepted_audio_is_not_converted() -> None:
     for data in (sound(subtype="PCM_16"), sound(rate=44_100, subtype="FLOAT"), streamed(sound(), 0xFFFFFFFF)):
         assert as_wav(data).data is data and as_wav(data).changes == ""
 
@@ -67,7 +67,7 @@ def test_what_a_message_takes_is_left_as_it_is() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_other_sound_is_converted_and_the_changes_are_named(data: bytes, changes: str) -> None:
+def test_other_audio_is_converted_and_the_changes_are_reported(data: bytes, changes: str) -> None:
     converted = as_wav(data)
     assert converted.changes.startswith(changes)
     form = check_wav(converted.data)
@@ -112,14 +112,14 @@ def test_a_header_without_length_from_a_pipe_is_read_to_the_end() -> None:
         (sound(np.stack([SECOND, SECOND], 1), rate=500), "500 samples a second"),
     ],
 )
-def test_each_refusal_by_name(data: bytes, says: str) -> None:
+def test_each_invalid_file_has_its_own_error(data: bytes, says: str) -> None:
     with pytest.raises(LeapSerializationError, match=says):
         as_wav(data)
 
 
 @pytest.mark.parametrize("format", ["FLAC", "OGG", "MP3"])
 @pytest.mark.parametrize("part", [0.02, 0.5, 0.9])
-def test_compressed_sound_that_is_cut_short_is_refused_or_shorter(format: str, part: float) -> None:
+def test_truncated_compressed_audio_is_refused_or_shorter(format: str, part: float) -> None:
     """FLAC and MP3 announce their length; OGG is a stream that ends wherever it ends."""
     data = sound(np.tile(SECOND, 5), format=format)
     try:
@@ -130,7 +130,7 @@ def test_compressed_sound_that_is_cut_short_is_refused_or_shorter(format: str, p
     assert check_wav(converted.data).seconds < 5
 
 
-def test_lengths_that_fit_into_a_prompt() -> None:
+def test_the_length_of_audio_is_checked() -> None:
     check_length(0.1)
     check_length(60.0)
     with pytest.raises(LeapSerializationError, match="too short: 0.020 s"):
@@ -141,7 +141,7 @@ def test_lengths_that_fit_into_a_prompt() -> None:
         check_length(31.0, longest=30.0)
 
 
-def test_what_sound_costs() -> None:
+def test_the_token_count_of_audio() -> None:
     assert [tokens_of(int(seconds * RATE)) for seconds in (0.1, 1, 10, 60, 300)] == [2, 13, 126, 751, 3751]
 
 

@@ -83,12 +83,12 @@ NOISE = saved(Image.effect_noise((96, 96), 90).convert("RGB"), "JPEG")
     ],
     ids=range(20),
 )
-def test_each_refusal_by_name(data: bytes, says: str) -> None:
+def test_each_invalid_file_has_its_own_error(data: bytes, says: str) -> None:
     with pytest.raises(LeapSerializationError, match=says):
         decode_image(data)
 
 
-def test_nothing_is_warned_of_a_picture_that_is_refused() -> None:
+def test_a_refused_image_causes_no_warning() -> None:
     assert MOST_PIXELS < 10_000 * 10_000 < 2 * Image.MAX_IMAGE_PIXELS  # where Pillow warns and goes on
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
@@ -116,7 +116,7 @@ def test_nothing_is_warned_of_a_picture_that_is_refused() -> None:
     ],
     ids=range(13),
 )
-def test_every_format_comes_out_as_it_looks(data: bytes) -> None:
+def test_every_format_is_decoded_correctly(data: bytes) -> None:
     assert kind_of_medium(data[:16]) == "image"
     image = decode_image(data)
     assert (image.mode, image.size) == ("RGB", (96, 96))
@@ -127,7 +127,7 @@ def test_every_format_comes_out_as_it_looks(data: bytes) -> None:
     assert np.abs(np.subtract(decode_image(jpeg).getpixel((20, 20)), RED)).max() <= 14
 
 
-def test_grey_of_every_depth() -> None:
+def test_grayscale_of_every_depth_is_decoded() -> None:
     ramp = np.tile(np.linspace(0, 255, 64), (64, 1))
     eight = Image.fromarray(ramp.astype(np.uint8))
     sixteen = Image.fromarray((ramp * 257).astype(np.uint16))
@@ -137,7 +137,7 @@ def test_grey_of_every_depth() -> None:
     assert decode_image(saved(quarters("1"), "PNG")).getpixel((70, 70)) == (255, 255, 255)
 
 
-def test_transparency_lies_on_white() -> None:
+def test_transparency_is_drawn_on_white() -> None:
     hidden = Image.new("RGBA", (64, 64), (255, 0, 0, 0))
     hidden.paste((0, 0, 255, 255), (0, 0, 32, 64))
     for image in (hidden, hidden.convert("LA").convert("RGBA")):
@@ -150,7 +150,7 @@ def test_transparency_lies_on_white() -> None:
 
 
 @pytest.mark.parametrize("turned", range(1, 9))
-def test_the_orientation_that_a_camera_wrote_is_followed(turned: int) -> None:
+def test_the_exif_orientation_is_applied(turned: int) -> None:
     undo = {
         2: [Image.Transpose.FLIP_LEFT_RIGHT],
         3: [Image.Transpose.ROTATE_180],
@@ -170,7 +170,7 @@ def test_the_orientation_that_a_camera_wrote_is_followed(turned: int) -> None:
     assert np.abs(np.subtract(upright.getpixel((70, 20)), GREEN)).max() <= 14
 
 
-def test_a_picture_of_pillow_becomes_a_jpeg() -> None:
+def test_a_pillow_image_becomes_a_jpeg() -> None:
     for mode in ("RGB", "RGBA", "L", "P", "CMYK", "I;16", "1", "LA", "F"):
         image = quarters("L").convert("F") if mode in ("F", "I;16") else quarters(mode)
         image = Image.fromarray(np.asarray(image).astype(np.uint16)) if mode == "I;16" else image
@@ -181,7 +181,7 @@ def test_a_picture_of_pillow_becomes_a_jpeg() -> None:
 
 
 @pytest.mark.slow
-def test_a_huge_picture_is_made_smaller_when_it_is_converted() -> None:
+def test_a_huge_image_is_scaled_down_when_it_is_converted() -> None:
     converted = as_jpeg(saved(Image.new("RGB", (7000, 3500), RED), "PNG"))
     assert converted.changes == "made smaller (5656 x 2828 pixels) and converted to JPEG"
     assert decode_image(converted.data).size == (5656, 2828)
@@ -203,13 +203,13 @@ def test_a_huge_picture_is_made_smaller_when_it_is_converted() -> None:
         ((1920, 1080), [256] * 8 + [252]),
     ],
 )
-def test_what_pictures_cost(size: tuple[int, int], tokens: list[int]) -> None:
+def test_the_token_count_of_images(size: tuple[int, int], tokens: list[int]) -> None:
     assert [look.tokens for look in plan_image(*size, tiles=True).looks] == tokens
     assert plan_image(*size).tokens <= 256
 
 
 @pytest.mark.parametrize("most", [16, 64, 100, 256, 1024])
-def test_a_budget_holds_for_pictures_of_every_size(most: int) -> None:
+def test_the_token_budget_holds_for_images_of_every_size(most: int) -> None:
     dice = random.Random(1)
     for _ in range(500):
         width, height = dice.randint(1, 4000), dice.randint(1, 4000)
@@ -219,7 +219,7 @@ def test_a_budget_holds_for_pictures_of_every_size(most: int) -> None:
             assert min(64, most) * 0.4 <= across * down // 1024 <= most
 
 
-def test_kinds_are_told_by_the_first_bytes() -> None:
+def test_media_types_are_detected_from_the_first_bytes() -> None:
     for data, kind in (
         (b"RIFF\0\0\0\0WAVE", "audio"),
         (b"fLaC", "audio"),
@@ -235,14 +235,14 @@ def test_kinds_are_told_by_the_first_bytes() -> None:
         assert kind_of_medium(data) == kind
 
 
-def test_a_picture_of_floats_from_0_to_1_is_as_light_as_it_looks() -> None:
+def test_an_image_of_floats_from_0_to_1_keeps_its_brightness() -> None:
     for most in (1.0, 255.0):
         values = np.linspace(0, most, 64 * 64, dtype=np.float32).reshape(64, 64)
         grey = np.asarray(decode_image(saved(Image.fromarray(values, "F"), "TIFF")))[..., 0]
         assert grey[0, 0] == 0 and grey[-1, -1] == 255 and abs(int(grey[32, 0]) - 128) <= 1
 
 
-def test_what_stands_beside_a_picture_is_taken_out_and_its_pixels_stay() -> None:
+def test_metadata_of_an_image_is_removed_and_its_pixels_stay() -> None:
     exif = Image.Exif()
     exif[0x010F] = "Camera of me"
     plain = saved(quarters(), "JPEG", quality=90)

@@ -23,7 +23,7 @@ def float_wav(samples: np.ndarray) -> bytes:
     return b"RIFF" + struct.pack("<I", len(chunks)) + chunks
 
 
-def test_a_float_sound_takes_little_more_than_its_bytes():
+def test_float_audio_takes_little_more_memory_than_its_bytes():
     """It took nine times its size, and more as a message."""
     data = float_wav(np.zeros(5_000_000))
     tracemalloc.start()
@@ -34,14 +34,14 @@ def test_a_float_sound_takes_little_more_than_its_bytes():
         tracemalloc.stop()
 
 
-def test_a_sample_that_is_no_number_is_named_by_its_place():
+def test_a_nan_sample_is_named_by_its_position():
     samples = np.zeros(600_000)
     samples[500_001] = np.nan
     with pytest.raises(LeapSerializationError, match="nan.* at index 500001"):
         read_wav(float_wav(samples))
 
 
-def test_sixteen_bits_are_scaled_in_bands_and_alike():
+def test_sixteen_bit_images_are_scaled_in_strips_with_equal_results():
     values = (np.arange(1000 * 700, dtype=np.uint32) * 97 % 65_536).astype(np.uint16).reshape(1000, 700)
     file = io.BytesIO()
     Image.fromarray(values).save(file, "PNG")
@@ -54,7 +54,7 @@ def test_sixteen_bits_are_scaled_in_bands_and_alike():
     assert (decoded[..., 0] == np.round(values * (255 / 65_535))).all()
 
 
-def test_pictures_of_several_threads_are_decoded_and_leave_the_filters_of_warnings_as_they_were():
+def test_decoding_images_in_threads_does_not_change_warning_filters():
     import warnings
 
     file = io.BytesIO()

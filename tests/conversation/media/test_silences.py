@@ -16,7 +16,7 @@ def speech(*runs: tuple[float, bool]) -> np.ndarray:
     return np.concatenate(parts).astype(np.float32)
 
 
-def test_cuts_lie_in_the_pauses() -> None:
+def test_cuts_are_in_the_pauses() -> None:
     samples = speech((23, True), (0.5, False), (18, True), (0.4, False), (6, True), (0.3, False), (20, True))
     pieces = cut_at_silences(samples)
     assert [piece.start for piece in pieces][0] == 0 and pieces[-1].end == len(samples)
@@ -46,7 +46,7 @@ def test_silence_is_told_from_sound() -> None:
     assert cut_at_silences(np.zeros(0, np.float32)) == []
 
 
-def test_phrases_are_trimmed_to_what_is_said():
+def test_phrases_are_trimmed_to_the_speech():
     samples = speech((1.5, True), (10.2, False), (0.6, True), (3.0, False), (4.0, True), (0.25, False), (1.0, True))
     phrases = [piece.seconds for piece in cut_into_phrases(samples)]
     spoken = [(0.0, 1.5), (11.7, 12.3), (15.3, 20.55)]
@@ -57,7 +57,7 @@ def test_phrases_are_trimmed_to_what_is_said():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.0005, 0.01])
-def test_every_phrase_of_five_minutes_is_one_piece(noise: float):
+def test_every_phrase_in_five_minutes_is_one_piece(noise: float):
     dice = np.random.default_rng(7)
     parts, spoken, at = [], [], 0.0
     for _ in range(39):
@@ -74,7 +74,7 @@ def test_every_phrase_of_five_minutes_is_one_piece(noise: float):
         assert first - 0.15 <= start <= first + 0.1 and last - 0.1 <= end <= last + 0.15
 
 
-def test_a_sound_without_pauses_or_without_speech_is_cut_as_before():
+def test_audio_without_pauses_or_speech_is_cut_at_silences():
     for samples in (speech((70, True)), speech((65, False)), np.zeros(40 * RATE, np.float32)):
         assert cut_into_phrases(samples) == cut_at_silences(samples)
     assert cut_into_phrases(np.zeros(0, np.float32)) == []

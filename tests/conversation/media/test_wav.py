@@ -48,12 +48,12 @@ def test_every_accepted_encoding(subtype, encoding, format, rate):
     assert found.seconds == 1600 / rate
 
 
-def test_chunks_of_other_names_and_odd_sizes_are_stepped_over():
+def test_unknown_chunks_and_odd_sizes_are_skipped():
     data = riff(chunk(b"LIST", b"odd"), fmt(), chunk(b"fact", b"\0" * 4), chunk(b"data", struct.pack("<2f", 0.5, -0.5)))
     assert check_wav(data).samples == 2
 
 
-def test_what_follows_the_riff_is_ignored_and_a_streamed_one_is_read_to_its_end():
+def test_data_after_the_riff_is_ignored_and_a_streamed_one_is_read_to_its_end():
     data = riff(fmt(1, bits=16), chunk(b"data", b"\0" * 4))
     assert check_wav(data + b"TAG" + b"x" * 125).samples == 2
     assert check_wav(data[:4] + b"\0" * 4 + data[8:]).samples == 2
@@ -103,7 +103,7 @@ def extensible(guid: bytes) -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "data",
 )
-def test_each_refusal_by_name(data, says):
+def test_each_invalid_file_has_its_own_error(data, says):
     with pytest.raises(LeapSerializationError, match=says):
         Audio(data)
 
@@ -120,7 +120,7 @@ def test_a_file_cut_anywhere_is_refused(cut):
 @pytest.mark.parametrize(
     "samples", [[0.0, 0.25, -1.0], (0.5,), SINE, SINE.astype(np.float32)], ids=["list", "tuple", "f64", "f32"]
 )
-def test_float_samples_become_a_wav_that_others_read(samples):
+def test_float_samples_become_a_wav_that_other_programs_read(samples):
     data = Audio.from_float_samples(samples, 24000).data
     read, rate = soundfile.read(io.BytesIO(data), dtype="float32")
     assert rate == 24000
@@ -140,6 +140,6 @@ def test_float_samples_become_a_wav_that_others_read(samples):
     ],
 )
 @pytest.mark.parametrize("make", [Audio.from_float_samples, AudioPcmF32])
-def test_samples_that_are_no_sound_are_refused(make, samples, rate, says):
+def test_invalid_samples_are_refused(make, samples, rate, says):
     with pytest.raises(LeapSerializationError, match=says):
         make(samples, rate)

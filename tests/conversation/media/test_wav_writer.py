@@ -49,11 +49,11 @@ def test_a_pipe_gets_a_header_of_unknown_length() -> None:
     assert soundfile.info(io.BytesIO(data)).samplerate == 8_000
 
 
-def test_what_is_too_long_for_a_wav_goes_to_the_end() -> None:
+def test_audio_too_long_for_a_wav_header_is_written_to_its_end() -> None:
     assert struct.unpack_from("<I", wav_header(2**32, 24_000), 40) == (UNKNOWN_LENGTH,)
 
 
-def test_bare_samples() -> None:
+def test_raw_samples_are_written_without_a_header() -> None:
     file = io.BytesIO()
     writer = WavWriter(file, 8_000, header=False)
     writer.write([0.0, 1.0, -1.0, 7.0, -7.0])
@@ -62,5 +62,5 @@ def test_bare_samples() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_short_sound(count: int) -> None:
+def test_the_header_of_short_audio_is_right(count: int) -> None:
     assert len(wav_of([0.1] * count, 24_000)) == 44 + 2 * count

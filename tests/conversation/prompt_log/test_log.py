@@ -57,7 +57,7 @@ def entries(file) -> list[Entry]:
         return list(reversed(log.entries()))
 
 
-def test_what_is_asked_and_answered_is_there_when_the_model_is_unloaded(logged, file):
+def test_prompts_and_answers_are_logged_when_the_model_is_unloaded(logged, file):
     call = LeapFunctionCall("look", {"at": "it"})
     runner = logged([ReasoningChunk("hm"), "Well", FunctionCalls((call,))], "4")
     picture = Image(b"\xff\xd8\xff\xe0" + bytes(64))
@@ -75,7 +75,7 @@ def test_what_is_asked_and_answered_is_there_when_the_model_is_unloaded(logged, 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_failures_and_what_was_given_up_are_entries_too(logged, file):
+def test_failures_and_cancelled_answers_are_logged(logged, file):
     with logged(["half", LeapGenerationError("broken")], ["one", "two", Stall()]) as runner:
         with pytest.raises(LeapGenerationError, match="broken"):
             list(runner.start([ChatMessage("user", "a")]))
@@ -92,7 +92,7 @@ def test_failures_and_what_was_given_up_are_entries_too(logged, file):
     ]
 
 
-def test_nothing_is_written_while_it_is_off(logged, file):
+def test_nothing_is_written_while_the_log_is_off(logged, file):
     on = []
     with logged("a", "b", is_on=lambda: bool(on)) as runner:
         list(runner.start([ChatMessage("user", "one")]))
@@ -102,7 +102,7 @@ def test_nothing_is_written_while_it_is_off(logged, file):
     assert [each.prompt for each in entries(file)] == ["two"]
 
 
-def test_a_log_that_cannot_be_written_costs_no_answer_and_is_told_of_once(logged, file, warnings):
+def test_an_unwritable_log_prevents_no_answer_and_is_reported_once(logged, file, warnings):
     file.mkdir(parents=True)
     with logged("a", "b") as runner:
         answers = [list(runner.start([ChatMessage("user", "x")]))[0] for _ in range(2)]
@@ -110,7 +110,7 @@ def test_a_log_that_cannot_be_written_costs_no_answer_and_is_told_of_once(logged
     assert len(warnings) == 1 and warnings[0].startswith("2 prompts are not in the log: the log of prompts ")
 
 
-def test_an_entry_that_cannot_be_stored_keeps_no_other_from_the_log(logged, file, warnings, monkeypatch):
+def test_an_entry_that_cannot_be_stored_does_not_prevent_others(logged, file, warnings, monkeypatch):
     add = PromptLog.add
     monkeypatch.setattr(PromptLog, "add", lambda log, entry: add(log, entry) if entry.prompt == "y" else 1 / 0)
     with logged("a", "b") as runner:
@@ -120,7 +120,7 @@ def test_an_entry_that_cannot_be_stored_keeps_no_other_from_the_log(logged, file
     assert warnings == ["this prompt is not in the log: division by zero"]
 
 
-def test_the_runner_within_does_everything_else(logged):
+def test_all_else_is_passed_to_the_wrapped_runner(logged):
     contract = {name for name, _ in inspect.getmembers(ModelRunner) if not name.startswith("_")}
     assert contract - BUILT_ON_OTHERS - set(vars(LoggedRunner)) - set(vars(PassingRunner)) == set()
     runner = logged("Paris.")
@@ -131,7 +131,7 @@ def test_the_runner_within_does_everything_else(logged):
     runner.unload()
 
 
-def test_a_stop_reaches_the_generation(logged, file):
+def test_stop_is_passed_to_the_wrapped_generation(logged, file):
     stall = Stall()
     with logged(["one", stall, "two"]) as runner:
         generation = runner.start([ChatMessage("user", "x")])
@@ -167,7 +167,7 @@ def fill(file, *rows: dict[str, object]) -> None:
             log.add(Entry(**{"command": "generate", "model": "builtin", "prompt": "", "finish": "stop", **row}))
 
 
-def test_entries_by_model_time_and_words(file):
+def test_entries_are_found_by_model_time_and_words(file):
     now = time.time()
     fill(
         file,
@@ -186,7 +186,7 @@ def test_entries_by_model_time_and_words(file):
         assert log.get().id == 3 and log.get(1).prompt == "The café is open" and log.get(9) is None
 
 
-def test_documents_of_a_schema_oldest_first(file):
+def test_json_answers_of_a_schema_come_oldest_first(file):
     other = canonical({"type": "string"})
     listed = canonical({"type": "array", "items": PERSON})
     fill(
@@ -205,7 +205,7 @@ def test_documents_of_a_schema_oldest_first(file):
         assert list(documents(log, forms_of({"type": "integer"}))) == []
 
 
-def test_what_is_cleared_is_gone_from_the_file(file):
+def test_cleared_entries_are_erased_from_the_file(file):
     fill(file, {"prompt": "a secret word", "asked": time.time() - 1000}, {"prompt": "another"})
     with PromptLog(file) as log:
         assert log.clear(time.time() - 500) == 1
@@ -218,7 +218,7 @@ def test_what_is_cleared_is_gone_from_the_file(file):
         assert log.get().id == 3  # a number is never another entry's
 
 
-def test_what_is_asked_after_tools_have_answered(file):
+def test_the_entry_after_a_tool_result_has_it_as_the_prompt(file):
     messages = [
         ChatMessage("user", "6*7?"),
         ChatMessage("assistant", "", None, [LeapFunctionCall("calculate", {"expression": "6*7"})]),
@@ -228,7 +228,7 @@ def test_what_is_asked_after_tools_have_answered(file):
     assert (entry.prompt, entry.turns, entry.system) == ("42", 2, None)
 
 
-def test_a_killed_writer_leaves_a_sound_file(file):
+def test_a_killed_writer_leaves_an_intact_file(file):
     fill(file, {"prompt": "whole"})
     code = (
         "import os, sqlite3, sys\n"

@@ -49,7 +49,7 @@ def test_an_exact_constraint_streams():
     assert [type(r) for r in generation] == [Chunk, Complete]
 
 
-def test_a_lenient_one_is_held_back_and_repaired():
+def test_a_lenient_constraint_is_held_back_and_repaired():
     generation, runner = checked([ReasoningChunk("hm"), "3"], ["1", "6"], exact=False)
     responses = list(generation)
     assert [type(r) for r in responses] == [ReasoningChunk, Chunk, Chunk, Complete]
@@ -58,7 +58,7 @@ def test_a_lenient_one_is_held_back_and_repaired():
     assert more[0] == ChatMessage("assistant", "3") and "- 3 is not even" in more[1].text
 
 
-def test_repair_ends_and_keeps_text_and_problems():
+def test_repair_stops_and_keeps_text_and_problems():
     generation, runner = checked("1", "3", "5", "7", exact=False)
     with pytest.raises(LeapConstraintError) as caught:
         list(generation)
@@ -67,7 +67,7 @@ def test_repair_ends_and_keeps_text_and_problems():
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_what_was_cut_is_not_repaired(exact: bool):
+def test_a_cut_text_is_not_repaired(exact: bool):
     cut = Complete(ChatMessage("assistant", "3"), GenerationFinishReason.MAX_TOKENS)
     generation, runner = checked(["3", cut], exact=exact)
     with pytest.raises(LeapConstraintError, match="cut at max_tokens") as caught:
@@ -75,13 +75,13 @@ def test_what_was_cut_is_not_repaired(exact: bool):
     assert caught.value.cut_by == GenerationFinishReason.MAX_TOKENS.value and len(runner.requests) == 1
 
 
-def test_a_cut_text_that_is_right_is_right():
+def test_a_cut_text_that_is_valid_is_accepted():
     cut = Complete(ChatMessage("assistant", "4"), GenerationFinishReason.MAX_TOKENS)
     generation, _ = checked(["4", cut], exact=True)
     assert list(generation)[-1] is not None
 
 
-def test_a_number_that_is_cut_where_it_could_go_on_is_not_whole():
+def test_a_number_that_was_cut_is_incomplete():
     cut = Complete(ChatMessage("assistant", "4"), GenerationFinishReason.MAX_TOKENS)
     generation, _ = checked(["4", cut], exact=True, whole=True, unfinished=True)
     with pytest.raises(LeapConstraintError, match="cut at max_tokens.*more could have followed"):
@@ -90,7 +90,7 @@ def test_a_number_that_is_cut_where_it_could_go_on_is_not_whole():
     assert isinstance(last(generation), Complete)
 
 
-def test_a_call_that_was_cut_is_an_error_where_a_call_has_to_come():
+def test_a_cut_call_is_an_error_where_a_call_is_required():
     cut = Complete(ChatMessage("assistant", "[f("), GenerationFinishReason.MAX_TOKENS)
     generation, _ = checked(["[f(", cut], exact=True, calls=True)
     with pytest.raises(LeapConstraintError, match="cut at max_tokens.*no call is complete"):
@@ -111,7 +111,7 @@ def test_calls_and_stopped_replies_are_not_checked():
     assert isinstance(found, Complete) and found.finish_reason is GenerationFinishReason.INTERRUPTED
 
 
-def test_the_schema_is_told_in_the_system_message():
+def test_the_schema_is_in_the_system_message():
     user = ChatMessage("user", "hi")
     schema = {"type": "object", "title": "É"}
     sentence = "Respond only with JSON that matches this JSON schema:\n" + json.dumps(schema)
@@ -127,7 +127,7 @@ def test_the_schema_is_told_in_the_system_message():
         inject_schema([user], "[" * 100_000)
 
 
-def test_a_repair_that_has_no_room_is_the_failure_that_it_was_to_mend():
+def test_a_repair_that_does_not_fit_reports_the_original_failure():
     first = ScriptedModelRunner(["3"]).start([ChatMessage("user", "an even number")])
 
     def again(_: Sequence[ChatMessage]):

@@ -40,7 +40,7 @@ def test_an_error_in_the_middle_leaves_the_history_as_it_was():
     assert len(conversation.history) == 1 and not conversation.is_generating
 
 
-def test_a_reply_that_ends_in_an_error_is_delivered_but_not_kept():
+def test_a_reply_that_ends_in_an_error_is_delivered_but_not_in_the_history():
     end = Complete(ChatMessage("assistant", "half"), GenerationFinishReason.ERROR)
     conversation = ScriptedModelRunner(["half", end]).create_conversation()
     assert list(conversation.generate_response("hi")) == [Chunk("half"), end]
@@ -48,7 +48,7 @@ def test_a_reply_that_ends_in_an_error_is_delivered_but_not_kept():
 
 
 @pytest.mark.parametrize("reason", [r for r in GenerationFinishReason if r is not GenerationFinishReason.ERROR])
-def test_every_other_end_is_kept(reason):
+def test_replies_with_any_other_finish_reason_are_kept(reason):
     end = Complete(ChatMessage("assistant", "text"), reason)
     conversation = ScriptedModelRunner([end]).create_conversation()
     list(conversation.generate_response("hi"))
@@ -85,7 +85,7 @@ def test_registered_functions_reach_the_model_and_one_name_is_one_function():
     assert runner.requests[0].functions[1] is newer
 
 
-def test_a_reply_to_an_assistants_text_goes_on_from_it_and_is_one_message_with_it():
+def test_a_reply_to_an_assistants_text_continues_the_same_message():
     conversation = ScriptedModelRunner([" Paris", "."]).create_conversation()
     conversation.append_to_history(ChatMessage("user", "Capital of France?"))
     conversation.append_to_history(ChatMessage("assistant", "It is"))
@@ -153,7 +153,7 @@ def test_a_slow_async_reader_gets_everything_and_history_waits_for_it():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python's, for any open generator
-def test_a_loop_that_goes_away_gives_the_answer_up():
+def test_a_closed_event_loop_cancels_the_answer():
     """Neither an error in a thread nor one that runs for ever."""
     conversation = ScriptedModelRunner(["a"] * 1000).create_conversation()
     loop = asyncio.new_event_loop()
@@ -165,7 +165,7 @@ def test_a_loop_that_goes_away_gives_the_answer_up():
     assert not worker.is_alive() and not conversation.is_generating and conversation.history == []
 
 
-def test_two_loops_can_read_at_once():
+def test_two_event_loops_can_read_concurrently():
     runner = ScriptedModelRunner(*["ok"] * 8)
 
     async def ask():
@@ -184,7 +184,7 @@ def test_two_loops_can_read_at_once():
     assert texts == ["ok"] * 8
 
 
-def test_stop_ends_what_an_async_reader_sees():
+def test_stop_ends_an_async_stream():
     conversation = ScriptedModelRunner(list("abcdefgh")).create_conversation()
 
     async def read() -> list[object]:
@@ -201,7 +201,7 @@ def test_stop_ends_what_an_async_reader_sees():
     assert len(pieces) <= 2 and end.finish_reason is GenerationFinishReason.INTERRUPTED
 
 
-def test_the_loop_is_free_while_a_cancelled_reply_is_ended(monkeypatch):
+def test_cancelling_a_reply_does_not_block_the_event_loop(monkeypatch):
     """Where the model is in a host, that is a request."""
     is_free, stop, waited = threading.Event(), ResponseStream.stop, []
 
@@ -230,13 +230,13 @@ def test_the_loop_is_free_while_a_cancelled_reply_is_ended(monkeypatch):
     assert waited and all(waited)
 
 
-def test_a_loop_goes_on_where_next_was():
+def test_a_for_loop_continues_after_next():
     stream = ScriptedModelRunner(["a", "b"]).create_conversation().generate_response("hi")
     assert next(stream) == Chunk("a")
     assert [response for response in stream][0] == Chunk("b")
 
 
-def test_a_stream_that_was_stopped_before_it_began_says_nothing():
+def test_a_stream_stopped_before_it_began_sends_no_request():
     runner = ScriptedModelRunner("a")
     conversation = runner.create_conversation()
     stream = conversation.generate_response("hi")
@@ -246,7 +246,7 @@ def test_a_stream_that_was_stopped_before_it_began_says_nothing():
     assert conversation.history == [] and runner.requests == [] and not conversation.is_generating
 
 
-def test_the_arguments_in_a_history_that_was_read_are_copies():
+def test_arguments_in_the_returned_history_are_copies():
     conversation = ScriptedModelRunner().create_conversation_from_history(
         [ChatMessage("assistant", function_calls=[LeapFunctionCall("f", {"a": [1]})])]
     )
@@ -263,7 +263,7 @@ def test_the_arguments_in_a_history_that_was_read_are_copies():
         LeapGenerationPromptExceedContextLengthError(9, 8),
     ],
 )
-def test_errors_go_to_other_processes_as_they_are(error):
+def test_errors_can_be_pickled(error):
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
 

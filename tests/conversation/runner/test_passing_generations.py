@@ -145,7 +145,7 @@ def in_time(call: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("kind", NEAR)
-def test_what_runs_is_stopped_and_its_end_comes(kind: str, tmp_path: Path) -> None:
+def test_a_running_generation_is_stopped_and_delivers_its_end(kind: str, tmp_path: Path) -> None:
     runner = Runner()
     generation = near(kind, runner, tmp_path)
     assert (generation.prompt_tokens, generation.progress) == (3, runner.last.progress)
@@ -157,7 +157,7 @@ def test_what_runs_is_stopped_and_its_end_comes(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", NEAR)
-def test_what_is_closed_delivers_nothing_more(kind: str, tmp_path: Path) -> None:
+def test_a_closed_generation_delivers_nothing_more(kind: str, tmp_path: Path) -> None:
     runner = Runner()
     generation = near(kind, runner, tmp_path)
     generation.close()
@@ -166,7 +166,7 @@ def test_what_is_closed_delivers_nothing_more(kind: str, tmp_path: Path) -> None
     assert list(generation) == [] and runner.last.closed.is_set()
 
 
-def test_one_that_is_closed_between_two_looks_ends_quietly() -> None:
+def test_a_generation_closed_during_a_check_ends_quietly() -> None:
     generation = PassingGeneration(Endless())
 
     class Closing(deque[object]):
@@ -185,7 +185,7 @@ def test_one_that_is_closed_between_two_looks_ends_quietly() -> None:
 
 @pytest.mark.parametrize("kind", FAR)
 @pytest.mark.parametrize("close", [False, True], ids=["stop", "close"])
-def test_a_generation_that_is_being_started_is_reached_and_not_waited_for(kind: str, close: bool) -> None:
+def test_a_generation_that_is_starting_can_be_stopped_without_waiting(kind: str, close: bool) -> None:
     wrap, scripts = FAR[kind]
     runner = Runner(*scripts)
     generation = wrap(runner)
@@ -200,7 +200,7 @@ def test_a_generation_that_is_being_started_is_reached_and_not_waited_for(kind: 
 
 
 @pytest.mark.parametrize("kind", FAR)
-def test_nothing_is_started_for_one_that_was_stopped_before(kind: str) -> None:
+def test_a_generation_stopped_before_it_began_starts_nothing(kind: str) -> None:
     wrap, scripts = FAR[kind]
     runner = Runner(*scripts)
     generation = wrap(runner)
@@ -211,7 +211,7 @@ def test_nothing_is_started_for_one_that_was_stopped_before(kind: str) -> None:
     assert list(generation) == []
 
 
-def test_what_is_stopped_before_a_larger_model_begins_keeps_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_before_the_larger_model_keeps_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     generation = escalating(Runner())
 
     def judge(*_: object) -> str:

@@ -24,7 +24,7 @@ def conversation():
     return ScriptedModelRunner(["a", "b"], ["c"]).create_conversation()
 
 
-def test_a_second_answer_is_refused_while_the_first_is_read_here(conversation):
+def test_a_second_answer_is_refused_while_the_first_is_read_in_this_thread(conversation):
     first = conversation.generate_response("one")
     next(first)
     with pytest.raises(LeapGenerationError, match="still being read here"):
@@ -47,7 +47,7 @@ def test_nested_tasks_are_refused_too(conversation):
     assert conversation.history == []
 
 
-def test_a_task_that_is_awaited_while_the_first_is_read_is_refused(conversation):
+def test_an_awaited_task_is_refused_while_the_first_answer_is_read(conversation):
     async def ask():
         async for _ in conversation.generate_response("two"):
             pass
@@ -63,7 +63,7 @@ def test_a_task_that_is_awaited_while_the_first_is_read_is_refused(conversation)
     assert conversation.history == []
 
 
-def test_an_answer_begun_outside_of_the_loop_is_seen_within(conversation):
+def test_an_answer_begun_outside_the_event_loop_counts_inside_it(conversation):
     first = conversation.generate_response("one")
     next(first)
 
@@ -99,7 +99,7 @@ def test_two_tasks_take_turns():
     assert sorted(asyncio.run(asyncio.wait_for(both(), 100))) == ["ab", "c"]
 
 
-def test_a_result_appended_where_the_call_is_seen_follows_the_turn():
+def test_a_result_appended_during_the_turn_follows_it():
     conversation = ScriptedModelRunner([CALL], ["sunny"]).create_conversation()
     for response in conversation.generate_response("How is the weather?"):
         if isinstance(response, FunctionCalls):
@@ -109,7 +109,7 @@ def test_a_result_appended_where_the_call_is_seen_follows_the_turn():
     assert roles(conversation) == ["user", "assistant", "tool", "assistant"]
 
 
-def test_results_of_a_turn_that_is_given_up_go_with_it():
+def test_results_of_a_cancelled_turn_are_dropped():
     conversation = ScriptedModelRunner([CALL, "more"], ["c"]).create_conversation()
     with conversation.generate_response("How is the weather?") as stream:
         next(stream)
@@ -119,7 +119,7 @@ def test_results_of_a_turn_that_is_given_up_go_with_it():
 
 
 @pytest.mark.parametrize("wrong", ["hello", 5, None, ["user", "hi"], {"role": "user", "content": 5}])
-def test_what_is_no_message_is_refused_at_the_call(conversation, wrong):
+def test_an_invalid_message_is_refused_at_the_call(conversation, wrong):
     with pytest.raises(LeapError):
         conversation.append_to_history(wrong)
     with pytest.raises(LeapError):

@@ -36,7 +36,7 @@ def begun(store: SessionStore, *messages: ChatMessage, name: str | None = None) 
     return id
 
 
-def test_what_was_said_is_read_back_equal(store):
+def test_saved_messages_are_read_back_equal(store):
     history = [
         ChatMessage("system", ""),
         ChatMessage("user", [ChatMessageContent.Text("Wer ist das?\0\n"), Image(b"\xff\xd8\xff picture")]),
@@ -59,7 +59,7 @@ def test_what_was_said_is_read_back_equal(store):
     assert store.search("Wer ist") == []
 
 
-def test_marks_stay_with_messages_that_stay(store):
+def test_marks_of_unchanged_messages_are_kept(store):
     yes, no = ChatMessage("assistant", "Yes."), ChatMessage("assistant", "No.")
     id = begun(store, USER)
     with pytest.raises(LeapSessionError, match="no answer yet"):
@@ -75,7 +75,7 @@ def test_marks_stay_with_messages_that_stay(store):
     assert store.marks(id) == marks
 
 
-def test_an_answer_that_never_had_a_mark_gets_none_when_others_change(store):
+def test_an_answer_without_a_mark_gets_none_when_others_change(store):
     id = begun(store, USER)
     old, new = ChatMessage("assistant", "Of an older leap."), ChatMessage("assistant", "New.")
     store.append(id, old)
@@ -83,7 +83,7 @@ def test_an_answer_that_never_had_a_mark_gets_none_when_others_change(store):
     assert store.marks(id) == [UNMARKED, UNMARKED, UNMARKED, Mark("stop")]
 
 
-def test_the_name_of_a_model_need_not_be_text(store):
+def test_the_name_of_a_model_need_not_be_valid_unicode(store):
     id = store.create(model=os.fsdecode(b"/caf\xe9/m.gguf")).id
     assert store.get(id).model == r"/caf\udce9/m.gguf"
 
@@ -127,7 +127,7 @@ def test_names_are_unique_and_fit_a_line(store):
     assert store.find(id).name is None and len(store.list()) == 1
 
 
-def test_what_is_gone_cannot_be_written_to(store):
+def test_a_removed_session_cannot_be_written_to(store):
     id = begun(store, USER, ASSISTANT)
     store.remove(id)
     assert store.list() == [] and store.search("Paris") == [] and store.latest() is None
@@ -142,7 +142,7 @@ def test_what_is_gone_cannot_be_written_to(store):
             attempt()
 
 
-def test_the_latest_is_the_one_written_to_last_whatever_the_clock_says(store):
+def test_the_latest_session_is_the_last_written_whatever_the_clock(store):
     first, second = begun(store, USER), begun(store, USER)
     assert [each.id for each in store.list()] == [second, first]
     store.connection.execute("UPDATE sessions SET updated=updated + 1000 WHERE id=?", (second,))
@@ -166,7 +166,7 @@ def test_search_finds_words_their_beginnings_and_text_without_spaces(store):
     assert "Paris is." in store.search("paris")[0].snippet
 
 
-def test_pruning_takes_old_sessions_and_leaves_named_ones(store):
+def test_pruning_removes_old_sessions_and_keeps_named_ones(store):
     old, named, new = begun(store, USER), begun(store, USER, name="kept"), begun(store, USER)
     store.connection.execute("UPDATE sessions SET updated=updated - 100 WHERE id IN (?, ?)", (old, named))
     assert [each.id for each in store.prune(50)] == [old]
@@ -175,20 +175,20 @@ def test_pruning_takes_old_sessions_and_leaves_named_ones(store):
     assert [each.session.id for each in store.search("capital")] == [new]
 
 
-def test_nobody_else_can_read_the_file(store):
+def test_the_file_is_private(store):
     if os.name == "posix":
         assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
-def test_a_directory_that_was_there_keeps_its_rights(tmp_path):
+def test_an_existing_directory_keeps_its_permissions(tmp_path):
     tmp_path.chmod(0o755)
     with SessionStore(tmp_path / "leap.db"):
         assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("version", [SCHEMA.version - 1, SCHEMA.version + 1])
-def test_a_file_of_another_version_is_refused_and_left_alone(tmp_path, version):
+def test_a_file_of_another_version_is_refused_and_unchanged(tmp_path, version):
     path = tmp_path / "data" / "leap.db"
     with SessionStore(path) as store:
         begun(store, USER)
@@ -200,7 +200,7 @@ def test_a_file_of_another_version_is_refused_and_left_alone(tmp_path, version):
         assert connection.execute("SELECT COUNT(*) FROM messages").fetchone() == (1,)
 
 
-def test_a_damaged_file_and_a_full_disk_are_told_in_one_sentence(tmp_path, store):
+def test_a_damaged_file_and_a_full_disk_are_one_line_errors(tmp_path, store):
     path = tmp_path / "damaged" / "leap.db"
     path.parent.mkdir()
     path.write_bytes(b"not a database, " * 100)
@@ -243,7 +243,7 @@ def writer(path: os.PathLike[str], name: str, messages: int) -> subprocess.Popen
 
 
 @pytest.mark.slow
-def test_two_processes_write_to_one_new_session_at_once(tmp_path):
+def test_two_processes_can_write_to_one_new_session_concurrently(tmp_path):
     path = tmp_path / "data" / "leap.db"
     writers = [writer(path, name, 40) for name in ("one", "two")]
     for each in writers:
@@ -257,7 +257,7 @@ def test_two_processes_write_to_one_new_session_at_once(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_process_that_is_killed_while_it_writes_loses_nothing_it_had_written(tmp_path):
+def test_a_process_killed_while_writing_loses_no_earlier_message(tmp_path):
     path = tmp_path / "data" / "leap.db"
     with writer(path, "killed", 100_000) as process:
         assert process.stdout is not None

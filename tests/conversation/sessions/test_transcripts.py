@@ -74,7 +74,7 @@ def test_media_go_to_files_and_come_back(tmp_path, write):
         read_conversations(text, "it", tmp_path)
 
 
-def test_markdown_is_for_people(tmp_path):
+def test_markdown_has_headings_media_and_escaped_fences(tmp_path):
     page = to_markdown(HISTORY, "Japan\nand more", MediaDirectory(tmp_path / "media", beside=tmp_path).place)
     assert page.startswith("# Japan and more\n\n## System\n\nBe brief.")
     assert "\n## User\n\nLook:\n\n![picture](<media/" in page and page.count(".wav>)") == 2
@@ -107,13 +107,13 @@ def test_markdown_is_for_people(tmp_path):
         ("[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
-def test_what_is_no_conversation_is_named(tmp_path, text, message):
+def test_other_files_are_refused_with_the_reason(tmp_path, text, message):
     with pytest.raises(LeapSerializationError, match=message):
         read_conversations(text, "it", tmp_path)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a directory that refuses")
-def test_a_directory_that_refuses_is_an_error_of_the_system(tmp_path):
+def test_an_unwritable_directory_is_an_os_error(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError):
         to_json(HISTORY, MediaDirectory(tmp_path / "media", beside=tmp_path).place)

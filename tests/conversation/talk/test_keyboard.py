@@ -46,7 +46,7 @@ def editor_of(leap: CommandLine, spoken: Any, *, push: bool = False) -> TalkEdit
     return TalkEditor(leap.environment(b"", terminal=False, stdin_terminal=False), None, spoken, push=push)
 
 
-def test_what_is_said_last_is_answered_before_the_end(leap: CommandLine, keys: PipeInput) -> None:
+def test_the_last_utterance_is_answered_before_the_end(leap: CommandLine, keys: PipeInput) -> None:
     class Ending(Talk):
         """The microphone goes right after the first look."""
 
@@ -63,7 +63,7 @@ def test_what_is_said_last_is_answered_before_the_end(leap: CommandLine, keys: P
     assert len(spoken.utterances) == 1
 
 
-def test_a_draft_outlives_an_answer_that_fails(leap: CommandLine, keys: PipeInput) -> None:
+def test_a_draft_survives_a_failed_answer(leap: CommandLine, keys: PipeInput) -> None:
     talk = Talk()
     editor = editor_of(leap, Spoken(talk, LeapError("broken")))
 
@@ -84,7 +84,7 @@ def test_a_draft_outlives_an_answer_that_fails(leap: CommandLine, keys: PipeInpu
     assert editor.read() == "another"
 
 
-def test_the_end_of_the_editor_does_not_fail_who_wakes_it(
+def test_waking_a_closed_editor_raises_nothing(
     leap: CommandLine, keys: PipeInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ClosedLoop:
@@ -101,7 +101,7 @@ def test_the_end_of_the_editor_does_not_fail_who_wakes_it(
     editor.wake()
 
 
-def test_the_space_bar_ends_what_is_said_also_beside_a_draft(leap: CommandLine, keys: PipeInput) -> None:
+def test_the_space_bar_ends_an_utterance_even_with_a_draft(leap: CommandLine, keys: PipeInput) -> None:
     talk = Talk(TalkSettings(push=True))
     talk.press()  # while an answer was made, whose message came back as a draft
     keys.send_text(" a b\r")

@@ -50,7 +50,7 @@ def hertz(path: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_each_question_of_a_file_is_answered_at_its_moment(
+def test_each_question_of_a_file_is_answered_at_its_time(
     leap: CommandLine, hearing_miniature: Path, file: Path, tmp_path: Path, leap_home: Path
 ) -> None:
     leap.runner = Leap.load(str(hearing_miniature))
@@ -72,7 +72,7 @@ def test_each_question_of_a_file_is_answered_at_its_moment(
     assert roles == ["system", "user", "assistant", "user", "assistant"]
 
 
-def test_what_is_said_as_the_first_answer_begins_is_no_echo_of_it(leap: CommandLine, tmp_path: Path) -> None:
+def test_speech_at_the_start_of_the_first_answer_is_not_taken_for_echo(leap: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "two.wav", recording(0.5, note("do"), 0.55, note("mi"), 1.0))
     leap.script(["Hum.", HUM], ["Hum.", HUM], speaks=True)
     done = leap("talk", "--input", "two.wav", "-o", "answers.wav", "--fast", "--no-save")
@@ -80,7 +80,7 @@ def test_what_is_said_as_the_first_answer_begins_is_no_echo_of_it(leap: CommandL
 
 
 @pytest.mark.slow
-def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audio_goes_in_and_out_through_pipes(leap: CommandLine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = leap.script(["Hum.", HUM], ["Hum.", HUM], speaks=True)
     env = leap.environment(file.read_bytes(), terminal=False, stdin_terminal=False)
     env.stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
@@ -94,7 +94,7 @@ def test_a_pipe_takes_sound_and_gives_sound(leap: CommandLine, file: Path, monke
 
 
 @pytest.mark.slow
-def test_in_real_time_too(leap: CommandLine, tmp_path: Path) -> None:
+def test_a_talk_also_runs_in_real_time(leap: CommandLine, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], speaks=True)
     write(tmp_path / "short.wav", recording(0.2, note("do", 0.4), 0.3))
     done = leap("talk", "--input", "short.wav", "-o", "answers.wav", "--option", "silence-duration=0.2")
@@ -113,7 +113,7 @@ def test_another_voice_reads_the_answer_sentence_by_sentence(leap: CommandLine, 
     assert sum(end - start for start, end, _ in tones(samples)) == pytest.approx(1.2, abs=0.1)
 
 
-def test_a_sentence_whose_reading_begins_while_it_is_stopped_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_stopped_as_its_reading_begins_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = ScriptedModelRunner(["Hello. "], [HUM], speaks=True)
     question = runner.create_conversation().generate_response("Hi.")
 
@@ -128,7 +128,7 @@ def test_a_sentence_whose_reading_begins_while_it_is_stopped_is_not_read(monkeyp
 
 
 @pytest.mark.slow
-def test_a_failure_ends_a_file_and_keeps_what_was_said(leap: CommandLine, file: Path, tmp_path: Path) -> None:
+def test_a_failure_ends_a_file_and_keeps_earlier_audio(leap: CommandLine, file: Path, tmp_path: Path) -> None:
     leap.script(["Hum.", HUM], [LeapGenerationError("broken")], speaks=True)
     done = leap("talk", "--input", str(file), "-o", "answers.wav", "--fast")
     assert done.code == 1 and done.stderr.count("leap: error: broken") == 1
@@ -162,7 +162,7 @@ def test_a_full_disk_is_one_error_and_spares_the_other_file(leap: CommandLine, t
         (["--option", "silence-duration=0"], "--option silence-duration"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(
+def test_contradictory_options_are_one_line_errors(
     leap: CommandLine, tmp_path: Path, file: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "words.wav").write_text("no sound at all")
@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_one_line(
     assert not runner.requests
 
 
-def test_a_model_that_does_not_speak_or_hear_is_refused_at_once(
+def test_a_model_without_speech_or_audio_input_is_refused_at_once(
     leap: CommandLine, miniature: Path, file: Path, tmp_path: Path
 ) -> None:
     leap.script("text")
@@ -184,7 +184,9 @@ def test_a_model_that_does_not_speak_or_hear_is_refused_at_once(
     assert not (tmp_path / "answers.wav").exists()
 
 
-def test_without_the_library_or_a_device_it_says_what_to_do(leap: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_or_a_device_the_error_gives_advice(
+    leap: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     runner = leap.script(speaks=True)
     for arguments in (["talk"], ["talk", "--devices"]):

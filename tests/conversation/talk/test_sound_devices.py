@@ -69,7 +69,7 @@ def opened(talk: Talk, recording: Any = None) -> tuple[SoundDevices, list[str]]:
         ("Yeti", "--device Yeti matches several microphones", "leap talk --devices lists them"),
     ],
 )
-def test_a_name_that_is_no_devices_is_told_with_the_next_one(
+def test_an_unknown_device_suggests_the_nearest_name(
     monkeypatch: pytest.MonkeyPatch, name: int | str, message: str, hint: str
 ) -> None:
     library: Any = ModuleType("sounddevice")
@@ -92,7 +92,7 @@ def test_a_name_that_is_no_devices_is_told_with_the_next_one(
     assert raised.value.message == message and (raised.value.hint or "").startswith(hint)
 
 
-def test_a_talk_that_lost_its_microphone_still_loses_its_loudspeaker(streams: dict[str, FakeStream]) -> None:
+def test_a_talk_without_microphone_closes_when_its_loudspeaker_is_lost(streams: dict[str, FakeStream]) -> None:
     world, lost = opened(talk := Talk())
     with world:
         streams["input"].active = False
@@ -103,7 +103,7 @@ def test_a_talk_that_lost_its_microphone_still_loses_its_loudspeaker(streams: di
     assert str(world.failure) == "the microphone is gone" and lost == ["lost"]
 
 
-def test_so_does_one_whose_recording_cannot_be_written(streams: dict[str, FakeStream]) -> None:
+def test_a_talk_without_recording_closes_when_its_loudspeaker_is_lost(streams: dict[str, FakeStream]) -> None:
     world, lost = opened(talk := Talk(), FullDisk())
     with world:
         streams["input"].callback(np.zeros(320, np.float32), 320, None, None)
@@ -118,7 +118,7 @@ def test_so_does_one_whose_recording_cannot_be_written(streams: dict[str, FakeSt
     ("held_up_at", "least_calls", "why"),
     [(5, 9, "2 s after it went on"), (None, 22, "a wireless headset needs some seconds before its first sound")],
 )
-def test_a_device_that_is_late_is_not_gone(
+def test_a_late_device_is_not_reported_as_lost(
     streams: dict[str, FakeStream],
     monkeypatch: pytest.MonkeyPatch,
     held_up_at: int | None,

@@ -97,14 +97,14 @@ def test_speaking_stops_the_answer_at_once(runner: ModelRunner) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_that_was_not_to_be_interrupted_is_heard_to_its_end(runner: ModelRunner) -> None:
+def test_an_uninterruptible_answer_is_played_to_its_end(runner: ModelRunner) -> None:
     samples = recording(0.5, note("la"), 1.1, note("do"), 2.5)
     events, played, _ = talked(Talk(TalkSettings(interrupts=False)), runner, samples)
     assert not of_kind(events, Interrupted) and len(of_kind(events, Utterance)) == 1
     assert len(tones(played)) == 1
 
 
-def test_the_model_is_not_far_ahead_of_its_loudspeaker() -> None:
+def test_the_model_does_not_run_far_ahead_of_the_loudspeaker() -> None:
     runner = ScriptedModelRunner([HUM] * 60, [HUM], speaks=True)
     events, _, _ = talked(Talk(), runner, recording(0.5, note("la"), 3.0, note("do")[:8000], 0.3))
     kept = sum(len(event.samples) for event in of_kind(events, AudioSample)) / PLAYED
@@ -114,7 +114,7 @@ def test_the_model_is_not_far_ahead_of_its_loudspeaker() -> None:
     assert kept <= interruption.heard + 3, "a second waits, one goes beyond it, and one is held back"
 
 
-def test_what_is_said_before_the_first_word_of_an_answer_belongs_to_the_question() -> None:
+def test_speech_before_the_first_word_of_an_answer_belongs_to_the_question() -> None:
     runner = ScriptedModelRunner([Stall(seconds=60)], [HUM], speaks=True)
     conversation = runner.create_conversation()
     with holding(talk := Talk(), conversation) as events:
@@ -128,7 +128,7 @@ def test_what_is_said_before_the_first_word_of_an_answer_belongs_to_the_question
     assert len(question.content) == 2 and all(isinstance(part, Audio) for part in question.content)
 
 
-def test_a_long_utterance_goes_into_one_message_in_pieces_that_a_model_takes() -> None:
+def test_a_long_utterance_is_one_message_of_several_audio_parts() -> None:
     spoken = recording(*[piece for _ in range(60) for piece in (note("do", 1.0), 0.1)])
     utterance = Utterance(0.0, len(spoken) / 16_000, spoken)
     parts = utterance.message().content
@@ -136,7 +136,7 @@ def test_a_long_utterance_goes_into_one_message_in_pieces_that_a_model_takes() -
     assert len(parts) == 2 and max(lengths) <= 60.0 and sum(lengths) == pytest.approx(utterance.seconds, abs=0.01)
 
 
-def test_between_press_and_release_everything_is_an_utterance() -> None:
+def test_all_audio_between_press_and_release_is_an_utterance() -> None:
     runner = ScriptedModelRunner([HUM], speaks=True)
     talk = Talk(TalkSettings(push=True))
     talk.feed(recording(0.5, note("la"), 1.0))
@@ -153,7 +153,7 @@ def test_between_press_and_release_everything_is_an_utterance() -> None:
     assert runner.requests == []
 
 
-def test_a_talk_that_is_closed_lets_everybody_go() -> None:
+def test_closing_a_talk_wakes_all_waiting_threads() -> None:
     runner = ScriptedModelRunner([HUM] * 60, speaks=True)
     talk = Talk()
     talk.feed(recording(0.5, note("la"), 1.0))
@@ -191,7 +191,7 @@ def test_an_error_of_the_model_leaves_the_talk_usable() -> None:
     assert len(tones(played)) == 1
 
 
-def test_other_rates_are_heard_too() -> None:
+def test_other_sample_rates_are_accepted() -> None:
     talk = Talk(sample_rate=8000)
     talk.feed(recording(0.5, note("la"), 1.0)[::2])
     utterance = talk.next_utterance()
@@ -202,7 +202,7 @@ def test_other_rates_are_heard_too() -> None:
         TalkSettings(pause=0.0)
 
 
-def test_an_answer_does_not_interrupt_itself_through_the_loudspeaker() -> None:
+def test_an_answer_is_not_interrupted_by_its_own_echo() -> None:
     """What is played comes back through the microphone half as loud, 100 ms later; a voice over it still interrupts."""
     talk, question = Talk(), recording(0.5, note("la"), 1.0)
     voice = recording(0.5, 1.2 * note("do", 0.5), 1.0)[:RATE]
