@@ -308,3 +308,12 @@ class GenerationStats:
     def to_json(self) -> dict[str, Any]:
         """The fields as an object, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def describe(self) -> str:
+        """One line for people."""
+        engine = "" if self.engine is None else f", engine {self.engine}"
+        cached = f" ({self.cached_prompt_tokens} from the cache)" if self.cached_prompt_tokens else ""
+        return (
+            f"prompt {self.prompt_tokens} tokens{cached}, answer {self.completion_tokens} tokens, "
+            f"{self.token_per_second:.1f} tokens/s, first token after {self.time_to_first_token:.2f} s{engine}"
+        )

@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from leap_core.conversation.answer_forms import SEPARATOR
 from leap_core.errors import LeapJobError
+from leap_core.schemas.json_values import JsonObject
 from leap_core.system.files import cannot_write
 
 from ..table.batch_rows import BatchRows
@@ -32,7 +34,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         return _printed(job, TableReader(database))
     if job.kind in (GENERATE, TRANSCRIBE):
         text = text_of_result(job)
-        return iter(text.split("\n") if text is not None else ())
+        return iter(() if text is None else text.removesuffix("\n").split("\n"))
     if job.kind == BATCH and database.is_shared:
         return _stored_lines(job, database)
     output = Path(request_of(job).settings.output.path)
@@ -84,9 +86,16 @@ def write_lines(lines: Iterable[str], path: Path, job: Job) -> int:
 
 
 def text_of_result(job: Job) -> str | None:
-    """The text of an answer that has ended."""
-    message = (job.result or {}).get("message") or {}
-    content = message.get("content")
+    """The text of an answer that has ended; of several, with a line between them."""
+    result = job.result or {}
+    if "answers" in result:
+        texts = [(_text_of(each) or "").removesuffix("\n") for each in result["answers"]]
+        return f"\n{SEPARATOR}\n".join(texts)
+    return _text_of(result)
+
+
+def _text_of(answer: JsonObject) -> str | None:
+    content = (answer.get("message") or {}).get("content")
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content if isinstance(content, str) else None

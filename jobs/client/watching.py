@@ -138,8 +138,7 @@ class JobWatcher:
 
 def _of_result(job: Job) -> Sequence[JobEvent]:
     """The end of an answer, and its text, as its output had them."""
-    message = (job.result or {}).get("message")
-    if job.kind not in (GENERATE, TRANSCRIBE) or job.result is None or not isinstance(message, dict):
+    if job.kind not in (GENERATE, TRANSCRIBE) or job.result is None:
         return []
     chunk = {"type": "chunk", "text": text_of_result(job) or ""}
     return [JobEvent(job.attempt, 0, chunk), JobEvent(job.attempt, 1, {"type": "complete", **job.result})]

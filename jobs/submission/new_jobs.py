@@ -194,8 +194,9 @@ def generation_job(request: AnswerRequest, submitter: Submitter) -> NewJob:
     model."""
     messages = request.request.messages
     request = replace(request, label=_label(messages[-1].text if messages else ""))
-    if request.speech is not None:
-        request = replace(request, speech=os.path.abspath(request.cwd / request.speech))
+    for name in ("speech", "output"):
+        if getattr(request, name) is not None:
+            request = replace(request, **{name: os.path.abspath(request.cwd / getattr(request, name))})
     return NewJob(GENERATE, _anywhere(request, submitter, GENERATE).to_json())
 
 

@@ -59,10 +59,10 @@ def confined(job: Job, configuration: JobsConfiguration) -> Any:
 
 def refuse_files(asked: JobRequest) -> None:
     """Raises LeapJobError for a job on a server that names a file of one machine."""
-    if (isinstance(asked, AnswerRequest) and asked.speech) or (isinstance(asked, TranscriptRequest) and asked.output):
+    if isinstance(asked, (AnswerRequest, TranscriptRequest)) and (asked.output or getattr(asked, "speech", None)):
         raise LeapJobError(
             "a job on a server cannot write a file of this machine",
-            hint="leave out --background, or the file: leap jobs output prints a transcript",
+            hint="leave out --background, or the file: leap jobs output prints the text",
         )
     loading = [asked.loading] if isinstance(asked, ModelRequest) else []
     loading += [asked.settings.loading] if isinstance(asked, BatchRequest) else []

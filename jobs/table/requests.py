@@ -6,10 +6,11 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import Field, field, fields, replace
+from dataclasses import Field, asdict, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from leap_core.conversation.answer_forms import AnswerForm
 from leap_core.conversation.request import Request
 from leap_core.errors import LeapJobError
 from leap_core.schemas.json_values import JsonObject
@@ -97,18 +98,27 @@ class ModelRequest(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRequest(ModelRequest):
-    """An answer to a conversation. ``speech``: the file for what the model says aloud; it is written whole or not at
-    all."""
+    """Answers to a conversation. ``speech``: the file for what the model says aloud; it is written whole or not at
+    all. ``output``: a file for the answers, in this ``format``; they are in the job's result in any case. ``logged``:
+    what is in the job's log besides, ``reasoning`` and ``stats``."""
+
+    NOT_KEPT = ("request", "form", "cwd", "model_may_come")
 
     request: Request
     speech: str | None = None
+    form: AnswerForm = AnswerForm()
+    output: str | None = None
+    format: str = "text"
+    logged: Sequence[str] = ()
 
     def to_json(self) -> JsonObject:
-        return {**super().to_json(), **self.request.to_json()}
+        form = {} if self.form == AnswerForm() else {"form": asdict(self.form)}
+        return {**super().to_json(), **form, **self.request.to_json()}
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> AnswerRequest:
-        return super().of({**parameters, "request": Request.from_json(parameters)})
+        form = AnswerForm(**parameters.get("form", {}))
+        return super().of({**parameters, "form": form, "request": Request.from_json(parameters)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,22 +6,31 @@ what there is by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, suppress
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leap_core.conversation.answer_forms import SEPARATOR, ReadAhead
 from leap_core.conversation.generator import require_voice
 from leap_core.conversation.messages import ChatMessage, Speech
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.prompt_progress import PromptReading, ReportingGeneration, seconds_left
-from leap_core.conversation.responses import AudioSample, Complete, GenerationFinishReason, require_complete
+from leap_core.conversation.responses import (
+    AudioSample,
+    Complete,
+    GenerationFinishReason,
+    MessageResponse,
+    require_complete,
+)
 from leap_core.conversation.runner import ModelRunner
 from leap_core.errors import LeapUnsupportedMediaError
 from leap_core.inference.speech.spoken_file import SpokenFile
 from leap_core.schemas.json_values import JsonObject
+from leap_core.system.files import replace_text
 
 from ..configuration import JobsConfiguration
 from ..submission.shared_jobs import confined
@@ -32,6 +41,7 @@ from .attempt import Attempt
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
     from leap_core.conversation.generator import Generation
+    from leap_core.conversation.streams import Stream
     from leap_core.tasks.transcription import Transcribed
 
 
@@ -125,33 +135,96 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
 
 def generate(attempt: Attempt, asked: AnswerRequest, load: Load) -> Ending:
     """Answer one conversation, written down piece by piece."""
-    with load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner:
+    form, given = asked.form, asked.request
+    with load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner, ExitStack() as running:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
-        speech = JobSpeech(asked.speech, runner)
-        generation = ReportingGeneration(asked.request.start(runner), partial(_report_prompt, attempt))
-        attempt.when_stopped(generation.stop)
-        complete = None
-        tokens = 0
+        speech, answers = JobSpeech(asked.speech, runner), Answers(attempt, asked, runner.model_id)
+        started = [replace(given, options=each).start(runner) for each in form.options(given.options)]
+        report = partial(_report_prompt, attempt)
+        streams: list[Stream] = [form.part_of(ReportingGeneration(each, report)) for each in started]
+
+        def stop() -> None:
+            for each in streams:
+                each.stop()
+
+        attempt.when_stopped(stop)
+        read: Sequence[Stream] = streams if len(streams) == 1 else [ReadAhead(each, stop) for each in streams]
+        for each in read:
+            running.callback(each.close)
         try:
-            for response in generation:
-                if isinstance(response, Complete):
-                    complete = response
-                    break
-                tokens += 1
-                if isinstance(response, AudioSample):
-                    speech.write(response)
-                    attempt.progress({"done": tokens, "unit": "tokens"})
-                else:
-                    attempt.emit(response.to_json(), {"done": tokens, "unit": "tokens"})
+            for stream in read:
+                answers.take(stream, speech)
         finally:
-            generation.close()
-            speech.discard_unless(complete)
-    complete = speech.finish(require_complete(complete))
-    result = {"model": runner.model_id, **{k: v for k, v in complete.to_json().items() if k != "type"}, **speech.result}
-    attempt.emit(complete.to_json())
-    stopped = complete.finish_reason is GenerationFinishReason.INTERRUPTED
-    return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)
+            running.close()
+            speech.discard_unless(answers.ended[-1] if answers.ended else None)
+        return answers.ending(speech)
+
+
+class Answers:
+    """The answers of a job: their events are its output, and their ends its result."""
+
+    def __init__(self, attempt: Attempt, asked: AnswerRequest, model: str) -> None:
+        self._attempt, self._asked, self._model = attempt, asked, model
+        self._tokens = 0
+        self._events: list[JsonObject] = []
+        """Those that a file gets."""
+        self.ended: list[Complete] = []
+
+    def _event(self, response: MessageResponse) -> JsonObject:
+        index = {"index": len(self.ended)} if self._asked.form.count > 1 else {}
+        event = {**index, **response.to_json()}
+        if self._asked.format == "jsonl" and self._asked.output is not None:
+            self._events.append(event)
+        return event
+
+    def take(self, stream: Stream, speech: JobSpeech) -> None:
+        """Put out one answer."""
+        complete = None
+        for response in stream:
+            if isinstance(response, Complete):
+                complete = response
+                break
+            self._tokens += 1
+            if isinstance(response, AudioSample):
+                speech.write(response)
+                self._attempt.progress({"done": self._tokens, "unit": "tokens"})
+            else:
+                self._attempt.emit(self._event(response), {"done": self._tokens, "unit": "tokens"})
+        complete = speech.finish(require_complete(complete))
+        self._attempt.emit(self._event(complete))
+        if "reasoning" in self._asked.logged and complete.full_message.reasoning_content:
+            self._attempt.note(complete.full_message.reasoning_content)
+        if "stats" in self._asked.logged and complete.stats is not None:
+            self._attempt.note(complete.stats.describe())
+        self.ended.append(complete)
+
+    def ending(self, speech: JobSpeech) -> Ending:
+        """The job's end, and the file that was asked for."""
+        ends = [{name: value for name, value in each.to_json().items() if name != "type"} for each in self.ended]
+        several = [{"index": index, "model": self._model, **end} for index, end in enumerate(ends)]
+        result: JsonObject = {"model": self._model, **ends[0], **speech.result}
+        result |= {"answers": several} if len(ends) > 1 else {}
+        stopped = any(each.finish_reason is GenerationFinishReason.INTERRUPTED for each in self.ended)
+        if self._asked.output is not None and (self._attempt.cancelled or not stopped):
+            replace_text(Path(self._asked.output), self._text(several if len(ends) > 1 else result), mode=0o666)
+            result["output"] = self._asked.output
+            self._attempt.note(f"the answer is in {self._asked.output}")
+        return Ending(State.CANCELLED if stopped else State.SUCCEEDED, result)
+
+    def _text(self, document: object) -> str:
+        """What the file gets, as ``leap generate -o`` writes it."""
+        if self._asked.format == "json":
+            return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+        compact = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+        if self._asked.format == "jsonl":
+            return "".join(f"{compact(each)}\n" for each in self._events)
+        texts = []
+        for message in (each.full_message for each in self.ended):
+            text = message.text if message.text.endswith("\n") or not message.text else f"{message.text}\n"
+            calls = [f"{compact(call.to_json()['function'])}\n" for call in message.function_calls or ()]
+            texts.append("".join([text, *calls]))
+        return f"{SEPARATOR}\n".join(texts)
 
 
 def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptReading | None) -> None:
@@ -164,7 +237,6 @@ def _report_prompt(attempt: Attempt, _generation: Generation, reading: PromptRea
 
 def transcribe(attempt: Attempt, asked: TranscriptRequest, load: Load) -> Ending:
     """Write down what is said in the sound that is kept with the job."""
-    from leap_core.system.files import replace_text
     from leap_core.tasks.transcription import TIMED, as_json, read_recording, write
     from leap_core.tasks.transcription import transcribe as pieces_of
 

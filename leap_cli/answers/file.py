@@ -79,17 +79,8 @@ def _write(path: Path, text: str, env: Environment) -> None:
             with open(os.dup(descriptor), "w", encoding="utf-8", newline="") as file:
                 file.write(text)
             return
-        is_new = not path.exists()
-        replace_text(path, text)
-        if is_new:
-            path.chmod(0o666 & ~_umask())
+        replace_text(path, text, mode=0o666)
     except (LeapError, OSError):
         env.stdout.write(text)
         env.stdout.flush()
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

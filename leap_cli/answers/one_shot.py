@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from leap_core.conversation.responses import Complete, MessageResponse
+from leap_core.conversation.answer_forms import SEPARATOR, ReadAhead
+from leap_core.conversation.responses import Complete
 from leap_core.conversation.streams import Stream
 from leap_core.errors import LeapError, LeapGenerationPromptExceedContextLengthError
 from leap_core.system.dataclass import dataclass
@@ -19,7 +19,7 @@ from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import Format, Output
 from ..options.answer import AnswerOutput, SpeechTarget, Thinking
 from ..options.constraints import is_shaped
-from .show import Display, FencedBlock, ReasoningOnly, RefusalNote, respond, show_answer, shown_calls
+from .show import Display, RefusalNote, respond, show_answer, shown_calls
 
 if TYPE_CHECKING:
     from leap_core.conversation.calls import LeapFunction
@@ -106,10 +106,7 @@ class OneShot:
     ) -> ExitCode:
         """Generate and show as many answers as are asked for. ``spoken`` plays them."""
         count, format = self.output.count, self.output.format
-        if count == 1:
-            streams = [self._begin(options)]
-        else:
-            streams = [self._begin(seeded(options, index)) for index in range(count)]
+        streams = [self._begin(each) for each in self.output.form.options(options)]
         if spoken is not None:
             spoken.check(self.runner)
             env = spoken.text_place(env)
@@ -151,10 +148,7 @@ class OneShot:
             )
         conversation = self._conversation()
         answer = respond(self.tools, conversation, self.message, options)
-        stream = self.session.keeping(answer, conversation, self.message)
-        if self.output.extract or self.output.extract_last:
-            stream = FencedBlock(stream, last=self.output.extract_last)
-        return ReasoningOnly(stream) if self.output.thinking is Thinking.ONLY else stream
+        return self.output.form.part_of(self.session.keeping(answer, conversation, self.message))
 
     def _conversation(self) -> Conversation:
         conversation = self.session.conversation(self.runner, self.system)
@@ -163,16 +157,6 @@ class OneShot:
 
 
 Show: TypeAlias = "Callable[[Stream, Output, Callable[[], object] | None], Complete]"
-
-LOOK_SECONDS = 0.1
-"""A Ctrl-C that comes just before a wait does not end it; its handler runs when this is over."""
-SEPARATOR = "---"
-"""The line between two answers in text."""
-
-
-def seeded(options: GenerationOptions, index: int) -> GenerationOptions:
-    """The options of one of the answers: its seed is the given one plus its index; without one each draws its own."""
-    return options if options.rng_seed is None else replace(options, rng_seed=options.rng_seed + index)
 
 
 def show_answers(
@@ -209,56 +193,6 @@ def show_answers(
             failures[0].message = f"{len(failures)} of {len(ahead)} answers failed: {failures[0].message}"
         raise failures[0]
     return finished
-
-
-class ReadAhead:
-    """A stream that a thread of its own reads, so that it continues while others are shown. ``stop`` stops them all."""
-
-    def __init__(self, stream: Stream, stop: Callable[[], object]) -> None:
-        self._stream = stream
-        import queue  # here, because every single answer would pay for it
-
-        self._received: queue.SimpleQueue[MessageResponse | BaseException | None] = queue.SimpleQueue()
-        self._stop_all = stop
-        self._thread = threading.Thread(target=self._read, name="leap-answer", daemon=True)
-        self._thread.start()
-
-    def __iter__(self) -> Iterator[MessageResponse]:
-        return self
-
-    def __next__(self) -> MessageResponse:
-        import queue
-
-        received: MessageResponse | BaseException | None
-        while True:
-            try:
-                received = self._received.get(timeout=LOOK_SECONDS)
-                break
-            except queue.Empty:
-                continue
-        if received is None:
-            raise StopIteration
-        if isinstance(received, BaseException):
-            raise received
-        return received
-
-    def stop(self) -> None:
-        self._stop_all()
-
-    def close(self) -> None:
-        """Give it up, and wait for the thread."""
-        self._stream.stop()
-        self._thread.join()
-
-    def _read(self) -> None:
-        try:
-            with closing(self._stream):
-                for response in self._stream:
-                    self._received.put(response)
-        except BaseException as error:
-            self._received.put(error)
-        else:
-            self._received.put(None)
 
 
 class IndexedOutput(Output):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from leap_core.conversation.messages import ChatMessage
@@ -20,7 +19,7 @@ from leap_core.conversation.responses import (
     require_complete,
 )
 from leap_core.conversation.streams import PassingStream, Stream
-from leap_core.errors import GenerationStats, LeapError
+from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
 
 from ..framework.interrupts import stopping_on_interrupt
@@ -217,72 +216,7 @@ def _remark(complete: Complete, output: Output, show_stats: bool) -> None:
         while_thinking = ", while the model was still thinking (--think-budget)" if thinks else ""
         output.note(CUT_SHORT[complete.finish_reason] + while_thinking)
     if show_stats and complete.stats is not None:
-        output.note(describe(complete.stats))
-
-
-def describe(stats: GenerationStats) -> str:
-    """The statistics in one line for people."""
-    engine = "" if stats.engine is None else f", engine {stats.engine}"
-    cached = f" ({stats.cached_prompt_tokens} from the cache)" if stats.cached_prompt_tokens else ""
-    return (
-        f"prompt {stats.prompt_tokens} tokens{cached}, answer {stats.completion_tokens} tokens, "
-        f"{stats.token_per_second:.1f} tokens/s, first token after {stats.time_to_first_token:.2f} s"
-        f"{engine}"
-    )
-
-
-class ReasoningOnly(PassingStream):
-    """The stream of an answer with its reasoning in place of its text."""
-
-    def __next__(self) -> MessageResponse:
-        from leap_core.conversation.messages import ChatMessage
-        from leap_core.conversation.responses import Chunk, Complete, FunctionCalls, ReasoningChunk
-
-        response = super().__next__()
-        while isinstance(response, (Chunk, FunctionCalls)):
-            response = super().__next__()
-        if isinstance(response, ReasoningChunk):
-            return Chunk(response.reasoning)
-        if not isinstance(response, Complete):
-            return response
-        reasoning = response.full_message.reasoning_content or ""
-        warnings = response.warnings if reasoning else (*response.warnings, "the model gave no reasoning")
-        return replace(response, full_message=ChatMessage("assistant", reasoning), warnings=warnings)
-
-
-BLOCK = r"(?ms)^[ ]{0,3}(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*\n(.*?)(?:^[ ]{0,3}\1[`~]*[ ]*$|\Z)"
-"""A block of CommonMark: a fence with an info string, lines, and a fence of the same sign that is no shorter, or the
-end of the text."""
-
-
-class FencedBlock(PassingStream):
-    """The stream of an answer with the content of its first fenced block, or of the last one, in place of its text. An
-    answer without such a block stays whole, with a warning."""
-
-    def __init__(self, stream: Stream, *, last: bool = False) -> None:
-        super().__init__(stream)
-        self._last = last
-        self._complete: Complete | None = None
-
-    def __next__(self) -> MessageResponse:
-        from leap_core.conversation.messages import Text
-        from leap_core.conversation.responses import Chunk, Complete
-
-        if self._complete is not None:
-            complete, self._complete = self._complete, None
-            return complete
-        response = super().__next__()
-        while isinstance(response, Chunk):
-            response = super().__next__()
-        if not isinstance(response, Complete):
-            return response
-        blocks = [match[2] for match in re.finditer(BLOCK, response.full_message.text)]
-        if not blocks:
-            self._complete = replace(response, warnings=(*response.warnings, "the answer has no fenced block"))
-            return Chunk(response.full_message.text)
-        block = blocks[-1 if self._last else 0]
-        self._complete = replace(response, full_message=replace(response.full_message, content=(Text(block),)))
-        return Chunk(block)
+        output.note(complete.stats.describe())
 
 
 def shown_calls(tools: Tools, *, always: bool = False) -> Calls | None:

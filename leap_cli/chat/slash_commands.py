@@ -22,7 +22,6 @@ from leap_core.conversation.conversation import without
 from leap_core.conversation.messages import ChatMessageRole
 from leap_core.errors import LeapError
 
-from ..answers.show import describe
 from ..completion import candidates as completion_values
 from ..framework.environment import Environment
 from ..framework.help_text import WIDEST, HelpFormatter
@@ -396,7 +395,7 @@ def show_statistics(talk: TypedConversation, _: str) -> None:
     tokens = runner.get_prompt_tokens_size(prompt, functions=dialogue.conversation.functions) if history else 0
     talk.output.text(f"{counted(len(history))}, {tokens} of {runner.context_size} tokens of {runner.model_id}\n")
     if dialogue.last is not None and dialogue.last.stats is not None:
-        talk.output.text(f"the last answer: {describe(dialogue.last.stats)}\n")
+        talk.output.text(f"the last answer: {dialogue.last.stats.describe()}\n")
 
 
 def clear(talk: TypedConversation, _: str) -> None:

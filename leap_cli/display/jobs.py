@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jobs.client import JobsClient
     from jobs.table.job import Job, JobEvent, State
 
+SEPARATOR = "---"
+"""The line between two answers in text."""
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
 
@@ -106,6 +108,7 @@ class EventPrinter:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._attempt: int | None = None
+        self._index: int | None = None
         self._open = False
         self._events: list[object] = []
 
@@ -120,7 +123,12 @@ class EventPrinter:
         if self._attempt not in (None, event.attempt):
             self._end_line()
             self._output.note(f"attempt {event.attempt} begins anew")
-        self._attempt = event.attempt
+            self._index = None
+        index = value.get("index", self._index)
+        if self._index not in (None, index):
+            self._end_line()
+            self._output.text(f"{SEPARATOR}\n")
+        self._attempt, self._index = event.attempt, index
         kind = value.get("type") or value.get("event")
         if kind == "chunk":
             self._output.text(value["text"])
@@ -132,6 +140,10 @@ class EventPrinter:
         elif kind == "notice":
             self._end_line()
             self._output.note(value["message"])
+        elif kind == "complete":
+            self._end_line()
+            for warning in (*value.get("left_out", ()), *value.get("warnings", ())):
+                self._output.warning(warning)
         elif kind == "filefinished":
             self._output.note(f"{value['file']}: {value['source']}, {value['path']}")
 

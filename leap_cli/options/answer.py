@@ -18,6 +18,8 @@ from ..framework.options import option
 from ..framework.output import Format
 
 if TYPE_CHECKING:
+    from leap_core.conversation.answer_forms import AnswerForm
+
     from .tools import Tools
 
 STANDARD = "-"
@@ -70,10 +72,17 @@ class AnswerOutput:
         return min(self.count, MOST_SLOTS)
 
     @property
-    def is_of_a_command(self) -> bool:
-        """Whether a job has to run the command for it: a job that answers a prompt keeps the whole answer itself."""
-        whole = self == AnswerOutput(self.speech, self.thinking, self.format)
-        return not whole or self.thinking in (Thinking.SHOW, Thinking.ONLY)
+    def form(self) -> AnswerForm:
+        """How many answers are wanted, and which part of each."""
+        from leap_core.conversation.answer_forms import AnswerForm
+
+        fenced = "last" if self.extract_last else "first" if self.extract else None
+        return AnswerForm(self.count, fenced, self.thinking is Thinking.ONLY)
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """What a job says of its answers in its log."""
+        return ("reasoning",) * (self.thinking is Thinking.SHOW) + ("stats",) * self.stats
 
     def check_tools(self, tools: Tools) -> None:
         """Refuse several answers that might all ask whether a tool may run. Raises UsageError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -21,12 +21,13 @@ from leap_core.errors import LeapError, LeapModelLoadingError
 from leap_core.system.dataclass import dataclass
 
 from ..completion.value_types import CommaList, GpuLayers, ModelName
+from ..exit_codes import ExitCode
 from ..framework.arguments import FileName, absolute, absolute_if_file
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import Size, in_bytes, option, seconds_of
 from ..framework.output import Output
-from .background import Background
+from .background import Background, open_jobs, print_id
 from .first_use import downloading_first
 from .option_rows import option_of
 from .tools import FOLD_TOOLS
@@ -362,6 +363,20 @@ def model_reference(env: Environment, name: str | None) -> str:
     if name == "":
         raise click.UsageError("-m needs a model's name or file")
     return name or default_model(env, None) or BUILTIN
+
+
+def submit(
+    env: Environment, output: Output, model: ModelChoice, background: Background, ask: Callable[..., str]
+) -> ExitCode:
+    """Queue what ``ask`` asks of the jobs' client, or where each run is to be the command that was typed, that; print
+    the job's id."""
+    if background.repeats_command(env):
+        return background.submit(env, output, model_to_pin(env, model, background, output))
+    with naming_the_default(env, model.name), open_jobs(env) as jobs:
+        id = ask(jobs, **job_request(env, model, background))
+    note_builtin(env, model.name, output)
+    print_id(output, id)
+    return ExitCode.DONE
 
 
 def job_request(env: Environment, model: ModelChoice, background: Background) -> dict[str, Any]:

@@ -39,9 +39,9 @@ def changing(path: Path) -> Iterator[None]:
         lock.__exit__(None, None, None)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one is private to the user. A
-    device or a pipe is written to."""
+def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Replace a file, or what a link leads to, in one step; its rights stay, and a new one has those of ``mode``, less
+    the umask: by default it is private to the user. A device or a pipe is written to."""
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not target.is_file():  # which nothing may take the place of
@@ -49,7 +49,7 @@ def replace_text(path: Path, text: str) -> None:
                 device.write(text.encode())
             return
         make_directory(target.parent)
-        with replacing(target, mode=0o600) as file:
+        with replacing(target, mode=mode) as file:
             file.write(text.encode())
             if target.exists():
                 os.chmod(file.name, target.stat().st_mode & 0o777)

@@ -137,8 +137,11 @@ MORE = {
     **dict.fromkeys(("--missed", "--option on-overlap"), ["--every", "6h"]),
 }
 """What gives an option a meaning."""
-SO_WITHOUT = {"--option repetition-detection", "--no-save", "--no-prompt-cache"}
-"""Flags that say what is so without them."""
+SO_WITHOUT = {
+    *("--option repetition-detection", "--no-save", "--no-prompt-cache", "--no-stream"),
+    *("--show-calls", "--allow-tool", "--max-tool-iterations"),
+}
+"""Flags that say what is so without them in a job, which shows no stream and runs no tools."""
 SUBMITTED_LIKE = {
     **dict.fromkeys(("say", "transcribe"), "generate"),
     **dict.fromkeys(("translate", "summarize", "redact", "classify", "decide"), "extract"),
@@ -290,9 +293,12 @@ def test_what_implies_the_background_shares_its_rules(wish, line):
     code, said, rows = line("generate", "hi", "-o", "out.txt", "-n", "2", "-x", *wish, "--context-size", "512")
     row = next(row for row in rows if "about" not in row["parameters"])
     parameters = row["parameters"].get("job", row)["parameters"]
-    assert parameters["arguments"] == [
-        *("generate", "--output=out.txt", "--count=2", "--extract", "--context-size=512", "--model=builtin", "--", "hi")
-    ]
+    if wish[0] == "--every":  # each run is the command that was typed
+        typed = ("--output=out.txt", "--count=2", "--extract", "--context-size=512", "--model=builtin")
+        assert parameters["arguments"] == ["generate", *typed, "--", "hi"]
+    else:
+        assert parameters["form"] == {"count": 2, "fenced": "first", "reasoning_only": False}
+        assert parameters["loading"]["context_size"] == 512 and parameters["output"].endswith("out.txt")
     assert code == 0 and (" begins at " in said) == (wish[0] in ("--at", "--every"))
 
 
@@ -322,8 +328,8 @@ def test_improve_is_submitted_as_it_was_typed(line):
 
 def test_what_is_piped_is_kept_for_a_command_and_cannot_be_repeated(leap, monkeypatch):
     monkeypatch.setattr(JobsClient, "ensure_worker", lambda _jobs, _job=None: None)
-    id = leap("generate", "-m", "builtin", "--count", "2", "--background", stdin="from a pipe").stdout.strip()
     with JobsClient({"LEAP_HOME": str(leap.home)}, autostart=False) as jobs:
+        id = jobs.command(["generate"], label="x", standard_input=b"from a pipe")
         kept = Path(jobs.get(id).parameters["kept"])
         assert kept.read_text() == "from a pipe"
         jobs.cancel(id)

@@ -33,7 +33,6 @@ def made(leap, client, tmp_path):
         "generate": ["generate", "-m", "builtin", "hi", "--background", "--temperature", "0.5"],
         "batch": ["batch", "b.jsonl", "-m", "builtin", "-o", "o.jsonl", "--background"],
         "download": ["download", "LFM2.5-350M", "--background"],
-        "command": ["generate", "-m", "builtin", "-n", "2", LONG, "--background", "--temperature", "0.5"],
         "schedule": ["summarize", "-m", "builtin", "b.jsonl", "--every", "6h", "--missed", "skip"],
         "schedule of a batch": ["batch", "b.jsonl", "-m", "builtin", "-o", "%H.jsonl", "--every", "@daily"],
         "folder": ["jobs", "folder", "in", "--include", "*.txt", "--", "summarize", "-m", "builtin", "{}"],
@@ -43,6 +42,8 @@ def made(leap, client, tmp_path):
         done = leap(*words)
         assert done.code == 0, done.stderr
         ids[kind] = done.stdout.split()[0]
+    typed = ["generate", "--count=2", "--temperature=0.5", "--model=builtin", "--", LONG]
+    ids["command"] = client.command(typed, label=LONG)
     assert leap("generate", "x", "-m", "builtin", "--webhook", HOOK, "--then", "true", "--notify").code == 0
     followers = {job.parameters.get("do", job.kind): job.id for job in client.list() if "about" in job.parameters}
     return {**ids, **followers}

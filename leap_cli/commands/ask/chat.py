@@ -11,7 +11,6 @@ import click
 from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 from leap_core.system.dataclass import dataclass
 
-from ...answers.show import ReasoningOnly
 from ...framework.click_classes import leap_command
 from ...framework.environment import Environment
 from ...framework.output import Output
@@ -139,6 +138,8 @@ class _Shown:
             return self._show_text(dialogue, stream, Output(spoken.text_place(env)) if target.is_stdout else output)
 
     def _show_text(self, dialogue: Dialogue, answer: Stream, output: Output) -> Complete:
+        from leap_core.conversation.answer_forms import ReasoningOnly
+
         from ...answers.show import Display, show_answer, shown_calls
 
         display = Display(

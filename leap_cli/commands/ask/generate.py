@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leap_core.inference.speech.voices import CONVERSATION_PROMPT
 from leap_core.system.dataclass import dataclass
 
-from ...answers.file import writing_to
+from ...answers.file import check_place, is_standard, writing_to
 from ...config.saved import PromptTemplate
 from ...exit_codes import ExitCode
 from ...framework.click_classes import leap_command
@@ -18,23 +18,22 @@ from ...framework.environment import Environment
 from ...framework.output import Output
 from ...input.prompt import INPUT
 from ...options.answer import ANSWER, AnswerOutput
-from ...options.background import BACKGROUND, Background, open_jobs, print_id
+from ...options.background import BACKGROUND, Background
 from ...options.constraints import SHAPE, Constraint
 from ...options.conversation import SessionChoice, session_group, session_model
 from ...options.loading import (
     MODEL,
     ModelChoice,
-    job_request,
     load_model,
-    model_to_pin,
-    naming_the_default,
     note_builtin,
+    submit,
 )
 from ...options.prompt import MEDIA, PROMPT, Media, Prompt, save_template, with_media
 from ...options.sampling import SAMPLING, Sampling
 from ...options.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
+    from jobs.client import JobsClient
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.options import GenerationOptions
 
@@ -123,26 +122,25 @@ def _submit(
         raise click.UsageError("--tool-search needs a command that waits for the answer: leave out --background")
     if any(function.call is not None for function in tools.functions):
         raise click.UsageError("--background cannot ask before it runs tools; declare them without code")
-    if (
-        answer.is_of_a_command
-        or tools.rounds is not None
-        or tools.show_calls
-        or tools.allowed
-        or background.repeats_command(env)
-    ):
-        return background.submit(env, output, model_to_pin(env, model, background, output))
-    with naming_the_default(env, model.name), open_jobs(env) as jobs:
-        id = jobs.generate(
+    target = None if answer.target is None or is_standard(answer.target) else answer.target
+    if target is not None:
+        check_place(env.cwd / target, target)
+
+    def ask(jobs: JobsClient, **request: Any) -> str:
+        return jobs.generate(
             message if isinstance(message, str) else [message],
             system=CONVERSATION_PROMPT if speech and args.prompt.system is None else args.prompt.system,
             options=options,
             functions=tools.functions,
-            speech=None if speech.file is None else env.cwd / speech.file,
-            **job_request(env, model, background),
+            speech=speech.file,
+            form=answer.form,
+            output=target,
+            format=answer.format,
+            logged=answer.logged,
+            **request,
         )
-    note_builtin(env, model.name, output)
-    print_id(output, id)
-    return ExitCode.DONE
+
+    return submit(env, output, model, background, ask)
 
 
 def _check_habits(args: GenerateArguments) -> None:

@@ -14,16 +14,8 @@ from ...framework.environment import Environment
 from ...framework.output import Output
 from ...input.prompt import read_prompt
 from ...options.answer import STATS_OPTION, SpeechTarget, check_target
-from ...options.background import BACKGROUND, Background, open_jobs, print_id
-from ...options.loading import (
-    MODEL,
-    ModelChoice,
-    job_request,
-    load_model,
-    model_to_pin,
-    naming_the_default,
-    note_builtin,
-)
+from ...options.background import BACKGROUND, Background
+from ...options.loading import MODEL, ModelChoice, load_model, note_builtin, submit
 from ...options.sampling import SPOKEN_SAMPLING, Sampling
 
 
@@ -79,13 +71,10 @@ def command(env: Environment, /, args: SayArguments) -> ExitCode:
     if args.background:
         if target.play or target.is_stdout or args.file is None:
             raise click.UsageError("--background speaks into a file only: give -o a file's name")
-        if args.stats or args.background.repeats_command(env):
-            return args.background.submit(env, output, model_to_pin(env, args.model, args.background, output))
-        with naming_the_default(env, args.model.name), open_jobs(env) as jobs:
-            request = job_request(env, args.model, args.background)
-            id = jobs.generate(words, system=system, options=options, speech=env.cwd / args.file, **request)
-        print_id(output, id)
-        return ExitCode.DONE
+        asked = {"system": system, "options": options, "speech": args.file, "logged": ("stats",) * args.stats}
+        return submit(
+            env, output, args.model, args.background, lambda jobs, **more: jobs.generate(words, **asked, **more)
+        )
     with SpokenOutput(target, env, output) as spoken, load_model(env, args.model) as runner:
         spoken.check(runner)
         conversation = runner.create_conversation(system)
