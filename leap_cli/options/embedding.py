@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leap_core.conversation.embedding import EMBEDDING, EmbeddingOptions
+
 from ..completion.value_types import ModelName
 from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
@@ -14,6 +16,7 @@ from ..framework.options import option
 from ..framework.output import Output
 from .first_use import downloading_first
 from .loading import HOST_OPTION, THREADS_OPTION, ModelChoice, host_use, note_endpoint
+from .option_rows import checked, option_of
 
 if TYPE_CHECKING:
     from leap_core.conversation.embedding import EmbeddingRunner
@@ -32,6 +35,15 @@ def _embedder(arguments: Arguments) -> ModelChoice:
 
 
 EMBEDDER = OptionGroup("embedder", "Model", (_MODEL_OPTION, THREADS_OPTION, HOST_OPTION), _embedder)
+EMBEDDING_OPTIONS = OptionGroup(
+    "options",
+    "",
+    tuple(
+        option_of(row, **({} if row.default is None else {"default": row.default, "show_default": True}))
+        for row in EMBEDDING.values()
+    ),
+    lambda arguments: checked(EmbeddingOptions, EMBEDDING, arguments.of(*EMBEDDING)),
+)
 EMBEDDER_OF_INDEX = OptionGroup("embedder", "Model", (THREADS_OPTION, HOST_OPTION), _embedder)
 """Where the index says which model it is."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
 from leap_core.conversation.option_rows import Biases, Number, OneOf, OptionRow, Switch, Texts, Whole
+from leap_core.errors import LeapOptionsError
 
 from ..framework.options import option
+from ..framework.rare_names import NAMES
 
 
 def option_of(row: OptionRow, **attributes: Any) -> Callable[[Any], Any]:
@@ -25,3 +27,17 @@ def option_of(row: OptionRow, **attributes: Any) -> Callable[[Any], Any]:
     elif isinstance(row.kind, Switch) and "is_flag" not in attributes:
         flag, known["default"] = f"{flag}/--no-{flag[2:]}", None
     return option(flag, row.name, **{**known, **attributes})
+
+
+Options = TypeVar("Options")
+
+
+def checked(make: Callable[..., Options], rows: Mapping[str, OptionRow], values: Mapping[str, Any]) -> Options:
+    """The options with these values. Raises LeapOptionsError by the name on the command line."""
+    try:
+        return make(**values)
+    except LeapOptionsError as error:
+        row = rows.get(error.option)
+        if row is None or not row.flag:
+            raise
+        raise LeapOptionsError(NAMES.get(row.flag, row.flag), error.reason) from None

@@ -9,14 +9,12 @@ import click
 
 from leap_core.conversation.option_rows import Number, Whole
 from leap_core.conversation.options import GENERATION, PARSERS, GenerationOptions
-from leap_core.errors import LeapOptionsError
 from leap_core.system.dataclass import dataclass
 
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
-from ..framework.rare_names import NAMES
 from .constraints import Constraint
-from .option_rows import option_of
+from .option_rows import checked, option_of
 
 CALL_PARSERS = (*PARSERS, "none")
 ROWS = {name: row for name, row in GENERATION.items() if row.flag}
@@ -37,13 +35,8 @@ class Sampling:
     def options(self, shape: Constraint | None = None, **more: Any) -> GenerationOptions:
         """The options of an answer of this ``shape``, with ``more`` fields. Raises LeapOptionsError for a value outside
         its range."""
-        try:
-            return GenerationOptions(**{**self.fields, **({} if shape is None else shape.fields), **more})
-        except LeapOptionsError as error:
-            if error.option not in ROWS:
-                raise
-            flag = ROWS[error.option].flag
-            raise LeapOptionsError(NAMES.get(flag, flag), error.reason) from None
+        fields = {**self.fields, **({} if shape is None else shape.fields), **more}
+        return checked(GenerationOptions, ROWS, fields)
 
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {"image_tiles": {"is_flag": True}, "logit_bias": {"metavar": "TOKEN=N"}}

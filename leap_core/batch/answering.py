@@ -80,8 +80,8 @@ class EmbeddingAnswers:
         request = held[0][2].request
         try:
             texts = self._runner.texts_of([text for _, _, line in held for text in line.request.texts])
-            counts = self._runner.count_tokens(texts, request.kind)
-            vectors = self._runner.embed(texts, cancelled=self._stop, **request.options)
+            counts = self._runner.count_tokens(texts, request.options.kind)
+            vectors = self._runner.embed(texts, cancelled=self._stop, **request.options.to_json())
         except LeapUnavailableError:
             raise
         except LeapError as error:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import LeapOptionsError
 from ..system.dataclass import dataclass
+from .loading_options import refusing_unknown
+from .option_rows import SAME, Endpoint, OneOf, Whole, Words, keep_checked, option, rows_of
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -45,16 +48,64 @@ class TooLong(str, Enum):
     """Its end is left out."""
 
 
+def _names(kind: type[Enum]) -> OneOf:
+    return OneOf(tuple(str(each.value) for each in kind))
+
+
+@refusing_unknown
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """How texts become vectors, see ``EmbeddingRunner.embed``. Raises LeapOptionsError for a value out of range."""
+
+    kind: str = option(
+        _names(EmbeddingKind),
+        "document",
+        chat=("input_type",),
+        common=True,
+        text="Kind of the texts; some models embed queries and documents differently.",
+    )
+    pooling: str | None = option(
+        _names(Pooling),
+        chat=(SAME,),
+        endpoint="a pooling",
+        common=True,
+        text="Pooling of the token embeddings; the model's own by default.",
+    )
+    dimensions: int | None = option(
+        Whole(1),
+        chat=(SAME,),
+        endpoint=Endpoint.SENT,
+        common=True,
+        text="Truncate each embedding to its first N dimensions.",
+    )
+    prefix: str | None = option(
+        Words(), chat=(SAME,), common=True, text="Prefix for each text, instead of the model's own."
+    )
+    too_long: str = option(
+        _names(TooLong),
+        "refuse",
+        chat=(SAME,),
+        common=True,
+        text="Refuse a text that exceeds the model's context, or truncate it.",
+    )
+
+    def __post_init__(self) -> None:
+        keep_checked(self, EMBEDDING)
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that are not left at their defaults."""
+        return {name: value for name, row in EMBEDDING.items() if (value := getattr(self, name)) != row.default}
+
+
+EMBEDDING = rows_of(EmbeddingOptions)
+
+
 @dataclass(frozen=True)
 class EmbeddingRequest:
     """What ``embed`` and ``embed_tokens`` are called with."""
 
     texts: Sequence[str]
-    kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT
-    pooling: Pooling | str | None = None
-    dimensions: int | None = None
-    prefix: str | None = None
-    too_long: TooLong | str = TooLong.REFUSE
+    options: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     on_progress: Callable[[int], object] | None = None
     cancelled: threading.Event | None = None
 
@@ -146,7 +197,8 @@ class EmbeddingRunner(ABC):
         with LeapGenerationError. Raises LeapOptionsError for options that the model cannot follow and for a text that
         is too long, LeapGenerationError after ``unload``.
         """
-        return self._embed(EmbeddingRequest(texts, kind, pooling, dimensions, prefix, too_long, on_progress, cancelled))
+        options = EmbeddingOptions(kind, pooling, dimensions, prefix, too_long)
+        return self._embed(EmbeddingRequest(texts, options, on_progress, cancelled))
 
     def embed_tokens(
         self,
@@ -161,7 +213,8 @@ class EmbeddingRunner(ABC):
         """Vectors of unit length for the tokens of each text, shape [tokens, dimensions], for late interaction: the
         score of a document is the sum over the query's tokens of the best product with one of the document's. Options
         as in ``embed``."""
-        return self._embed_tokens(EmbeddingRequest(texts, kind, None, None, prefix, too_long, on_progress, cancelled))
+        options = EmbeddingOptions(kind, None, None, prefix, too_long)
+        return self._embed_tokens(EmbeddingRequest(texts, options, on_progress, cancelled))
 
     @abstractmethod
     def _embed(self, request: EmbeddingRequest) -> NDArray[float32]: ...

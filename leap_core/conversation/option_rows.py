@@ -155,7 +155,7 @@ class Words(OptionKind):
 
 
 class OneOf(OptionKind):
-    """One of these texts."""
+    """One of these texts, or a member of an enumeration that is one."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -163,7 +163,7 @@ class OneOf(OptionKind):
     def read(self, name: str, value: Any) -> Any:
         if value not in self.names:
             raise LeapOptionsError(name, f"{value!r} is not one of {', '.join(self.names)}")
-        return value
+        return self.names[self.names.index(value)]
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.names)}
@@ -326,6 +326,10 @@ class OptionRow:
         if value is None and self.default is None:
             return None
         return self.kind.read(self.name, plain_number(value))
+
+    def read_json(self, name: str, value: Any) -> Any:
+        """What is kept of a value in a field of this ``name``. Raises LeapOptionsError."""
+        return self.kind.read(name, self.kind.from_json(name, value))
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the option, as a request's JSON has it."""

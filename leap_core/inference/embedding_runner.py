@@ -5,16 +5,15 @@ from __future__ import annotations
 import string
 import threading
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ..conversation.embedding import (
     NO_POOLING,
     EmbeddingKind,
+    EmbeddingOptions,
     EmbeddingRequest,
     EmbeddingRunner,
-    Pooling,
     TooLong,
     checked_texts,
     require_pooling,
@@ -53,9 +52,9 @@ class Prefixes:
     query: str = ""
     document: str = ""
 
-    def of(self, kind: EmbeddingKind) -> str:
+    def of(self, kind: str) -> str:
         """The prefix of a kind of text."""
-        return self.query if kind is EmbeddingKind.QUERY else self.document
+        return self.query if kind == EmbeddingKind.QUERY else self.document
 
 
 BY_NAME = (
@@ -85,8 +84,6 @@ MOST_TOKENS = 2048
 """The same for models that read from left to right."""
 TEXTS_AT_ONCE = 32
 POLL_SECONDS = 0.05
-
-Chosen = TypeVar("Chosen", bound=Enum)
 
 
 class InProcessEmbeddingRunner(EmbeddingRunner):
@@ -147,47 +144,40 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
 
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         with self._loaded.in_use():
-            kind = _choice("kind", kind, EmbeddingKind)
+            kind = EmbeddingOptions(kind).kind
             return [len(self._tokens(text, kind, self._prefixes.of(kind))) for text in texts]
 
     def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
-        dimensions = request.dimensions
-        if dimensions is not None and not 1 <= dimensions <= self.dimensions:
+        dimensions = request.options.dimensions
+        if dimensions is not None and dimensions > self.dimensions:
             raise LeapOptionsError("dimensions", f"{dimensions} must be between 1 and {self.dimensions}")
-        how = self._pooling(request.pooling)
+        how = request.options.pooling or require_pooling(self._model_id, self.model.pooling)
         with self._loaded.in_use():
             vectors = self._compute(how, self._all_tokens(request), request)
         rows = np.stack(vectors) if vectors else np.zeros((0, self.dimensions), np.float32)
         return unit_rows(rows[:, :dimensions])
 
     def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
-        kind = _choice("kind", request.kind, EmbeddingKind)
         with self._loaded.in_use():
             tokens = self._all_tokens(request)
             vectors = self._compute(NO_POOLING, tokens, request)
-            positions = [self._scored(ids, kind) for ids in tokens]
+            positions = [self._scored(ids, request.options.kind) for ids in tokens]
         return [unit_rows(rows[each]) for rows, each in zip(vectors, positions, strict=True)]
 
     def unload(self) -> None:
         self._loaded.unload()
 
-    def _pooling(self, pooling: Pooling | str | None) -> str:
-        if pooling is not None:
-            return _choice("pooling", pooling, Pooling).value
-        return require_pooling(self._model_id, self.model.pooling)
-
     def _all_tokens(self, request: EmbeddingRequest) -> list[list[int]]:
         texts = checked_texts(request.texts)
-        kind = _choice("kind", request.kind, EmbeddingKind)
-        too_long = _choice("too_long", request.too_long, TooLong)
-        prefix = self._prefixes.of(kind) if request.prefix is None else request.prefix
+        kind, prefix = request.options.kind, request.options.prefix
+        prefix = self._prefixes.of(kind) if prefix is None else prefix
         all_tokens = []
         for number, text in enumerate(texts):
             tokens = self._tokens(text, kind, prefix)
             if len(tokens) > self._most_tokens:
-                if too_long is TooLong.REFUSE:
+                if request.options.too_long == TooLong.REFUSE:
                     raise LeapOptionsError(
                         f"texts[{number}]",
                         f"{len(tokens)} tokens, and {self._model_id} reads at most {self._most_tokens}; "
@@ -197,10 +187,10 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
             all_tokens.append(tokens)
         return all_tokens
 
-    def _tokens(self, text: str, kind: EmbeddingKind, prefix: str) -> list[int]:
+    def _tokens(self, text: str, kind: str, prefix: str) -> list[int]:
         """A text as the model reads it, special tokens that it spells staying text; at least one token."""
         tokens = self.model.tokenize(prefix + text, parse_special=False, add_special=True)
-        marker = self.model.special_tokens.get(QUERY_MARKER if kind is EmbeddingKind.QUERY else DOCUMENT_MARKER)
+        marker = self.model.special_tokens.get(QUERY_MARKER if kind == EmbeddingKind.QUERY else DOCUMENT_MARKER)
         if marker is not None:
             tokens.insert(1 if tokens[:1] == [self.model.bos_token] else 0, marker)
         return tokens or self.model.tokenize(" ", parse_special=False)
@@ -210,9 +200,9 @@ class InProcessEmbeddingRunner(EmbeddingRunner):
         closing = tokens[-1:] if tokens[-1] in self.model.control_tokens else []
         return tokens[: self._most_tokens - len(closing)] + closing
 
-    def _scored(self, tokens: list[int], kind: EmbeddingKind) -> list[int]:
+    def _scored(self, tokens: list[int], kind: str) -> list[int]:
         """The positions of late interaction: ColBERT leaves the punctuation of documents out."""
-        if kind is EmbeddingKind.QUERY or DOCUMENT_MARKER not in self.model.special_tokens:
+        if kind == EmbeddingKind.QUERY or DOCUMENT_MARKER not in self.model.special_tokens:
             return list(range(len(tokens)))
         pieces = [self.model.piece(token).decode("utf-8", "replace") for token in tokens]
         kept = [n for n, piece in enumerate(pieces) if len(piece) != 1 or piece not in string.punctuation]
@@ -271,14 +261,6 @@ def most_tokens_for(model: LlamaModel, name: str, size: int | None) -> int:
             hint=f"use {trained} or less",
         )
     return size
-
-
-def _choice(option: str, value: object, kind: type[Chosen]) -> Chosen:
-    try:
-        return kind(value)
-    except ValueError:
-        names = ", ".join(str(each.value) for each in kind)
-        raise LeapOptionsError(option, f"{value!r} is not one of {names}") from None
 
 
 HIDDEN_STATE_POLL_SECONDS = 1.0

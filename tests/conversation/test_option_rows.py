@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 import leap_core
+from leap_cli.commands.ask.embed import command as embed
+from leap_cli.framework.rare_names import NAMES
 from leap_core.batch.input.lines import RequestReader
 from leap_core.conversation.calls import LeapFunction
+from leap_core.conversation.embedding import EMBEDDING, EmbeddingOptions
 from leap_core.conversation.loading_options import CACHE, LOADING
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.option_rows import (
@@ -35,6 +38,7 @@ from leap_core.protocols.anthropic import read_messages
 from leap_core.protocols.endpoint.bodies import chat_body, check_held, text_body
 from leap_core.protocols.endpoint.responses_api import responses_body
 from leap_core.protocols.ollama import OllamaReply, read_ollama_chat, read_ollama_generate
+from leap_core.protocols.openai.embeddings import read_embedding_request
 from leap_core.protocols.openai.requests import read_chat
 from leap_core.protocols.openai.responses_request import read_responses
 from leap_core.tasks.task import OVERRIDES
@@ -112,7 +116,7 @@ def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
 
 
 def test_the_rows_have_known_fields():
-    rows = [row for table in (GENERATION, LOADING, CACHE) for row in table.values()]
+    rows = [row for table in (GENERATION, LOADING, CACHE, EMBEDDING) for row in table.values()]
     assert {name for row in rows for name in vars(row)} <= set(OptionRow.__annotations__)
 
 
@@ -204,6 +208,25 @@ def test_lines_of_tasks_accept_options_that_override_a_task():
             assert getattr(RequestReader().read_value(line).options, name) == sample(row)
 
     check_each([name for name in OVERRIDES if GENERATION[name].chat], check)
+
+
+def test_options_of_vectors_are_those_of_the_table_in_bodies_lines_and_on_the_command_line():
+    flags = {flag for each in embed.params for flag in each.opts}
+
+    def check(name: str) -> None:
+        row = EMBEDDING[name]
+        value = "query" if name == "kind" else "cut" if name == "too_long" else sample(row)
+        wanted = EmbeddingOptions(**{name: value})
+        body = {"model": "m", "input": "a text", row.chat[0]: value}
+        line = RequestReader().read_value({"custom_id": "a", **body})
+        assert read_embedding_request(body).options == wanted == line.request.options
+        assert wanted.to_json() == {name: value}
+        assert {row.flag, NAMES.get(row.flag)} & flags and row.text in {each.help for each in embed.params}
+        with pytest.raises(LeapOptionsError) as caught:
+            read_embedding_request({**body, row.chat[0]: 0})
+        assert caught.value.option == row.chat[0]
+
+    check_each(EMBEDDING, check)
 
 
 ADDED = '''

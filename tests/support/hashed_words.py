@@ -48,7 +48,7 @@ class HashedWordsRunner(EmbeddingRunner):
 
         tokens, texts = self._embed_tokens(request), request.texts
         rows = np.array([each.sum(axis=0) for each in tokens], np.float32).reshape(len(texts), self._dimensions)
-        rows = rows[:, : request.dimensions]
+        rows = rows[:, : request.options.dimensions]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
@@ -63,7 +63,7 @@ class HashedWordsRunner(EmbeddingRunner):
         for number, text in enumerate(texts):
             words = WORD.findall(text.lower())
             if len(words) + 2 > self._most_tokens:
-                if TooLong(request.too_long) is TooLong.REFUSE:
+                if request.options.too_long == TooLong.REFUSE:
                     raise LeapOptionsError(f"texts[{number}]", f"{len(words) + 2} tokens are too many")
                 words = words[: self._most_tokens - 2]
             rows = np.zeros((len(words), self._dimensions), np.float32)

@@ -21,15 +21,16 @@ from ...framework.output import Format, Output
 from ...input.files import read_text_file
 from ...input.prompt import STDIN, numbered_lines, read_text
 from ...options.background import BACKGROUND, Background, open_jobs, print_id
-from ...options.embedding import BUILTIN_EMBED, EMBEDDER, naming_texts, open_embedder
+from ...options.embedding import BUILTIN_EMBED, EMBEDDER, EMBEDDING_OPTIONS, naming_texts, open_embedder
 from ...options.loading import ModelChoice
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+    from leap_core.conversation.embedding import EmbeddingOptions
+
 ARRAY = ".npy"
-ASKED = ("pooling", "dimensions", "prefix", "too_long")
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,7 @@ class EmbedArguments:
     target: Path | None
     format: str
     background: Background
-    kind: str
-    pooling: str | None
-    dimensions: int | None
-    prefix: str | None
-    too_long: str
+    options: EmbeddingOptions
 
 
 @leap_command("embed", into=EmbedArguments)
@@ -69,27 +66,7 @@ class EmbedArguments:
 @click.option("-f", "--file", "files", multiple=True, type=FileName(), help="Embed the text of this file.")
 @click.option("--lines", is_flag=True, help="Treat each line of FILE and standard input as one text.")
 @EMBEDDER
-@click.option(
-    "--kind",
-    type=click.Choice(["query", "document"]),
-    default="document",
-    show_default=True,
-    help="Kind of the texts; some models embed queries and documents differently.",
-)
-@click.option(
-    "--pooling",
-    type=click.Choice(["mean", "cls", "last"]),
-    help="Pooling of the token embeddings; the model's own by default.",
-)
-@click.option("--dimensions", type=click.IntRange(1), help="Truncate each embedding to its first N dimensions.")
-@click.option("--prefix", help="Prefix for each text, instead of the model's own.")
-@click.option(
-    "--too-long",
-    type=click.Choice(["refuse", "cut"]),
-    default="refuse",
-    show_default=True,
-    help="Refuse a text that exceeds the model's context, or truncate it.",
-)
+@EMBEDDING_OPTIONS
 @click.option("--tokens", is_flag=True, help="Return one embedding per token (late interaction).")
 @click.option(
     "-o",
@@ -110,7 +87,7 @@ def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     by text and resumes after an interruption; without -o, leap jobs output prints the embeddings.
     """
     output = Output(env, args.format)
-    if args.tokens and (args.background or args.target is not None or args.pooling or args.dimensions):
+    if args.tokens and (args.background or args.target is not None or args.options.pooling or args.options.dimensions):
         raise click.UsageError("--tokens goes without --background, --output, --dimensions and --option pooling")
     items = _items(env, output, args)
     if args.background.repeats_command(env):
@@ -125,20 +102,15 @@ def command(env: Environment, /, args: EmbedArguments) -> ExitCode:
     ):
         progress = _progress(output, len(items))
         content = [item.text for item in items]
-        common: dict[str, Any] = {"kind": args.kind, "prefix": args.prefix, "too_long": args.too_long}
-        common |= {"on_progress": progress, "cancelled": stop}
-        rows: Any
-        if args.tokens:
-            rows = runner.embed_tokens(content, **common)
-        else:
-            rows = runner.embed(content, **common, pooling=args.pooling, dimensions=args.dimensions)
+        asked: dict[str, Any] = {**args.options.to_json(), "on_progress": progress, "cancelled": stop}
+        rows: Any = runner.embed_tokens(content, **asked) if args.tokens else runner.embed(content, **asked)
         name = runner.model_id
     if args.target is not None:
         _write(env, args.target, items, rows)
         output.note(f"{len(rows)} vectors of {rows.shape[1]} numbers are in {args.target}")
     elif output.format is Format.JSON:
         records = list(_records(items, rows))
-        output.document({"model": name, "kind": args.kind, "data": records})
+        output.document({"model": name, "kind": args.options.kind, "data": records})
     else:
         for record in _records(items, rows):
             output.text(_line(record))
@@ -165,12 +137,13 @@ def _items(env: Environment, output: Output, args: EmbedArguments) -> list[Item]
 def _submit(env: Environment, items: Sequence[Item], args: EmbedArguments) -> str:
     """The id of a job that makes the vectors."""
     from leap_core.batch.settings import KEPT, BatchSettings
+    from leap_core.conversation.embedding import EMBEDDING
 
     embedder, target, background = args.embedder, args.target, args.background
     model = embedder.name or BUILTIN_EMBED
-    if args.pooling is None:
+    if args.options.pooling is None:
         _check_model(env, model)
-    asked = {"input_type": args.kind, **{name: value for name in ASKED if (value := getattr(args, name)) is not None}}
+    asked = {EMBEDDING[name].chat[0]: value for name, value in args.options.to_json().items()}
     settings = BatchSettings.of(
         source="-",
         output=KEPT if target is None else str(env.cwd / target),

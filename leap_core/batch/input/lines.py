@@ -72,8 +72,7 @@ class EmbeddingLine:
 
     def digest(self, custom_id: str) -> str:
         """A name for this request, as every kind of line has one. Journals keep it."""
-        none = ("model", "keep_alive", "notes")
-        asked = {name: value for name, value in asdict(self.request).items() if name not in none}
+        asked = {"texts": self.request.texts, "as_base64": self.request.as_base64, **asdict(self.request.options)}
         return digest_of(f'{{"custom_id":{canonical(custom_id)},"embedding":{canonical(asked)}}}')
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...conversation.embedding import (
     EmbeddingKind,
+    EmbeddingOptions,
     EmbeddingRequest,
     EmbeddingRunner,
     TooLong,
@@ -86,15 +87,17 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
 
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         """Estimated: only the endpoint knows how its model counts."""
-        EmbeddingKind(kind)
+        EmbeddingOptions(kind)
         return [int(len(text.encode("utf-8")) / BYTES_A_TOKEN) + 1 for text in checked_texts(texts)]
 
     def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
-        _check(request, self._endpoint)
-        texts = [f"{request.prefix or ''}{text}" for text in checked_texts(request.texts)]
-        if TooLong(request.too_long) is TooLong.CUT:
+        options = request.options
+        if options.pooling is not None:
+            raise LeapOptionsError("pooling", f"{self._endpoint.host} chooses it")
+        texts = [f"{options.prefix or ''}{text}" for text in checked_texts(request.texts)]
+        if options.too_long == TooLong.CUT:
             texts = [text[:LONGEST_CUT] for text in texts]
         rows: list[NDArray[float32]] = []
         for part in parts_of(texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
@@ -102,7 +105,7 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
             if request.on_progress is not None:
                 request.on_progress(len(rows))
         if not rows:
-            return np.zeros((0, request.dimensions or self.dimensions), np.float32)
+            return np.zeros((0, options.dimensions or self.dimensions), np.float32)
         return unit_rows(np.stack(rows))
 
     def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
@@ -121,8 +124,9 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
         if self._unloaded.is_set():
             raise _unloaded()
         body: JsonObject = {"model": self._name(), "input": texts}
-        if request.dimensions is not None:
-            body["dimensions"] = request.dimensions
+        dimensions = request.options.dimensions
+        if dimensions is not None:
+            body["dimensions"] = dimensions
         reply = _Vectors()
         asked = self._connection.submit(
             self._connection.exchange("/embeddings", body, reply, lambda _: None, lambda _: None)
@@ -138,7 +142,7 @@ class EndpointEmbeddingRunner(EmbeddingRunner):
         except CancelledError:  # whoever unloads ends its requests
             raise _unloaded() from None
         rows = reply.rows(len(texts), self._endpoint.host)
-        self._dimensions = self._dimensions or (None if request.dimensions else len(rows[0]))
+        self._dimensions = self._dimensions or (None if dimensions else len(rows[0]))
         return rows
 
 
@@ -177,11 +181,3 @@ class _Vectors:
         if sorted(found) != list(range(count)) or len({len(row) for row in found.values()}) != 1:
             raise LeapEndpointError(f"{host} gave no vector for each of {count} texts", of_request=True)
         return [found[n] for n in range(count)]
-
-
-def _check(request: EmbeddingRequest, endpoint: Endpoint) -> None:
-    """Raises LeapOptionsError for what an endpoint cannot be asked."""
-    EmbeddingKind(request.kind)
-    if request.pooling is not None:
-        raise LeapOptionsError("pooling", f"{endpoint.host} chooses it")
-    TooLong(request.too_long)

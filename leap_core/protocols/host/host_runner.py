@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from enum import Enum
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ...conversation.conversation import messages_of
-from ...conversation.embedding import EmbeddingKind, EmbeddingRequest, EmbeddingRunner, parts_of
+from ...conversation.embedding import EmbeddingKind, EmbeddingOptions, EmbeddingRequest, EmbeddingRunner, parts_of
 from ...conversation.generator import (
     DecisionModel,
     Functions,
@@ -322,33 +321,28 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
     def count_tokens(self, texts: Sequence[str], kind: EmbeddingKind | str = EmbeddingKind.DOCUMENT) -> list[int]:
         counts: list[int] = []
         for part in parts_of(texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
-            counts += self._ask("/leap/count", {"texts": part, "kind": _value(kind)})["tokens"]
+            counts += self._ask("/leap/count", {"texts": part, "kind": EmbeddingOptions(kind).kind})["tokens"]
         return counts
 
     def _embed(self, request: EmbeddingRequest) -> NDArray[float32]:
         import numpy as np
 
-        fields = {"pooling": _value(request.pooling), "dimensions": request.dimensions}
-        rows = self._rows(request, fields)
-        return np.concatenate(rows) if rows else np.zeros((0, request.dimensions or self.dimensions), np.float32)
+        rows = self._rows(request)
+        return (
+            np.concatenate(rows) if rows else np.zeros((0, request.options.dimensions or self.dimensions), np.float32)
+        )
 
     def _embed_tokens(self, request: EmbeddingRequest) -> list[NDArray[float32]]:
-        return self._rows(request, {"each_token": True})
+        return self._rows(request, each_token=True)
 
     def unload(self) -> None:
         self._unloaded.set()
 
-    def _rows(self, request: EmbeddingRequest, fields: JsonObject) -> list[NDArray[float32]]:
+    def _rows(self, request: EmbeddingRequest, **more: bool) -> list[NDArray[float32]]:
         """The rows of each text."""
         import numpy as np
 
-        fields = {
-            **fields,
-            "kind": _value(request.kind),
-            "prefix": request.prefix,
-            "too_long": _value(request.too_long),
-        }
-        fields = {name: value for name, value in fields.items() if value is not None}
+        fields = {**request.options.to_json(), **more}
         done: list[NDArray[float32]] = []
         for part in parts_of(request.texts, TEXTS_AT_ONCE, MOST_CHARACTERS):
             try:
@@ -394,10 +388,6 @@ class RemoteEmbeddingRunner(EmbeddingRunner):
             if self._unloaded.is_set() or (cancelled is not None and cancelled.is_set()):
                 answer.shut()
                 return
-
-
-def _value(choice: Enum | str | None) -> str | None:
-    return choice.value if isinstance(choice, Enum) else choice
 
 
 def _renumbered(error: LeapError, first: int) -> LeapError:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ...conversation.embedding import EMBEDDING, EmbeddingOptions
+from ...conversation.option_rows import OneOf, Whole
 from ...errors import LeapSerializationError
-from ...schemas.json_values import JsonObject, whole_number
+from ...schemas.json_values import JsonObject
 from ...system.dataclass import dataclass
 from .fields import NOTE, BodyFields, Unknown, read_keep_alive
 
@@ -18,40 +20,24 @@ if TYPE_CHECKING:
 
 EMBEDDINGS_URL = "/v1/embeddings"
 MOST_TEXTS = 2048
-KINDS = ("query", "document")
-POOLINGS = ("mean", "cls", "last")
-TOO_LONG = ("refuse", "cut")
-EMBEDDING_FIELDS = frozenset(
-    (
-        *("model", "input", "encoding_format", "dimensions", "input_type", "pooling", "prefix", "too_long"),
-        *("truncate", "normalize"),
-    )
-)
+OPTIONS = {name: row for row in EMBEDDING.values() for name in row.chat}
+"""The fields of a request that are an option each."""
+EMBEDDING_FIELDS = frozenset(("model", "input", "encoding_format", "truncate", "normalize", *OPTIONS))
+ENCODING, FEWEST = OneOf(("float", "base64")), Whole(1)
 DIGITS = 9
 """So many distinguish every float32 from its neighbours."""
 
 
 @dataclass(frozen=True)
 class EmbeddingBody:
-    """``texts``: or token ids of them. ``kind``: query or document (``input_type`` in the body). ``pooling``,
-    ``prefix`` and ``too_long`` are leap's own fields; see ``EmbeddingRunner.embed``. ``notes``: what was ignored."""
+    """``texts``: or token ids of them. ``notes``: what was ignored."""
 
     model: str | None
     texts: tuple[str | list[int], ...]
+    options: EmbeddingOptions
     as_base64: bool = False
-    dimensions: int | None = None
-    kind: str = "document"
-    pooling: str | None = None
-    prefix: str | None = None
-    too_long: str = "refuse"
     keep_alive: float | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def options(self) -> JsonObject:
-        """What ``EmbeddingRunner.embed`` takes beside the texts."""
-        names = ("kind", "dimensions", "pooling", "prefix", "too_long")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -68,24 +54,24 @@ class RerankRequest:
 
 
 def read_embedding_request(value: Any, unknown: Unknown = NOTE) -> EmbeddingBody:
-    """Raises LeapSerializationError naming the field."""
+    """Raises LeapSerializationError or LeapOptionsError naming the field."""
     body = BodyFields(value)
     model = body.text("model")
     if model == "":
         raise LeapSerializationError("expected a model's name", path="model")
     texts = body.take("input")
     one = isinstance(texts, str) or (isinstance(texts, list) and _are_tokens(texts))
-    cut = "cut" if body.boolean("truncate", False) else "refuse"
+    given = {name: value for name in OPTIONS if (value := body.take(name)) is not None}
+    options = {OPTIONS[name].name: OPTIONS[name].read_json(name, value) for name, value in given.items()}
+    if body.boolean("truncate", False):
+        options.setdefault("too_long", "cut")
+    encoding = body.take("encoding_format")
     notes = [] if body.boolean("normalize", True) else ["normalize: vectors always have unit length"]
     request = EmbeddingBody(
         model,
         _texts([texts] if one else texts, "input", tokens=True),
-        _one_of(body, "encoding_format", ("float", "base64")) == "base64",
-        _whole("dimensions", body.take("dimensions")),
-        _one_of(body, "input_type", KINDS) or "document",
-        _one_of(body, "pooling", POOLINGS),
-        body.text("prefix"),
-        _one_of(body, "too_long", TOO_LONG) or cut,
+        EmbeddingOptions(**options),
+        encoding is not None and ENCODING.read("encoding_format", encoding) == "base64",
         read_keep_alive(body.take("keep_alive")),
     )
     return replace(request, notes=(*notes, *body.finish(unknown)))
@@ -104,8 +90,9 @@ def read_rerank_request(value: Any) -> RerankRequest:
         documents = [each.get("text") if isinstance(each, dict) else each for each in documents]
     texts = cast("tuple[str, ...]", _texts(documents, "documents"))
     with_documents = body.boolean("return_documents", False)
-    fewest = [_whole(name, body.take(name)) for name in ("top_n", "top_k")]  # vLLM, and others, call it top_k
-    most = next((each for each in fewest if each is not None), None)
+    given = {name: body.take(name) for name in ("top_n", "top_k")}  # vLLM, and others, call it top_k
+    fewest = [FEWEST.read(name, FEWEST.from_json(name, each)) for name, each in given.items() if each is not None]
+    most = fewest[0] if fewest else None
     keep_alive = read_keep_alive(body.take("keep_alive"))
     return RerankRequest(model, query, texts, most, with_documents, keep_alive, body.finish(NOTE))
 
@@ -168,17 +155,3 @@ def _texts(value: Any, path: str, *, tokens: bool = False) -> tuple[str | list[i
     if len(value) > MOST_TEXTS:
         raise LeapSerializationError(f"{len(value)} texts are more than {MOST_TEXTS}", path=path)
     return tuple(value)
-
-
-def _whole(path: str, value: Any) -> int | None:
-    value = whole_number(value)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise LeapSerializationError("expected a whole number of 1 or more", path=path)
-    return value
-
-
-def _one_of(body: BodyFields, name: str, choices: Sequence[str]) -> str | None:
-    value: str | None = body.take(name)
-    if value is not None and value not in choices:
-        raise LeapSerializationError(f"{value!r} is not one of {', '.join(choices)}", path=name)
-    return value

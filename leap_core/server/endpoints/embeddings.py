@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.embedding import EmbeddingRunner, rank
+from ...conversation.embedding import EMBEDDING, EmbeddingRunner, rank
 from ...errors import LeapError, LeapOptionsError, LeapSerializationError
 from ...protocols.openai.embeddings import (
     embedding_reply,
@@ -55,15 +55,15 @@ class EmbeddingEndpoints:
         def work(runner: EmbeddingRunner, stop: threading.Event) -> Any:
             texts = runner.texts_of(body.texts)
             check_countable(*texts)
-            counts = runner.count_tokens(texts, body.kind)
+            counts = runner.count_tokens(texts, body.options.kind)
             try:
-                rows = runner.embed(texts, cancelled=stop, **body.options)
+                rows = runner.embed(texts, cancelled=stop, **body.options.to_json())
             except LeapOptionsError as error:  # by the name that the text has in the body
                 raise LeapOptionsError(error.option.replace("texts", "input", 1), error.reason) from None
             tokens = sum(min(count, runner.most_tokens) for count in counts)
             return embedding_reply(rows, body.as_base64, runner.model_id, tokens, body.notes)
 
-        return await self._answer(request, body.model, work, body.keep_alive, any_kind=body.pooling is not None)
+        return await self._answer(request, body.model, work, body.keep_alive, any_kind=body.options.pooling is not None)
 
     async def rerank(self, request: Request) -> Response:
         """The documents by how well they answer the query."""
@@ -93,9 +93,6 @@ class EmbeddingEndpoints:
             )
             runner = using.enter_context(model.embedder_in_use())
             return AsciiJSON(await finish(request, lambda stop: work(runner, stop)))
-
-
-OPTIONS = ("kind", "pooling", "dimensions", "prefix", "too_long")
 
 
 class EmbedderEndpoints:
@@ -142,7 +139,7 @@ async def _answer(
 def _vectors(runner: EmbeddingRunner, body: JsonObject, stop: threading.Event) -> JsonObject:
     import numpy as np
 
-    options = {name: body[name] for name in OPTIONS if body.get(name) is not None}
+    options = {name: body[name] for name in EMBEDDING if body.get(name) is not None}
     if not body.get("each_token"):
         rows = runner.embed(body["texts"], cancelled=stop, **options)
         return {"rows": [1] * len(rows), "vectors": encoded(rows)}

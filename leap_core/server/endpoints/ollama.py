@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ...conversation.embedding import EmbeddingRunner, TooLong
+from ...conversation.embedding import EmbeddingRunner
 from ...conversation.media.fetching import UrlAccess
 from ...errors import LeapError, LeapModelLoadingError, LeapModelNotFoundError
 from ...inference.gguf.header import GGUFHeader
@@ -108,7 +108,7 @@ class OllamaEndpoints:
             check_countable(*asked.texts)
             if not asked.texts:
                 return [], 0
-            too_long = TooLong.CUT if asked.cut else TooLong.REFUSE
+            too_long = "cut" if asked.cut else "refuse"
             rows = runner.embed(asked.texts, dimensions=asked.dimensions, too_long=too_long, cancelled=stop)
             counts = runner.count_tokens(asked.texts)
             return rows.tolist(), sum(min(count, runner.most_tokens) for count in counts)
