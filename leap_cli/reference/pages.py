@@ -5,12 +5,19 @@ The pages are made from the code when ``leap help`` prints or searches them and 
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import click
+
+from leap_core.errors import LeapError
+from leap_core.system import files
 
 from ..command_table import command_line
 from ..config.settings import GENERAL, OF_A_TOOL, commands
@@ -34,6 +41,20 @@ def pages() -> Mapping[str, str]:
     texts |= {_slug(heading): _shared_page(heading, rows) for heading, rows in _shared().items()}
     texts |= {name: _command_page(name) for name in command_line.table}
     return {name: text.rstrip() + "\n" for name, text in texts.items()}
+
+
+def kept_pages(directory: Path) -> Mapping[str, str]:
+    """``pages``, kept in a directory as the same code last made them: making them imports every command."""
+    packages = (Path(__file__).parents[1], Path(files.__file__).parents[1])
+    paths = sorted(path for package in packages for kind in ("*.py", "*.txt") for path in package.rglob(kind))
+    code = [(str(path), path.stat().st_mtime_ns) for path in paths]
+    state, kept = hashlib.sha256(repr(code).encode()).hexdigest(), directory / "reference.json"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        texts: dict[str, str] = json.loads(kept.read_text("utf-8"))[state]
+        return texts
+    with suppress(LeapError):  # a search needs no place
+        files.replace_text(kept, json.dumps({state: pages()}))
+    return pages()
 
 
 def page(topic: str) -> str:

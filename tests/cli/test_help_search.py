@@ -205,3 +205,19 @@ def test_a_search_without_results_suggests_similar_words(leap):
 @pytest.mark.parametrize("hostile", ['"', "a OR", "NEAR(", "*", "--", "😀", "x" * 100_000])
 def test_hostile_words_raise_no_error(leap, hostile):
     assert leap("help", "--", hostile).code in (0, 2)
+
+
+def test_a_second_search_imports_no_command(tmp_path, monkeypatch):
+    made = dict(reference.pages())
+    calls = []
+    monkeypatch.setattr(reference, "pages", lambda: calls.append(1) or made)
+    assert reference.kept_pages(tmp_path / "new") == made and calls
+    calls.clear()
+    assert reference.kept_pages(tmp_path / "new") == made and not calls
+    kept = tmp_path / "new" / "reference.json"
+    for damaged in ("", "[]", "{}", "{", '{"another state": {}}'):
+        kept.write_text(damaged)
+        assert reference.kept_pages(tmp_path / "new") == made and calls
+    kept.unlink()
+    kept.mkdir()  # cannot be written
+    assert reference.kept_pages(tmp_path / "new") == made

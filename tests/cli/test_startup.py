@@ -8,6 +8,7 @@ import sys
 import pytest
 
 HEAVY = {
+    "concurrent.futures",
     "asyncio",
     "huey",
     "httpx",

@@ -75,11 +75,11 @@ def _is_page(topic: str) -> bool:
 def _search(words: tuple[str, ...], output: Output, ctx: click.Context) -> None:
     """Print the best sections of pages, options and commands for the words. Raises UsageError where nothing fits."""
     from ...help.search import ERROR, nearest, search
-    from ...reference.pages import pages
+    from ...reference.pages import kept_pages
 
     root = ctx.find_root().command
     assert isinstance(root, CommandTable)
-    found = search(words, pages())
+    found = search(words, kept_pages(ctx.ensure_object(Environment).directories.cache))
     if not found:
         near = nearest(words, root.table)
         meant = f"; nearest: {', '.join(near)}" if near else ""

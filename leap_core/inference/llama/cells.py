@@ -1,4 +1,9 @@
-"""Which cells of its cache llama.cpp gives to each position, followed so that leap knows them beforehand."""
+"""Which cells of its cache llama.cpp gives to each position, followed so that leap knows them beforehand.
+
+llama.cpp has no function that says it. Without the moves that follow from it, equal requests get unequal answers
+(``tests/inference/engine/test_same_bits.py`` shows it). An engine that gives out other cells than the pinned one would
+round differently beside others; how many cells are free does not depend on their order.
+"""
 
 from __future__ import annotations
 
