@@ -32,15 +32,16 @@ from leap_core.batch.input.lines import RequestReader
 from leap_core.batch.input.rows import InputRows
 from leap_core.batch.journal.journal import Journal
 from leap_core.batch.journal.line_result import LineResult
+from leap_core.batch.options import LIMITS
 from leap_core.batch.output.output_file import OutputFile
 from leap_core.batch.run import Batch
-from leap_core.batch.settings import DEFAULT_CONCURRENCY
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.runner import ModelRunner
 from leap_core.models.builtin import model_path
 from leap_core.opening import Leap
 
 PORT = 18_099
+CONCURRENCY: int = LIMITS["concurrency"].default
 
 
 class TimedJournal(Journal):
@@ -97,7 +98,7 @@ def side_by_side(
     work = lines_of(texts, asked)
     with ExitStack() as stack:
         sides = []
-        for concurrency in (DEFAULT_CONCURRENCY, 1):
+        for concurrency in (CONCURRENCY, 1):
             options = ModelLoadingOptions(slots=concurrency, cpu_threads=threads, context_size=2048)
             runner = stack.enter_context(Leap.load(model, options))
 
@@ -119,7 +120,7 @@ def rows_for(model: str, texts: Sequence[str], tokens: int, threads: int, repeat
     """What batching wins with a model, and what the journal costs."""
     together, in_journal, alone = side_by_side(model, texts, tokens, threads, repeat)
     name = Path(model).name
-    claim = f"{name}: {len(texts)} prompts at {DEFAULT_CONCURRENCY} against one after another"
+    claim = f"{name}: {len(texts)} prompts at {CONCURRENCY} against one after another"
     return [
         Row(claim, "one by one (s)", alone, "together (s)", together, ">= 2.5"),
         Row(f"{name}: cost of the journal", "all (s)", together, "but it (s)", together - in_journal, "<= 1.02"),
@@ -128,7 +129,7 @@ def rows_for(model: str, texts: Sequence[str], tokens: int, threads: int, repeat
 
 def server_seconds(program: Path, model: Path, texts: Sequence[str], tokens: int, threads: int) -> float:
     """The same prompts through llama-server's parallel slots."""
-    slots = DEFAULT_CONCURRENCY
+    slots = CONCURRENCY
     command = [str(program), "-m", str(model), "-np", str(slots), "-c", str(slots * 2048), "-t", str(threads)]
     command += ["--port", str(PORT), "--no-webui", "-fa", "on"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

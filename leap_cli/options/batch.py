@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leap_core.batch.options import ESCALATION, LIMITS, BatchLimits
 from leap_core.system.dataclass import dataclass
 from leap_core.system.features import own_parts
 
@@ -19,6 +20,7 @@ from ..framework.environment import Environment
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
 from ..input.prompt import INPUT
+from .option_rows import checked, option_of
 from .prompt import TEMPLATE_OPTIONS, checked_template, read_system_option
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ class BatchOptions:
 
 def concurrency_option(what: str) -> Callable[[Any], Any]:
     """``--concurrency``; ``what`` is answered at once."""
-    return option(
-        "--concurrency",
-        type=click.IntRange(1, 256),
-        default=16,
-        show_default=True,
-        help=f"Process this many {what} in parallel.",
-    )
+    row = LIMITS["concurrency"]
+    return option_of(row, default=row.default, show_default=True, help=row.text.replace("lines", what))
+
+
+def concurrency_in(arguments: Arguments) -> int:
+    """What ``--concurrency`` says. Raises LeapOptionsError for a value outside its range."""
+    return checked(BatchLimits, LIMITS, arguments.of("concurrency")).concurrency
 
 
 _OPTIONS = (
@@ -64,20 +66,10 @@ _OPTIONS = (
         help="Write results to this file; - (default) is standard output.",
     ),
     concurrency_option("lines"),
-    option("--requests-per-minute", type=click.IntRange(1), help="Send at most this many requests per minute."),
-    option(
-        "--tokens-per-minute",
-        type=click.IntRange(1),
-        help="Send at most this many tokens per minute, prompts and answers together.",
-    ),
-    option("--escalate-to", type=ModelName(), help="Send bad answers of the first model to this one."),
-    option(
-        "--escalate-when",
-        "when",
-        metavar="REASONS",
-        help="When to escalate: invalid (default), refused, uncertain<P, check<P; several with commas.",
-    ),
-    option("--check", metavar="QUESTION", help="Yes/no question that rates each answer for --escalate-when check<P."),
+    *(option_of(LIMITS[name]) for name in ("requests_per_minute", "tokens_per_minute")),
+    option_of(ESCALATION["escalate_to"], type=ModelName()),
+    option_of(ESCALATION["when"], metavar="REASONS"),
+    option_of(ESCALATION["check"], metavar="QUESTION"),
     option(
         "--input-format",
         type=click.Choice(["jsonl", "json", "csv", "tsv", "lines", "parquet"]),
@@ -127,10 +119,7 @@ _OPTIONS = (
         help="Enable reasoning and keep it in the results.",
     ),
 )
-PLAIN = (
-    *("ordered", "concurrency", "skip_invalid", "overwrite", "input_format", "keep_fields"),
-    *("requests_per_minute", "tokens_per_minute", "escalate_to", "check"),
-)
+PLAIN = ("ordered", "skip_invalid", "overwrite", "input_format", "keep_fields", "escalate_to", "check")
 """Options that are fields of BatchSettings unchanged."""
 
 
@@ -140,6 +129,7 @@ def _build(arguments: Arguments) -> BatchOptions:
     tools, speech = arguments["tools"], arguments["speech"]
     fields = {
         **arguments.of(*PLAIN),
+        **vars(checked(BatchLimits, LIMITS, arguments.of(*LIMITS))),
         **{name: _place(env, arguments[name]) for name in ("source", "journal", "errors")},
         "output": _place(env, arguments["target"]),
         "system": read_system_option(arguments),

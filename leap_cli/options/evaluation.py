@@ -17,7 +17,7 @@ from ..framework.arguments import FileName
 from ..framework.click_classes import format_choice
 from ..framework.option_groups import Arguments, OptionGroup
 from ..framework.options import option
-from .batch import concurrency_option
+from .batch import concurrency_in, concurrency_option
 from .loading import ModelChoice
 from .prompt import read_system_option
 from .sampling import NUMBERS, number_from_text
@@ -159,7 +159,8 @@ def _asking(arguments: Arguments) -> Asking:
     directory = arguments["directory"]
     return Asking(
         None if directory is None else arguments.env.cwd / directory,
-        **arguments.of("concurrency", "judge", "embedder", "allow_python", "overwrite", "quiet"),
+        concurrency=concurrency_in(arguments),
+        **arguments.of("judge", "embedder", "allow_python", "overwrite", "quiet"),
     )
 
 

@@ -39,6 +39,7 @@ from .input.rows import (
 )
 from .journal.journal import Journal, is_journal_of, journal_path
 from .journal.line_result import AUTO, FORMATS, NPY, OPENAI, PLAIN, TEXT
+from .options import BatchEscalation, BatchLimits
 from .output.file_formats import CompressedFile, LinesFile, ParquetFile, VectorFile
 from .output.output_file import OutputFile, OutputStream, Sink
 
@@ -85,8 +86,6 @@ STANDARD = "-"
 KEPT = ""
 """The output of a batch whose results are kept with its job."""
 NPY_ENDING = ".npy"
-DEFAULT_CONCURRENCY = 16
-MOST_CONCURRENCY = 256
 OF_ONE_PROCESS = ("/dev/", "/proc/")
 
 
@@ -203,24 +202,6 @@ class BatchOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchLimits:
-    """How much of a batch runs at once, and how fast."""
-
-    concurrency: int = DEFAULT_CONCURRENCY
-    """Lines that are answered at once, 1 to MOST_CONCURRENCY."""
-    requests_per_minute: int | None = None
-    """Most requests that begin in a minute; None: no limit."""
-    tokens_per_minute: int | None = None
-    """Most tokens of prompts and answers in a minute; None: no limit."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
-            raise LeapSerializationError(
-                f"{self.concurrency} must be between 1 and {MOST_CONCURRENCY}", path="concurrency"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchCluster:
     """Which machines and processes answer the lines."""
 
@@ -232,22 +213,10 @@ class BatchCluster:
     """Processes of the cluster that have the model: a number, or ``2..8``; None is what there is space for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchEscalation:
-    """The second model of a batch, which answers what the first one answers badly."""
-
-    escalate_to: str | None = None
-    """The second model; None: there is none."""
-    when: str = "invalid"
-    """What counts as bad; ``escalation.When`` has the forms."""
-    check: str | None = None
-    """The question by which the first model decides on an answer; None is one of leap's own."""
-
-
 @dataclass(frozen=True)
 class BatchSettings:
     """A batch: input, output, limits, cluster and escalation, and the model with its options. Its parts raise
-    LeapSerializationError for values outside their ranges."""
+    LeapSerializationError or LeapOptionsError for values outside their ranges."""
 
     input: BatchInput
     output: BatchOutput

@@ -16,8 +16,9 @@ from ..batch.answering import Runner
 from ..batch.checking import CheckedBatch, check_batch
 from ..batch.input.line_parts import LineTemplate
 from ..batch.journal.line_result import OPENAI
+from ..batch.options import LIMITS
 from ..batch.run import BatchProgress, merge
-from ..batch.settings import DEFAULT_CONCURRENCY, BatchSettings, Part
+from ..batch.settings import BatchSettings, Part
 from ..errors import LeapOptionsError, LeapSerializationError
 from ..models.resolving import resolve_local
 from ..schemas.json_values import JsonObject
@@ -123,7 +124,7 @@ class Evaluation:
     load: Load
     variables: Mapping[str, str]
     repeats: int = 1
-    concurrency: int = DEFAULT_CONCURRENCY
+    concurrency: int = LIMITS["concurrency"].default
     judge: str | None = None
     embedder: str = "builtin-embed"
     recipes: JsonObject = field(default_factory=dict)

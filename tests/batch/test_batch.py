@@ -205,7 +205,7 @@ def test_an_empty_batch_loads_no_model(batch, leap, tmp_path):
         (("in.jsonl", "-o", "."), "is a directory"),
         (("in.jsonl", "-o", "in.jsonl"), "input and output at once"),
         (("in.jsonl", "--pattern", "x"), "has no variable"),
-        (("in.jsonl", "--concurrency", "0"), "range"),
+        (("in.jsonl", "--concurrency", "0"), "must be 1 or more"),
         (("in.jsonl", "--tools-file", "in.jsonl"), "is not a JSON list"),
     ],
 )

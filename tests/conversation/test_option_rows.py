@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 import leap_core
+from leap_cli.commands.ask.batch import command as batch
 from leap_cli.commands.ask.embed import command as embed
 from leap_cli.framework.rare_names import NAMES
 from leap_core.batch.input.lines import RequestReader
+from leap_core.batch.options import ESCALATION, LIMITS
+from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.calls import LeapFunction
 from leap_core.conversation.embedding import EMBEDDING, EmbeddingOptions
 from leap_core.conversation.loading_options import CACHE, LOADING
@@ -116,7 +119,7 @@ def test_each_option_is_sent_refused_by_name_or_local_at_an_endpoint():
 
 
 def test_the_rows_have_known_fields():
-    rows = [row for table in (GENERATION, LOADING, CACHE, EMBEDDING) for row in table.values()]
+    rows = [row for table in (GENERATION, LOADING, CACHE, EMBEDDING, LIMITS, ESCALATION) for row in table.values()]
     assert {name for row in rows for name in vars(row)} <= set(OptionRow.__annotations__)
 
 
@@ -227,6 +230,19 @@ def test_options_of_vectors_are_those_of_the_table_in_bodies_lines_and_on_the_co
         assert caught.value.option == row.chat[0]
 
     check_each(EMBEDDING, check)
+
+
+def test_limits_of_a_batch_are_those_of_the_table_on_the_command_line_and_in_settings():
+    def check(name: str) -> None:
+        row = (LIMITS | ESCALATION)[name]
+        assert row.flag in {flag for each in batch.params for flag in each.opts}
+        settings = BatchSettings.of("in.jsonl", "out.jsonl", **{name: sample(row)})
+        assert BatchSettings.from_json(settings.to_json()) == settings
+        with pytest.raises(LeapOptionsError) as caught:
+            BatchSettings.of("in.jsonl", "out.jsonl", **{name: 0})
+        assert caught.value.option == name
+
+    check_each(LIMITS | ESCALATION, check)
 
 
 ADDED = '''
