@@ -13,8 +13,8 @@ from leap_core.batch.journal.line_result import LineResult
 from leap_core.batch.run import BatchProgress, result_of
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import ModelLoadingOptions
-from leap_core.conversation.priority import of_job
-from leap_core.conversation.runner import ModelRunner, PrioritizedRunner
+from leap_core.conversation.runner import ModelRunner
+from leap_core.conversation.wrapping import wrapped
 from leap_core.errors import LeapError, LeapJobError
 from leap_core.system.addresses import shown
 
@@ -110,15 +110,17 @@ def _opened(
         assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
         name = settings.escalation.escalate_to
         when = When.parse(settings.escalation.when, settings.escalation.check)
-        runner: Runner = EscalatingRunner(near, far, when, on_end=lambda ended: attempt.note(ended.summary(name)))
-    elif settings.cluster.on is None:
-        runner = open_model(checked.model, settings.loading_options())
-    else:
-        from leap_core.batch.checking import open_on_cluster
 
-        cluster: Runner = open_on_cluster(checked, settings, variables=variables)
-        return cluster
-    return PrioritizedRunner(runner, of_job(attempt.job.priority)) if isinstance(runner, ModelRunner) else runner
+        def on_end(ended: EscalatingRunner) -> None:
+            attempt.note(ended.summary(name))
+
+        return wrapped(near, escalate=partial(EscalatingRunner, far=far, when=when, on_end=on_end))
+    if settings.cluster.on is None:
+        return open_model(checked.model, settings.loading_options())
+    from leap_core.batch.checking import open_on_cluster
+
+    cluster: Runner = open_on_cluster(checked, settings, variables=variables)
+    return cluster
 
 
 def _of_batch(progress: BatchProgress) -> Mapping[str, object]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from leap_core.conversation.logged_runner import logged
 from leap_core.conversation.options import ModelLoadingOptions
 from leap_core.conversation.priority import of_job
-from leap_core.conversation.runner import ModelRunner, PrioritizedRunner
+from leap_core.conversation.runner import ModelRunner
+from leap_core.conversation.wrapping import wrapped
 from leap_core.opening import HostUse, open_embedding_runner, open_runner
 from leap_core.system.directories import Directories
 
@@ -30,6 +31,7 @@ from .tasks import OpenModel, generate, transcribe
 
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
+    from leap_core.conversation.prompt_progress import Report
 
 
 class Models:
@@ -41,15 +43,21 @@ class Models:
 
     @contextmanager
     def lend(
-        self, reference: str, options: ModelLoadingOptions, *, open_model: OpenModel, priority: int
+        self,
+        reference: str,
+        options: ModelLoadingOptions,
+        *,
+        open_model: OpenModel,
+        priority: int,
+        report: Report | None = None,
     ) -> Iterator[Any]:
         """The worker gives a process attempts of one model only, so the first reference is everybody's. ``priority``:
-        of the requests that give none."""
+        of the requests that give none. ``report``: gets how far their prompts are read."""
         with self._guard:
             if self._runner is None:
                 self._runner = open_model(reference, options)
             runner = self._runner
-        yield PrioritizedRunner(runner, priority) if isinstance(runner, ModelRunner) else runner
+        yield wrapped(runner, priority=priority, report=report) if isinstance(runner, ModelRunner) else runner
 
 
 class ModelWork:
@@ -82,7 +90,10 @@ class ModelWork:
     def _task(self, job: Job, asked: ModelRequest) -> partial[Ending]:
         host = HostUse.USE if asked.host else HostUse.NEVER
         variables = asked.environment()
-        opening: Callable[..., Runner] = partial(_open_logged, host=host, variables=variables, kind=job.kind)
+        own = of_job(job.priority) if job.kind == BATCH else None  # where jobs share a model it is given each
+        opening: Callable[..., Runner] = partial(
+            _open_logged, host=host, variables=variables, kind=job.kind, priority=own
+        )
         if isinstance(asked, BatchRequest) and asked.embeds:
             opening = partial(open_embedding_runner, host=host, variables=variables, on_warning=log)
         if job.kind in (BATCH, SHARD):
@@ -102,9 +113,16 @@ def _opened(configuration: JobsConfiguration) -> tuple[Table, Table, BatchRows]:
 
 
 def _open_logged(
-    reference: str, options: ModelLoadingOptions, *, host: HostUse, variables: Mapping[str, str], kind: str
+    reference: str,
+    options: ModelLoadingOptions,
+    *,
+    host: HostUse,
+    variables: Mapping[str, str],
+    kind: str,
+    priority: int | None = None,
 ) -> ModelRunner:
     """The model, with what is asked of it in the log of this process's user while that is on."""
     directories = Directories.from_environment(variables)
     runner = open_runner(reference, options, host=host, variables=variables, directories=directories, on_warning=log)
-    return logged(runner, f"job {kind}", directories, variables, log)
+    log_of = partial(logged, command=f"job {kind}", directories=directories, variables=variables, on_warning=log)
+    return wrapped(runner, log=log_of, priority=priority)

@@ -18,7 +18,7 @@ from leap_core.conversation.answer_forms import SEPARATOR, ReadAhead
 from leap_core.conversation.generator import require_voice
 from leap_core.conversation.messages import ChatMessage, Speech
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
-from leap_core.conversation.prompt_progress import PromptReading, ReportingGeneration, seconds_left
+from leap_core.conversation.prompt_progress import PromptReading, seconds_left
 from leap_core.conversation.responses import (
     AudioSample,
     Complete,
@@ -91,8 +91,9 @@ class JobSpeech:
 
 PROGRESS_SECONDS = 0.1
 
-Load = Callable[[str, ModelLoadingOptions], AbstractContextManager[ModelRunner]]
-"""Lends a runner for a reference, for the length of a ``with``."""
+Load = Callable[..., AbstractContextManager[ModelRunner]]
+"""Lends a runner for a reference and ModelLoadingOptions, for the length of a ``with``; ``report``, where it is given,
+gets how far its prompts are read."""
 OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 """Gives a runner that its receiver unloads, of the kind that the job needs."""
 
@@ -136,13 +137,13 @@ def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
 def generate(attempt: Attempt, asked: AnswerRequest, load: Load) -> Ending:
     """Answer one conversation, written down piece by piece."""
     form, given = asked.form, asked.request
-    with load(asked.model, ModelLoadingOptions.from_json(asked.loading)) as runner, ExitStack() as running:
+    loading, report = ModelLoadingOptions.from_json(asked.loading), partial(_report_prompt, attempt)
+    with load(asked.model, loading, report=report) as runner, ExitStack() as running:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
         speech, answers = JobSpeech(asked.speech, runner), Answers(attempt, asked, runner.model_id)
         started = [replace(given, options=each).start(runner) for each in form.options(given.options)]
-        report = partial(_report_prompt, attempt)
-        streams: list[Stream] = [form.part_of(ReportingGeneration(each, report)) for each in started]
+        streams = [form.part_of(each) for each in started]
 
         def stop() -> None:
             for each in streams:

@@ -34,7 +34,9 @@ from .tools import FOLD_TOOLS
 
 if TYPE_CHECKING:
     from leap_core.conversation.options import CacheOptions, ModelLoadingOptions
+    from leap_core.conversation.prompt_progress import Report
     from leap_core.conversation.runner import ModelRunner
+    from leap_core.conversation.wrapping import Wrap
     from leap_core.models.store import InstalledModel
     from leap_core.opening import HostUse
 
@@ -312,12 +314,15 @@ def warm_or_load(env: Environment, reference: str, options: ModelLoadingOptions,
     runner = downloading_first(env, reference, open_here)
     note_endpoint(env, reference)
     _note_left_on_cpu(env, runner, options)
-    priority = env.variables.get(VARIABLE_OF_JOBS, "")
-    if priority.removeprefix("-").isdecimal():
-        from leap_core.conversation.runner import PrioritizedRunner
+    from leap_core.conversation.wrapping import wrapped
 
-        runner = PrioritizedRunner(runner, int(priority))
-    return _reporting(env, _logged(env, runner, model.command, time.monotonic() - began))
+    priority = env.variables.get(VARIABLE_OF_JOBS, "")
+    return wrapped(
+        runner,
+        log=_log(env, model.command, time.monotonic() - began),
+        priority=int(priority) if priority.removeprefix("-").isdecimal() else None,
+        report=_report(env),
+    )
 
 
 def note_endpoint(env: Environment, reference: str) -> None:
@@ -547,24 +552,23 @@ def configured_keep_alive(env: Environment) -> float | None:
         raise click.UsageError(f"{env.directories.config_file}: keep_alive: {error}") from None
 
 
-def _reporting(env: Environment, runner: ModelRunner) -> ModelRunner:
-    """The runner, whose user sees at a terminal how far a long prompt is read."""
+def _report(env: Environment) -> Report | None:
+    """Shows at a terminal how far a long prompt is read."""
     output = Output(env)
     if not output.shows_progress:
-        return runner
-    from leap_core.conversation.prompt_progress import ReportingRunner
-
+        return None
     from ..framework.prompt_line import PromptLine
 
-    return ReportingRunner(runner, PromptLine(output))
+    return PromptLine(output)
 
 
-def _logged(env: Environment, runner: ModelRunner, command: str, loading: float) -> ModelRunner:
-    """The runner, with what is asked of it in the log where the user wants that."""
+def _log(env: Environment, command: str, loading: float) -> Wrap | None:
+    """Has what is asked of a runner in the log, where the user wants that."""
     from leap_core.system.configuration import log_is_on
 
     if not log_is_on(env.directories, env.variables):
-        return runner
+        return None
     from leap_core.conversation.logged_runner import logged
 
-    return logged(runner, command, env.directories, env.variables, Output(env).warning, loading=loading)
+    warn = Output(env).warning
+    return lambda runner: logged(runner, command, env.directories, env.variables, warn, loading=loading)

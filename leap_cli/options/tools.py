@@ -81,9 +81,10 @@ class Tools:
         """The runner, with the tools folded where that is wanted."""
         if self.fold is None:
             return runner
+        from leap_core.conversation.wrapping import wrapped
         from leap_core.tools.deferred_tools import FoldingRunner
 
-        return FoldingRunner(runner, self.fold)
+        return wrapped(runner, fold=partial(FoldingRunner, most_tokens=self.fold))
 
 
 def _build(arguments: Arguments) -> Tools:

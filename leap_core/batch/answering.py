@@ -19,7 +19,7 @@ from ..conversation.messages import ChatMessage
 from ..conversation.options import GenerationOptions
 from ..conversation.priority import BATCH
 from ..conversation.responses import Complete, GenerationFinishReason
-from ..conversation.runner import ModelRunner, PrioritizedRunner
+from ..conversation.runner import ModelRunner
 from ..conversation.streams import last_of
 from ..errors import (
     LeapEndpointError,
@@ -179,8 +179,7 @@ class AnsweringThreads:
         stop: threading.Event,
         pace: Pace | None = None,
     ) -> None:
-        prioritized = runner if isinstance(runner, PrioritizedRunner) else PrioritizedRunner(runner, BATCH)
-        self._runner, self._reader, self._stop = prioritized, reader, stop
+        self._runner, self._reader, self._stop = runner, reader, stop
         self._pace = pace or Pace()
         self._size = concurrency + (AHEAD if runner.reads_ahead else 0)
         self._guard = threading.Lock()
@@ -318,6 +317,8 @@ class AnsweringThreads:
         self, messages: Sequence[ChatMessage], functions: Sequence[LeapFunction], options: GenerationOptions
     ) -> Generation | None:
         """Waits while others fill the queue of a warm model; None when stopped meanwhile."""
+        if options.priority is None and self._runner.priority is None:
+            options = replace(options, priority=BATCH)
         while True:
             if not self._pace.wait(self._leaving) or self._ending():
                 return None

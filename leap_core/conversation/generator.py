@@ -243,6 +243,11 @@ class Generator(ABC):
         return True
 
     @property
+    def priority(self) -> int | None:
+        """That of requests whose options give none; None: that of the engine."""
+        return None
+
+    @property
     def header_names(self) -> tuple[str, ...]:
         """What the header of the model's file calls it, for choices by name that a renamed file must not change;
         empty where the header is unknown."""

@@ -117,6 +117,7 @@ class PassingRunner(ModelRunner):
     hides_deferred = _passed("hides_deferred")
     speaks = _passed("speaks")
     on_gpu = _passed("on_gpu")
+    priority = _passed("priority")
 
     activity = _forwarded(ModelRunner.activity)
     start = _forwarded(ModelRunner.start)
@@ -138,6 +139,10 @@ class PrioritizedRunner(PassingRunner):
     def __init__(self, runner: ModelRunner, priority: int) -> None:
         super().__init__(runner)
         self._priority = priority
+
+    @property
+    def priority(self) -> int:
+        return self._priority
 
     def start(self, messages: Messages, functions: Functions = (), options: MaybeOptions = None) -> Generation:
         return super().start(messages, functions, self._with_priority(options))

@@ -20,6 +20,7 @@ from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.prompt_progress import PromptReading, seconds_left
 from leap_core.conversation.request import Request
 from leap_core.conversation.responses import Chunk
+from leap_core.conversation.wrapping import wrapped
 from leap_core.errors import LeapGenerationError
 from leap_core.testing import Script, ScriptedModelRunner, Stall
 from leap_core.testing.scripted import ScriptedGeneration
@@ -189,7 +190,8 @@ def test_a_job_reports_prompt_progress(slow):
 
     runner = ScriptedModelRunner([Stall(seconds=0.2), "a"])
     asked = AnswerRequest(request=Request([ChatMessage("user", "hi")]))
-    assert generate(Told(), asked, lambda *_: nullcontext(runner)).state is State.SUCCEEDED
+    ending = generate(Told(), asked, lambda *_, report: nullcontext(wrapped(runner, report=report)))
+    assert ending.state is State.SUCCEEDED
     assert said and said[-1] == {"done": 2000, "total": 6500, "unit": "tokens of the prompt", "eta": 4500 / 31}
     row = SimpleNamespace(id="j1", kind="generate", state=State.RUNNING, progress=said[-1], percent=None)
     assert doing(row) == "j1 generate running 2000 of 6500 tokens of the prompt (2m 25s left)"

@@ -43,7 +43,8 @@ def run(client: JobsClient, id: str, *answers: object) -> tuple[Job, list[int | 
     job, runner = client.table.claim(id, 1, ME), ScriptedModelRunner(*answers)
     assert job is not None
     attempt = Attempt(job, ME.owner, client.table)
-    run_attempt(attempt, client.table, lambda each: generate(each, request_of(job), lambda *_: nullcontext(runner)))
+    asked = request_of(job)
+    run_attempt(attempt, client.table, lambda each: generate(each, asked, lambda *_, **__: nullcontext(runner)))
     return client.get(id), [request.options.rng_seed for request in runner.requests]
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -124,6 +125,7 @@ def _run(
 ) -> ExitCode:
     from leap_core.batch.escalation import EscalatingRunner, When
     from leap_core.batch.settings import STANDARD
+    from leap_core.conversation.wrapping import wrapped
 
     warn_of_problems(output, checked)
 
@@ -145,10 +147,8 @@ def _run(
             output.note(builtin_note())
         if settings.escalation.escalate_to is not None:
             far = load_model(env, replace(model, name=settings.escalation.escalate_to, fields={}))
-            runner = escalating = EscalatingRunner(
-                runner, far, When.parse(settings.escalation.when, settings.escalation.check)
-            )
-            escalations.append(escalating)
+            when = When.parse(settings.escalation.when, settings.escalation.check)
+            runner = wrapped(runner, escalate=partial(EscalatingRunner, far=far, when=when, on_end=escalations.append))
         return runner
 
     escalations: list[EscalatingRunner] = []

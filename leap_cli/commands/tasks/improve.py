@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,7 @@ def _asker(
 def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedBatch], AbstractContextManager[Any]]]:
     """Opens the model of a batch, and keeps the last one for the next."""
     from leap_core.batch.escalation import EscalatingRunner, When
+    from leap_core.conversation.wrapping import wrapped
 
     opened: dict[str, Any] = {}
 
@@ -221,20 +223,20 @@ def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedB
             opened[key] = warm_or_load(env, checked.model, settings.loading_options(), model)
         runner = opened[key]
         if settings.escalation.escalate_to is not None:
-            far = load_model(env, replace(model, name=settings.escalation.escalate_to, fields={}))
-            return EscalatingRunner(_Kept(runner), far, When.parse(settings.escalation.when, settings.escalation.check))
+            when = When.parse(settings.escalation.when, settings.escalation.check)
+            return escalating(runner, settings.escalation.escalate_to, when)
         return nullcontext(runner)
+
+    @contextmanager
+    def escalating(runner: Any, name: str, when: When) -> Iterator[Any]:
+        """The first model is kept for the next batch."""
+        with load_model(env, replace(model, name=name, fields={})) as far:
+            yield wrapped(runner, escalate=partial(EscalatingRunner, far=far, when=when))
 
     def close() -> None:
         for runner in opened.values():
             runner.unload()
         opened.clear()
-
-    from leap_core.conversation.runner import PassingRunner
-
-    class _Kept(PassingRunner):
-        def unload(self) -> None:
-            """It is kept for the next batch."""
 
     try:
         yield load

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from ...conversation.embedding import EmbeddingRunner
@@ -17,6 +18,7 @@ from ...conversation.loading_options import LoraAdapter
 from ...conversation.options import CacheOptions, ModelLoadingOptions
 from ...conversation.priority import BACKGROUND, INTERACTIVE
 from ...conversation.runner import ModelRunner
+from ...conversation.wrapping import wrapped
 from ...errors import LeapModelNotFoundError, LeapOptionsError
 from ...inference.llama.library import other_engine
 from ...models.resolving import LocalModel
@@ -260,7 +262,7 @@ class LoadedModel:
         with self._in_use(answers, queue) as runner:
             if isinstance(runner, EmbeddingRunner):
                 raise LeapOptionsError("model", f"{self.name} makes embeddings and cannot answer a prompt")
-            yield FoldingRunner(runner, self.tool_search)
+            yield wrapped(runner, fold=partial(FoldingRunner, most_tokens=self.tool_search))
 
     @property
     def embeds(self) -> bool:
