@@ -226,6 +226,49 @@ class Score(Protocol):
     def top(self) -> tuple[tuple[int, float], ...]: ...
 
 
+class _Markers:
+    """The tokens of a reply that are no text, by what they do, and the texts that are none where no token says so.
+
+    ``parser``: how calls are written; None leaves them as raw text. ``tags``: around reasoning. ``texts``: how calls
+    begin and end in the text of the reply (``marks_of``), ``spellings``: by the model.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, parser: FunctionCallParser | None) -> None:
+        special = vocabulary.special_tokens
+        own = getattr(parser, "reasoning", ())
+        tags: Sequence[tuple[str, ...]] = (own,) if own else reasoning_tags(vocabulary)
+        markers = [tag for pair in tags for tag in pair]
+        self.texts: tuple[str, str, str] | None = None
+        self.spellings = ("", "")
+        self.parts: frozenset[int] = frozenset()
+        """Tokens that are a part of a marker, and no marker."""
+        self.calls: dict[int, tuple[str, str]] = {}
+        """By token: the spelling of a marker of calls, and what represents it."""
+        self.hidden = frozenset[int]()
+        """Turn markers and the like, which are not shown."""
+        dropped: tuple[str, ...] = getattr(parser, "dropped", ())
+        also: str = getattr(parser, "also", "")
+        self.also = special.get(also) if parser is not None else None
+        if parser is not None:
+            self.texts, self.spellings = marks_of(parser, special), (parser.start_marker, parser.end_marker)
+            markers += (*self.spellings, also)
+            longer = [*markers, *dropped]
+            self.parts = frozenset(
+                number for text, number in special.items() if any(text in each for each in longer if each != text)
+            )
+            pairs = [*zip(self.spellings, self.texts[:2], strict=True), (also, self.texts[0])]
+            self.calls = {special[spelling]: (spelling, mark) for spelling, mark in pairs if spelling in special}
+            self.hidden = vocabulary.control_tokens - {special.get(marker) for marker in markers} - self.parts
+        self.opens_reasoning = {special[pair[0]] for pair in tags if pair[0] in special}
+        self.ends_reasoning = {special[end] for pair in tags for end in pair[1:] if end in special}
+        self.special = self.hidden | self.opens_reasoning | self.ends_reasoning | self.calls.keys()
+        self.tags_are_tokens = bool(tags) and all(each in special for pair in tags for each in pair)
+        self.tags = tags or REASONING_TAGS[:1]
+        told = () if self.tags_are_tokens else [each for pair in self.tags for each in pair]
+        self.signs = {text[0] for text in [*told, *(self.texts or ()), *dropped] if text}
+        """With these begins what is not text, where no token says so."""
+
+
 class ReplyBuilder:
     """Builds one assistant message while its tokens arrive.
 
@@ -246,55 +289,28 @@ class ReplyBuilder:
     ) -> None:
         self._vocabulary = vocabulary
         self._options = options
-        special = vocabulary.special_tokens
         parser = without_calls(parser) if parser is not None and not functions else parser
-        own = (getattr(parser, "reasoning", ()),) if getattr(parser, "reasoning", ()) else ()
-        tags: Sequence[tuple[str, ...]] = own or reasoning_tags(vocabulary)
-        markers = [tag for pair in tags for tag in pair]
-        self._parts: frozenset[int] = frozenset()
-        """Tokens that are a part of a marker, and no marker."""
-        marks = None
-        spellings = ("", "")
-        self._also: int | None = None
-        self._marks: dict[int, tuple[str, str]] = {}
-        """By token: the spelling of a marker of calls, and what represents it."""
-        if parser is not None:
-            marks, spellings = marks_of(parser, special), (parser.start_marker, parser.end_marker)
-            also = getattr(parser, "also", "")
-            markers += (*spellings, also)
-            longer = [*markers, *getattr(parser, "dropped", ())]
-            self._parts = frozenset(
-                number for text, number in special.items() if any(text in each for each in longer if each != text)
-            )
-            pairs = [*zip(spellings, marks[:2], strict=True), (also, marks[0])]
-            self._marks = {special[spelling]: (spelling, mark) for spelling, mark in pairs if spelling in special}
-            self._also = special.get(also)
-        # Other control tokens are turn markers and the like and are not shown. Without a parser the raw text is kept.
         self._is_raw = parser is None
-        self._thought_calls = ThoughtCalls(marks[:2], spellings) if marks and marks[0] else None
-        readable = {special.get(marker) for marker in markers} | self._parts
-        self._hidden = vocabulary.control_tokens - readable if parser is not None else frozenset[int]()
-        self._opens_reasoning = {special[pair[0]] for pair in tags if pair[0] in special}
-        self._ends_reasoning = {special[end] for pair in tags for end in pair[1:] if end in special}
-        self._special = self._hidden | self._opens_reasoning | self._ends_reasoning | self._marks.keys()
-        self._tags_are_tokens = bool(tags) and all(each in special for pair in tags for each in pair)
-        told = () if self._tags_are_tokens else [each for pair in tags or REASONING_TAGS[:1] for each in pair]
-        texts = [*told, *(marks or ()), *getattr(parser, "dropped", ())]
-        self._signs = {text[0] for text in texts if text}
-        """With these begins what is not text, where no token says so."""
+        markers = self._markers = _Markers(vocabulary, parser)
+        marks = markers.texts
+        self._special, self._signs = markers.special - markers.parts, markers.signs
+        self._fed_alone = markers.special | markers.parts
+        self._tags_are_tokens = markers.tags_are_tokens
+        self._thought_calls = ThoughtCalls(marks[:2], markers.spellings) if marks and marks[0] else None
         self._is_plain = False
         """Whether nothing is held or followed, so that text without such signs is delivered as it is."""
         self._decoder = utf8_decoder()
         reader = READERS.get(parser.name) if parser is not None else None
-        self._channels = None if reader is None else reader(special, self._hidden, [each.name for each in functions])
-        self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=tags or REASONING_TAGS[:1])
+        names = [function.name for function in functions]
+        self._channels = None if reader is None else reader(vocabulary.special_tokens, markers.hidden, names)
+        self._splitter = ReasoningSplitter(inside=inside_reasoning, tags=markers.tags)
         self._stop = StopStrings(options.stop, options.min_tokens or 0)
         self._functions = functions
         self._must_call = options.tool_choice not in (None, "auto", "none")
         is_shaped = any(getattr(options, name) is not None for name in CONSTRAINTS)
         is_json_answer = is_shaped and not self._must_call
         takes = None if is_json_answer else partial(fits, functions=functions)
-        self._calls = CallStream(parser, [function.name for function in functions], marks, takes)
+        self._calls = CallStream(parser, names, marks, takes)
         self._inline_tag_open = False
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -316,13 +332,13 @@ class ReplyBuilder:
     def _feed(self, token: int) -> list[MessageResponse]:
         if self._channels is not None:
             return self._route(self._channels.feed(token, self._decoder.decode(self._vocabulary.piece(token))))
-        if token in self._special and token not in self._parts:
+        if token in self._special:
             return self._feed_special(token)
         return self._feed_text(self._vocabulary.piece(token))
 
     def feed_run(self, tokens: Sequence[int]) -> list[MessageResponse] | None:
         """The responses that tokens complete which came together, in one pass; None where each has to be fed alone."""
-        if not self._is_plain or self._stop.after > 0 or not (self._special | self._parts).isdisjoint(tokens):
+        if not self._is_plain or self._stop.after > 0 or not self._fed_alone.isdisjoint(tokens):
             return None
         return self._feed_text(b"".join(map(self._vocabulary.piece, tokens)))
 
@@ -338,20 +354,20 @@ class ReplyBuilder:
     def _feed_special(self, token: int) -> list[MessageResponse]:
         """The responses that a marker completes, or another token that is not text."""
         is_argument = self._is_in_call  # what a string of a call holds is its text
-        if token in self._hidden and not is_argument:
+        if token in self._markers.hidden and not is_argument:
             return []
         if self._is_out_of_place(token):
-            if token in self._ends_reasoning and not self._text:  # of a model that was told not to think
+            if token in self._markers.ends_reasoning and not self._text:  # of a model that was told not to think
                 self._splitter.skip_space()
                 self._is_plain = False
             return []
         text = self._decoder.decode(self._vocabulary.piece(token))
-        if token == self._also:
-            text = text if self._is_in_call else self._marks[token][1] + text
-        elif token in self._marks:
-            spelling, mark = self._marks[token]
+        if token == self._markers.also:
+            text = text if self._is_in_call else self._markers.calls[token][1] + text
+        elif token in self._markers.calls:
+            spelling, mark = self._markers.calls[token]
             text = text.removesuffix(spelling) + mark
-        if self._tags_are_tokens and token in self._marks:
+        if self._tags_are_tokens and token in self._markers.calls:
             return self._route(self._splitter.take(text))
         return self._route(self._splitter.feed(text, lambda: self._calls.is_open))
 
@@ -365,8 +381,8 @@ class ReplyBuilder:
         if self._is_raw:
             return False
         if self._splitter.inside:
-            return token in self._opens_reasoning
-        return token in self._ends_reasoning and not self._calls.is_open
+            return token in self._markers.opens_reasoning
+        return token in self._markers.ends_reasoning and not self._calls.is_open
 
     def add_speech(self, speech: Speech | None) -> None:
         """What was said aloud belongs to the message too."""
