@@ -1,10 +1,8 @@
 """Chat messages: roles, the parts of their content, calls of functions, and their JSON.
 
 The JSON is that of OpenAI's chat completions, as the LEAP SDK writes it: pictures as ``image_url`` with a data URI,
-sound as ``input_audio``. Two things go beyond it: ``input_audio`` of format ``pcm_f32le`` with its ``sample_rate``,
-and ``speech`` beside the ``input_audio`` of what a model said aloud.
-
-The JSON is OpenAI's chat-completions message, as the LEAP SDK exports it, with one field more: ``reasoning_content``.
+sound as ``input_audio``. Three things go beyond it: ``input_audio`` of format ``pcm_f32le`` with its ``sample_rate``,
+``speech`` beside the ``input_audio`` of what a model said aloud, and ``reasoning_content``.
 """
 
 from __future__ import annotations

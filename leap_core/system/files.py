@@ -71,7 +71,7 @@ def replacing(
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | (os.O_EXCL if unfinished is None else os.O_TRUNC)
     descriptor = os.open(own, flags, mode)
     try:
-        with open(own, "wb", opener=lambda _name, _flags: descriptor) as file:
+        with open(own, "w+b", opener=lambda _name, _flags: descriptor) as file:
             yield file
             if durable:
                 file.flush()

@@ -11,7 +11,7 @@ import math
 import struct
 import sys
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import IO
 
 from ...errors import LeapSerializationError
 from ...system.dataclass import dataclass
@@ -134,13 +134,7 @@ def wav_from_samples(samples: Sequence[float], sample_rate: int) -> bytes:
     samples = as_float32(samples)
     check_samples(samples, sample_rate)
     body = struct.pack(f"<{len(samples)}f", *samples)
-    head = struct.pack("<4sIHHIIHH", b"fmt ", 16, IEEE_FLOAT, 1, sample_rate, sample_rate * 4, 4, 32)
-    return (
-        struct.pack("<4sI4s", b"RIFF", 4 + len(head) + 8 + len(body), b"WAVE")
-        + head
-        + struct.pack("<4sI", b"data", len(body))
-        + body
-    )
+    return wav_header(len(body), sample_rate, coding=IEEE_FLOAT) + body
 
 
 def _is_unknown(size: int) -> bool:
@@ -215,7 +209,7 @@ class WavWriter:
     so in a stream that cannot be sought.
     """
 
-    def __init__(self, stream: BinaryIO, sample_rate: int, *, header: bool = True, channels: int = 1) -> None:
+    def __init__(self, stream: IO[bytes], sample_rate: int, *, header: bool = True, channels: int = 1) -> None:
         self._stream = stream
         self._rate = sample_rate
         self._header = header
@@ -241,10 +235,11 @@ class WavWriter:
         self._stream.flush()
 
 
-def wav_header(data_bytes: int, sample_rate: int, channels: int = 1) -> bytes:
-    """The head of a WAV file of 16-bit samples."""
-    width = channels * BYTES_A_SAMPLE
-    layout = struct.pack("<HHIIHH", PCM, channels, sample_rate, sample_rate * width, width, 16)
+def wav_header(data_bytes: int, sample_rate: int, channels: int = 1, coding: int = PCM) -> bytes:
+    """The head of a WAV file of 16-bit samples, or of float32."""
+    bytes_a_sample = BYTES_A_SAMPLE if coding == PCM else 4
+    width = channels * bytes_a_sample
+    layout = struct.pack("<HHIIHH", coding, channels, sample_rate, sample_rate * width, width, 8 * bytes_a_sample)
     riff = min(UNKNOWN_LENGTH, data_bytes + HEADER_BYTES - 8)
     return (
         struct.pack("<4sI4s4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16)

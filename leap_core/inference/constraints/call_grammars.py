@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -206,16 +206,25 @@ class _Rules:
             pair = self.add('ARGUMENT_NAME "=" value')
             return self.add(f'"" | {pair} (comma {pair})*')
         shared: JsonObject = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
-        required = schema.get("required", ())
-        _check_count(schema.get("properties", {}))
-        first, rest = '""', '""'  # what may follow when no argument, or some argument, comes before
-        for name, detail in reversed(list(schema.get("properties", {}).items())):
-            spelled = name if ARGUMENT.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-            argument = self.add(f"{_literal(spelled + '=')} {self._value(detail, shared)}")
+
+        def named(name: str) -> str:
+            return _literal(f"{name if ARGUMENT.fullmatch(name) else json.dumps(name, ensure_ascii=False)}=")
+
+        return self._listed(schema, shared, named)
+
+    def _listed(self, schema: JsonObject, shared: JsonObject, named: Callable[[str], str]) -> str:
+        """The properties of a schema in their order, each ``named`` before its value."""
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        if len(properties) > MOST_PROPERTIES:
+            count = f"an object of {len(properties)} properties"
+            raise LeapSchemaError(f"{count}; at most {MOST_PROPERTIES} can be enforced")
+        first, rest = '""', '""'  # what may follow when no property, or some property, comes before
+        for name, detail in reversed(list(properties.items())):
+            pair = self.add(f"{named(name)} {self._value(detail, shared)}")
             skip = name not in required
             first, rest = (
-                self.add(f"{argument} {rest}" + (f" | {first}" if skip else "")),
-                self.add(f"comma {argument} {rest}" + (f" | {rest}" if skip else "")),
+                self.add(f"{pair} {rest}" + (f" | {first}" if skip else "")),
+                self.add(f"comma {pair} {rest}" + (f" | {rest}" if skip else "")),
             )
         return first
 
@@ -247,24 +256,12 @@ class _Rules:
             item = self._value(keywords["items"], shared)
             return self.add(f'"[" "]" | "[" {item} (comma {item})* "]"')
         if kind == "object" and keywords.keys() <= {"properties", "required"} and keywords.get("properties"):
-            return self._object(keywords, shared)
+            listed = self._listed(keywords, shared, lambda name: f"({_either_quote(name)}) colon")
+            return self.add(f'"{{" {listed} "}}"')
         texts = keywords["enum"] if keywords.keys() == {"enum"} else ()
         if texts and all(isinstance(text, str) for text in texts):
             return self.add(" | ".join(map(_either_quote, texts)))
         return None
-
-    def _object(self, schema: JsonObject, shared: JsonObject) -> str:
-        required = schema.get("required", ())
-        _check_count(schema["properties"])
-        first, rest = '""', '""'
-        for name, detail in reversed(list(schema["properties"].items())):
-            pair = self.add(f"({_either_quote(name)}) colon {self._value(detail, shared)}")
-            skip = name not in required
-            first, rest = (
-                self.add(f"{pair} {rest}" + (f" | {first}" if skip else "")),
-                self.add(f"comma {pair} {rest}" + (f" | {rest}" if skip else "")),
-            )
-        return self.add(f'"{{" {first} "}}"')
 
 
 def _is_self_contained(schema: JsonObject) -> bool:
@@ -285,11 +282,6 @@ def unenforced(functions: Sequence[LeapFunction], strictness: Strictness) -> lis
 
 def _properties(schema: JsonObject) -> list[JsonObject]:
     return [part for part in schema.get("properties", {}).values() if isinstance(part, dict)]
-
-
-def _check_count(properties: Mapping[str, object]) -> None:
-    if len(properties) > MOST_PROPERTIES:
-        raise LeapSchemaError(f"an object of {len(properties)} properties; at most {MOST_PROPERTIES} can be enforced")
 
 
 def _is_open(schema: JsonObject) -> bool:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from ...conversation.media.wav import WavWriter
 from ...conversation.responses import AudioSample
 from ...errors import LeapError
-from ...system.files import cannot_write, descriptor_of
+from ...system.files import cannot_write, descriptor_of, replacing
 
 BARE_SUFFIXES = (".pcm", ".raw")
 """Names that represent bare 16-bit little-endian samples; every other gets a WAV."""
+
+
+class _Discarded(Exception):
+    """What came is given up."""
 
 
 class SpokenFile:
@@ -28,9 +31,9 @@ class SpokenFile:
         self.path = path
         self._channels = channels
         self._target = Path(os.path.realpath(path))
-        self._file: BinaryIO | None = None
-        self._unfinished: Path | None = None
+        self._open = ExitStack()
         self._writer: WavWriter | None = None
+        self._is_over = False
 
     @property
     def seconds(self) -> float:
@@ -42,8 +45,7 @@ class SpokenFile:
         try:
             if self._writer is None:
                 self._rate = sample.sample_rate
-                is_bare = self.path.suffix.lower() in BARE_SUFFIXES
-                header = not is_bare
+                header = self.path.suffix.lower() not in BARE_SUFFIXES
                 self._writer = WavWriter(self._opened(), self._rate, header=header, channels=self._channels)
             self._writer.write(sample.samples)
         except OSError as error:
@@ -52,48 +54,31 @@ class SpokenFile:
 
     def finish(self) -> bool:
         """Put the file in its place. False where no sound came: then there is none, and an older one stays."""
-        file, self._file = self._file, None
-        if file is None or self._writer is None:
+        if self._writer is None or self._is_over:
             return False
+        self._is_over = True
         try:
-            with file:
+            with self._open:
                 self._writer.finish()
-                if self._unfinished is not None:
-                    os.fsync(file.fileno())
-            if self._unfinished is not None:
-                os.chmod(self._unfinished, self._mode())
-                os.replace(self._unfinished, self._target)
         except OSError as error:
-            self.discard()
             raise cannot_write(self.path, error) from None
         return True
 
     def discard(self) -> None:
         """Give up what came; an older file stays as it is."""
-        file, self._file, self._writer = self._file, None, None
-        with suppress(OSError):
-            if file is not None:
-                file.close()
-            if self._unfinished is not None:
-                self._unfinished.unlink()
+        self._writer = None
+        with suppress(_Discarded, OSError), self._open:
+            raise _Discarded
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> IO[bytes]:
         descriptor = descriptor_of(str(self.path))
         if descriptor is not None:
-            self._file = open(os.dup(descriptor), "wb")  # noqa: SIM115
-        elif self._target.exists() and not self._target.is_file():
-            if self._target.is_dir():
-                raise LeapError(f"cannot write {self.path}: it is a directory")
-            self._file = self._target.open("wb")
-        else:
-            handle, name = tempfile.mkstemp(dir=self._target.parent, prefix=f".{self._target.name}.")
-            self._unfinished = Path(name)
-            self._file = open(handle, "wb")  # noqa: SIM115
-        return self._file
-
-    def _mode(self) -> int:
+            return self._open.enter_context(open(os.dup(descriptor), "wb"))
+        if self._target.is_dir():
+            raise LeapError(f"cannot write {self.path}: it is a directory")
+        if self._target.exists() and not self._target.is_file():
+            return self._open.enter_context(self._target.open("wb"))
+        file = self._open.enter_context(replacing(self._target))
         if self._target.exists():
-            return self._target.stat().st_mode & 0o777
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+            os.chmod(file.name, self._target.stat().st_mode & 0o777)
+        return file

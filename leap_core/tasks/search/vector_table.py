@@ -10,12 +10,11 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 from ...system.dataclass import dataclass
+from ...system.files import replacing
 from ...system.locks import locked
 from .index_file import IndexFile
 
@@ -166,16 +165,11 @@ def _write(path: Path, index: IndexFile) -> None:
     with locked(fresh):
         if _mapped(path, index) is not None:
             return  # another process has made it meanwhile
-        try:
-            with fresh.open("w+b") as file:
-                _fill(file, index)
-            os.replace(fresh, path)
-        finally:
-            with suppress(OSError):
-                fresh.unlink()
+        with replacing(path, unfinished=fresh, durable=False) as file:
+            _fill(file, index)
 
 
-def _fill(file: BinaryIO, index: IndexFile) -> None:
+def _fill(file: IO[bytes], index: IndexFile) -> None:
     """Write the table a block at a time: vectors, ids, then the signs, for which the mean must be known."""
     import numpy as np
 
