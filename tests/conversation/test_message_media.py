@@ -12,6 +12,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image as pillow
@@ -98,7 +99,7 @@ def server() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_web_urls_are_fetched_only_where_allowed(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "public_address", lambda host, port, secure: host)
+    monkeypatch.setattr(fetching, "_address", lambda target, may: (target.host, False))
     for place in ("/a.png", "/moved"):
         read = ChatMessage.from_json(message(server + place), urls=UrlAccess.WEB)
         assert isinstance(read.content[0], Image)
@@ -131,10 +132,10 @@ def test_private_addresses_are_not_fetched(server: str, tmp_path: Path) -> None:
     assert len(said) == 1, "a closed port reads like an open one"
     with pytest.raises(LeapSerializationError, match="not taken here"):
         ChatMessage.from_json(message((tmp_path / "a.png").as_uri()), urls=UrlAccess.WEB)
-    for host, port, secure in (("10.0.0.1", 80, False), ("8.8.8.8", 8080, False), ("fe80::1", 443, True)):
-        with pytest.raises(OSError):
-            fetching.public_address(host, port, secure)
-    assert fetching.public_address("8.8.8.8", 443, True) == "8.8.8.8"
+    for url in ("http://10.0.0.1/", "http://8.8.8.8:8080/", "https://[fe80::1]/"):
+        with pytest.raises(OSError, match="that is not "):
+            fetching._address(httpx.URL(url), False)
+    assert fetching._address(httpx.URL("https://8.8.8.8/"), False) == ("8.8.8.8", False)
 
 
 SPECIAL = (
@@ -175,7 +176,7 @@ def test_special_addresses_are_not_public(monkeypatch):
     found = [(socket.AF_INET, 0, 0, "", (each, 443)) for each in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(OSError, match="not a public address"):
-        fetching.public_address("two.example", 443, True)
+        fetching._address(httpx.URL("https://two.example/"), False)
 
 
 def test_the_sdks_helpers(tmp_path: Path) -> None:
@@ -226,8 +227,6 @@ def test_a_user_can_fetch_a_private_address_and_gets_the_reason_of_a_failure(
 
 
 def test_a_public_address_cannot_redirect_to_a_private_one() -> None:
-    import httpx
-
     assert fetching._address(httpx.URL("http://8.8.8.8:8080/"), True) == ("8.8.8.8", False)
     assert fetching._address(httpx.URL("http://10.0.0.1:81/"), True) == ("10.0.0.1", True)
     for url in ("http://10.0.0.1/", "http://8.8.8.8:8080/"):

@@ -135,21 +135,18 @@ async def _followed(url: str, *, may_be_private: bool) -> bytes:
 
 
 def _address(target: httpx.URL, may_be_private: bool) -> tuple[str, bool]:
-    """The address that a URL's host has, and whether it is private. Raises OSError for one that may not be asked."""
+    """The address that a URL's host has, and whether it is one of this machine or its networks. Raises OSError for one
+    that may not be asked: without ``may_be_private`` all that the host has are public, and asked at HTTP's own port."""
     import socket
 
-    secure = target.scheme == "https"
-    usual = 443 if secure else 80
+    usual = 443 if target.scheme == "https" else 80
     port = target.port or usual
-    try:
-        return public_address(target.host, usual if may_be_private else port, secure), False
-    except socket.gaierror:
-        raise
-    except OSError as error:
-        if not may_be_private:
-            raise OSError(f"it redirects to {target.host}: {error}") from None
     found = {str(each[4][0]) for each in socket.getaddrinfo(target.host, port, type=socket.SOCK_STREAM)}
-    return sorted(found, key=lambda each: (":" in each, each))[0], True
+    is_private = not found or not all(map(is_public, found))
+    if not may_be_private and (is_private or port != usual):
+        wanted = "a public address" if is_private else "the port of HTTP"
+        raise OSError(f"it redirects to {target.host}: that is not {wanted}")
+    return min(found, key=lambda each: (":" in each, each)), is_private
 
 
 async def _get(asking: httpx.AsyncClient, target: httpx.URL, address: str) -> bytes | httpx.URL:
@@ -175,18 +172,6 @@ async def _get(asking: httpx.AsyncClient, target: httpx.URL, address: str) -> by
         return bytes(data)
     finally:
         await response.aclose()
-
-
-def public_address(host: str, port: int, secure: bool) -> str:
-    """An address of a host that is neither this machine nor of its networks, at HTTP's own port. Raises OSError."""
-    import socket
-
-    if port != (443 if secure else 80):
-        raise OSError("that is not the port of HTTP")
-    found = {str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    if not found or not all(map(is_public, found)):
-        raise OSError("that is not a public address")
-    return sorted(found, key=lambda each: (":" in each, each))[0]
 
 
 def _check_size(size: int, source: str) -> None:
