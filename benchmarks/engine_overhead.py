@@ -122,7 +122,7 @@ def measured(runner: InProcessRunner) -> Clock:
     context._lib = made = MadeLogits(context, clock)
     context._logits_address = made.llama_get_logits_ith
     context.decode = clock.timed("place", context.decode)
-    timed = ((engine._planner, "plan", "plan"), (engine._planner, "build", "plan"))
+    timed = [(engine._planner, name, "plan") for name in ("going_on", "build")]
     sampling = ((engine, "_sample", "sample"), (engine, "_sample_together", "sample"))
     for owner, name, part in (*timed, *sampling, (engine, "step", "all")):
         setattr(owner, name, clock.timed(part, getattr(owner, name)))

@@ -208,8 +208,8 @@ class Planner:
         """The decodes of the next step, as ``plan_step`` gives them. ``is_alone``: no other request is there, and one
         that comes may interrupt the step."""
         self.is_alone = is_alone
-        if len(self._kept) == len(running) and all(part.goes_on() for part in self._kept) and running:
-            return [self._kept]
+        if (kept := self.going_on(running)) is not None:
+            return [kept]
         context = self._context
         running = self._without_paused(running)
         alone = PROMISE_ALONE if is_alone else PROMISE_PAUSED
@@ -218,6 +218,11 @@ class Planner:
         self._kept = plan[0] if is_kept else []
         self._sequences = [part.slot.index for part in self._kept]
         return plan
+
+    def going_on(self, running: list[Slot]) -> list[StepPart] | None:
+        """The next step, where it is that of the plan that was kept."""
+        kept = self._kept
+        return kept if kept and len(kept) == len(running) and all([part.goes_on() for part in kept]) else None
 
     def _without_paused(self, running: list[Slot]) -> list[Slot]:
         """The slots that take part in the next step. While a short prompt of level interactive is read, requests of
@@ -230,7 +235,7 @@ class Planner:
 
     def build(self, parts: list[StepPart]) -> None:
         """Make the context's batch of a planned decode."""
-        if parts is self._kept and len(parts) > 1:
+        if parts is self._kept and not parts[0].draft:
             tokens = [part.request.target[part.start] for part in parts]
             self._context.add_next(self._sequences, [part.start for part in parts], tokens)
             for index, part in enumerate(parts):

@@ -198,6 +198,10 @@ RUNTIME_DEFAULTS = SamplingDefaults(temperature=0.8, top_p=0.95, min_p=0.05, rep
 """llama.cpp's own defaults, used where neither options nor manifest nor catalogue say anything."""
 
 PENALTY_WINDOW = 64
+DRAWS_AT_ONCE = 32
+"""A call that makes one number takes as long."""
+TAME = 1e9
+"""Options up to this, and down to its inverse, keep all numbers finite."""
 XTC_THRESHOLD = 0.1
 MOST_XTC_THRESHOLD = 0.5
 """Above, at most one token is likely enough."""
@@ -233,8 +237,13 @@ class Sampler:
             self.recorder = ScoreRecorder(options.top_logprobs or 0, named=named, of_forced=of_forced)
         self._seed = secrets.randbits(63) if options.rng_seed is None else options.rng_seed
         self._random: Generator | None = None
+        self._draws: list[float] = []
+        """The next ones, last first."""
         self._search = LikeliestSearch()
         window = PENALTY_WINDOW if options.repeat_last_n is None else options.repeat_last_n
+        factors = (self.temperature or 1.0, self._repetition, *(abs(bias) or 1.0 for bias in self._bias.values()))
+        self.is_extreme = not all(1 / TAME <= factor <= TAME for factor in factors)
+        """Whether the options may make infinities, which they then mean."""
         penalised = self._repetition != 1.0 or self._frequency != 0.0 or self._presence != 0.0
         self._recent: deque[int] | None = None
         self.penalizes = penalised and window != 0
@@ -262,23 +271,27 @@ class Sampler:
 
     def sample(self, logits: NDArray[float32], constraint: TokenConstraint | None = None) -> int:
         """Choose a token; ``logits`` (shape [vocabulary]) is changed in place."""
-        import numpy as np
+        if self.is_extreme:
+            import numpy as np
 
-        with np.errstate(over="ignore", divide="ignore"):  # extreme options mean the infinities that they make
-            self.prepare(logits, constraint)
-            token = self.choose(logits)
-            if self.recorder is not None:
-                self.recorder.chosen(token, None if constraint is None else logits)
-            return token
+            with np.errstate(over="ignore", divide="ignore"):  # it takes as long as a pass over the vocabulary
+                return self._sample(logits, constraint)
+        return self._sample(logits, constraint)
+
+    def _sample(self, logits: NDArray[float32], constraint: TokenConstraint | None) -> int:
+        self.prepare(logits, constraint)
+        token = self.choose(logits)
+        if self.recorder is not None:
+            self.recorder.chosen(token, None if constraint is None else logits)
+        return token
 
     def choose(self, logits: NDArray[float32]) -> int:
         """A token from logits that ``prepare`` changed. Raises LeapGenerationError for logits that are no numbers."""
-        if not self.is_greedy:
-            return self._draw(*self._weighted(logits))
-        token = int(logits.argmax())
-        if math.isnan(logits[token]):
+        likeliest = int(logits.argmax())  # half of what ``max`` takes
+        best: float = logits.item(likeliest)
+        if math.isnan(best):
             raise no_numbers()
-        return token
+        return likeliest if self.is_greedy else self._draw(*self._weighted(logits, best))
 
     def prepare(self, logits: NDArray[float32], constraint: TokenConstraint | None) -> None:
         """What comes before the choice: bias, penalties and the constraint's mask, in place."""
@@ -293,15 +306,12 @@ class Sampler:
             constraint.apply(logits)
             self.mask_seconds += time.perf_counter() - began
 
-    def _weighted(self, logits: NDArray[float32]) -> tuple[NDArray[int64], NDArray[float64]]:
+    def _weighted(self, logits: NDArray[float32], best: float) -> tuple[NDArray[int64], NDArray[float64]]:
         """The candidates that all cuts leave (likeliest first) and numbers in proportion to their probabilities at the
         temperature."""
         import numpy as np
 
-        best = float(logits.max())
         if not math.isfinite(best):
-            if math.isnan(best):
-                raise no_numbers()
             return np.array([int(logits.argmax())]), np.array([1.0])
         tokens, below = self._candidates(logits, best)
         if self._typical_p < 1.0:
@@ -363,8 +373,10 @@ class Sampler:
 
     def random(self) -> float:
         """The next draw, at least 0 and below 1."""
-        if self._random is None:
-            import numpy as np
+        if not self._draws:
+            if self._random is None:
+                import numpy as np
 
-            self._random = np.random.Generator(np.random.PCG64(self._seed))
-        return self._random.random()
+                self._random = np.random.Generator(np.random.PCG64(self._seed))
+            self._draws = self._random.random(DRAWS_AT_ONCE)[::-1].tolist()
+        return self._draws.pop()

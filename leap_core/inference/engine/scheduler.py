@@ -29,6 +29,7 @@ from ..llama.context import ABORTED, NO_KV_SLOT, LlamaContext
 from .batch_plan import FEW, LONG_STEP, DeviceSpeed, Encoder, Planner, PromptPace, StepOutput, StepPart
 from .batch_sampling import FEWEST_ROWS, BatchSampler
 from .compute_loop import FORKED, compute_loop
+from .delivery import Delivery
 from .interruption import Interruption
 from .prompt_comparison import ComputedLately
 from .repetition import PromptLookup
@@ -42,14 +43,6 @@ from .waiting import GUARD_SECONDS, Preemption, WaitingOrder
 if TYPE_CHECKING:
     from ..constraints.masks import MaskFiller
 
-CROWD = 8
-"""Answers at once from which on tokens are delivered several at a time."""
-DELIVERY_SECONDS = 0.02
-"""Between two deliveries then: each wakes the thread of each reader."""
-SECONDS_PER_READER = 0.0006
-"""Between two deliveries for each reader, so that waking them takes no more than some tenth of the time."""
-LONGEST_DELIVERY_SECONDS = 0.05
-"""Between two deliveries at most: a text that grows twenty times a second seems to grow all the time."""
 ENCODED_SECONDS = 0.1
 """A step of the encoder that took longer has encoded something."""
 MOST_VOICE_THREADS = 4
@@ -70,7 +63,7 @@ class Scheduler:
         self._planner = Planner(context, self._pace)
         self._eog = context.model.eog_tokens
         self._batch_sampler = BatchSampler(context.model.n_tokens)
-        self._delivered = 0.0
+        self._deliver = Delivery()
         self._lately = ComputedLately()
         self._waiting: deque[Request] = deque()
         self._order = WaitingOrder()
@@ -179,6 +172,8 @@ class Scheduler:
         if self._waiting:
             self._admit()
         ready = self._running()
+        if (kept := self._planner.going_on(ready)) and self._goes_on(kept):
+            return
         if any(slot.request is not None and slot.request.prompt.embedding_ranges for slot in ready):
             self._deliver(ready, at_once=True)
             begun = time.perf_counter()
@@ -218,6 +213,25 @@ class Scheduler:
                 self._governor.observe(-size, time.perf_counter() - started, time.process_time() - computed)
         if not on_gpu:
             self._deliver(ready)
+
+    def _goes_on(self, parts: list[StepPart]) -> bool:
+        """A step in which each answer grows by a token; False where there may be more to do. It does of ``_step`` what
+        is needed then: what a step looks at comes back from main memory."""
+        if parts[0].request.lookup is not None or self._context.model.on_gpu or self._context.candidates:
+            return False
+        computed, started = time.process_time(), time.perf_counter()
+        self._step_begun = len(parts), started
+        self._planner.build(parts)
+        self._context.set_threads(self._governor.threads)
+        if self._settle(self._context.decode(), parts):
+            self._progressed = time.perf_counter()
+            if len(parts) <= LONG_STEP:
+                self._governor.observe(len(parts), self._progressed - started, time.process_time() - computed)
+            for part in parts:
+                part.slot.keys.append(part.request.target[part.start])
+            (self._sample_all if len(parts) >= FEWEST_ROWS else self._accept_all)(parts)
+            self._deliver([part.slot for part in parts])
+        return True
 
     def _time_device(self, size: int, started: float, parts: list[StepPart]) -> None:
         self._device_speed.observe(size, started, is_read=any(part.output is not StepOutput.NOTHING for part in parts))
@@ -289,16 +303,6 @@ class Scheduler:
 
         model = self._context.model
         return not model.on_gpu and (self._context.exact or read_gguf_header(model.path).is_alike)
-
-    def _deliver(self, slots: list[Slot], *, at_once: bool = False) -> None:
-        """Hand new tokens to the readers of the answers in these slots: in a crowd not after every step."""
-        now = time.perf_counter()
-        pause = max(DELIVERY_SECONDS, min(LONGEST_DELIVERY_SECONDS, SECONDS_PER_READER * len(slots)))
-        if at_once or len(slots) < CROWD or compute_loop.is_shared or now >= self._delivered + pause:
-            self._delivered = now
-            for slot in slots:
-                if slot.request is not None:
-                    slot.request.deliver()
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -414,18 +418,12 @@ class Scheduler:
         if candidates and (picked := [part for part in due if part.slot.index in candidates]):
             self._accept_all(picked, self._sample_candidates(picked))
             due = [part for part in due if part.slot.index not in candidates]
-        tokens: list[int | None] = [None] * len(due)
-        if len(due) >= FEWEST_ROWS:
-            import numpy as np
+        self._accept_all(due, self._sample_together(due) if len(due) >= FEWEST_ROWS else None)
 
-            with np.errstate(over="ignore", divide="ignore"):  # as ``Sampler.sample``
-                tokens = self._sample_together(due)
-        self._accept_all(due, tokens)
-
-    def _accept_all(self, parts: list[StepPart], tokens: Sequence[int | None]) -> None:
+    def _accept_all(self, parts: list[StepPart], tokens: Sequence[int | None] | None = None) -> None:
         """Take the token of each part, or sample it where it has none yet."""
         now = time.perf_counter()
-        for part, token in zip(parts, tokens, strict=True):
+        for part, token in zip(parts, tokens or [None] * len(parts), strict=True):
             try:
                 if token is not None:
                     self._accept(part.slot, part.request, token, now)
@@ -458,7 +456,7 @@ class Scheduler:
         samplers: list[Sampler] = []
         for row, part in enumerate(due):
             request, sampler = part.request, part.request.sampler
-            if not self._batch_sampler.accepts(sampler):
+            if sampler.is_extreme or not self._batch_sampler.accepts(sampler):
                 continue
             if sampler.changes_logits or request.constraint is not None:
                 try:

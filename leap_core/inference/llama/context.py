@@ -137,6 +137,8 @@ class LlamaContext(ComputingContext):
         self._anchored = [0] * slots
         """Up to which position the anchor of each sequence holds what it holds."""
         self._runs: list[Run] = []
+        self._next: list[int] | None = None
+        """The sequences of which the batch has one token each."""
         self._gives_hidden = False
         self._logits_address = lib.llama_get_logits_ith
         self._logits_views: dict[int | None, NDArray[float32]] = {}
@@ -162,6 +164,7 @@ class LlamaContext(ComputingContext):
         """Start an empty batch."""
         self._batch.count = 0
         self._runs = []
+        self._next = None
 
     def add(
         self, sequence: int, position: int, tokens: list[int], *, output: bool, outputs_of_all: bool = False
@@ -176,8 +179,11 @@ class LlamaContext(ComputingContext):
 
     def add_next(self, sequences: list[int], positions: list[int], tokens: list[int]) -> None:
         """Make a batch of one token of each of several sequences, and ask for the logits after each."""
-        self._runs = [(sequence, 1) for sequence in sequences]
-        self._batch.fill(sequences, positions, tokens)
+        if self._next is not sequences:
+            self._next = sequences
+            self._runs = [(sequence, 1) for sequence in sequences]
+            self._batch.begin(sequences)
+        self._batch.fill(positions, tokens)
 
     def add_embeddings(self, sequence: int, position: int, rows: NDArray[float32], *, output: bool) -> int:
         """Append rows of embeddings; a batch holds either tokens or embeddings."""
@@ -441,12 +447,19 @@ class _Batch:
         self._use_tokens()
         return end - 1
 
-    def fill(self, sequences: list[int], positions: list[int], tokens: list[int]) -> None:
-        """One token of each sequence, each with an output, in the place of what the batch holds."""
-        self.count = count = len(tokens)
-        self._tokens[:count], self._positions[:count], self._sequences[:count] = tokens, positions, sequences
-        self._outputs[:count] = 1
+    def begin(self, sequences: list[int]) -> None:
+        """Make space for one token of each sequence, with an output, in the place of what the batch holds."""
+        self.count = count = len(sequences)
+        self._sequences[:count], self._outputs[:count] = sequences, 1
         self._use_tokens()
+
+    def fill(self, positions: list[int], tokens: list[int]) -> None:
+        """The tokens that there is space for."""
+        count = self.count
+        if count == 1:
+            self._tokens[0], self._positions[0] = tokens[0], positions[0]
+        else:
+            self._tokens[:count], self._positions[:count] = tokens, positions
 
     def _use_tokens(self) -> None:
         if self._is_embeddings:

@@ -9,7 +9,7 @@ import pytest
 
 from leap_core import ChatMessage, GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.responses import Chunk, Complete, ReasoningChunk
-from leap_core.inference.engine import scheduler
+from leap_core.inference.engine import delivery, scheduler
 from leap_core.inference.engine.sampler import Sampler
 from leap_core.inference.runner import InProcessRunner
 from tests.support.random_models import TINY_LFM2, write_random_model
@@ -54,8 +54,8 @@ def answer(runner: InProcessRunner, number: int) -> tuple[list[object], Complete
 @pytest.mark.slow
 def test_a_crowd_gets_what_each_gets_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [answer(runner, number) for number in range(REQUESTS)]
-    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)  # so that many tokens come together
-    monkeypatch.setattr(scheduler, "CROWD", 1)  # however late the others begin
+    monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 1e9)  # so that many tokens come together
+    monkeypatch.setattr(delivery, "CROWD", 1)  # however late the others begin
     found: dict[int, tuple[list[object], Complete]] = {}
     threads = [
         threading.Thread(target=lambda number=number: found.update({number: answer(runner, number)}))
@@ -102,7 +102,7 @@ def test_one_that_fails_fails_alone(runner: InProcessRunner, monkeypatch: pytest
 
 @pytest.mark.slow
 def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)
+    monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 1e9)
     decode, held = scheduler.Scheduler._decode, []
 
     def noting(self: scheduler.Scheduler, parts) -> bool:
@@ -124,8 +124,8 @@ def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, m
 def test_no_token_is_held_back_where_another_model_may_take_its_turn(
     runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "DELIVERY_SECONDS", 1e9)
-    monkeypatch.setattr(scheduler, "CROWD", 1)
+    monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 1e9)
+    monkeypatch.setattr(delivery, "CROWD", 1)
     monkeypatch.setattr(type(scheduler.compute_loop), "is_shared", True)
     step, held = scheduler.Scheduler._step, []
 

@@ -94,7 +94,7 @@ def test_same_candidates_and_probabilities_as_llama_cpp(given: dict[str, object]
         row = logits.copy()
         if asked.repetition_penalty != 1.0 or asked.frequency_penalty or asked.presence_penalty:
             sampler._apply_penalties(row)
-        found, weights = sampler._weighted(row)
+        found, weights = sampler._weighted(row, float(row.max()))
         weights = weights / weights.sum()
         kept = weights > 1e-12
         assert list(found[kept])[:200] == tokens[: len(found[kept])][:200]
@@ -123,7 +123,7 @@ def test_searches_find_what_sorting_finds_from_peaked_to_flat_and_under_masks() 
 
 def test_typical_tokens_are_looked_for_among_all_without_top_k() -> None:
     logits = np.random.default_rng(6).normal(0, 3, VOCABULARY).astype(np.float32)
-    found = [Sampler(options(typical_p=0.6, top_k=k))._weighted(logits.copy()) for k in (0, VOCABULARY)]
+    found = [Sampler(options(typical_p=0.6, top_k=k))._weighted(logits, float(logits.max())) for k in (0, VOCABULARY)]
     assert found[0][0].tolist() == found[1][0].tolist() and 0 < len(found[0][0]) < VOCABULARY
     np.testing.assert_array_equal(found[0][1], found[1][1])
 

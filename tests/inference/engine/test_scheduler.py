@@ -375,6 +375,7 @@ def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
         finish(sequence)
     with monkeypatch.context() as patched:
         patched.setattr(scheduler, "_decode", lambda parts: time.sleep(0.01))
+        patched.setattr(scheduler._planner, "going_on", lambda running: None)
         scheduler.submit(sequence := request(words(10), max_tokens=1))
         deadline = time.monotonic() + 100
         while not scheduler.activity().is_stalled:
