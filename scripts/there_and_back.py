@@ -23,10 +23,11 @@ from gguf import GGUFReader
 from leap_core.conversation.messages import ChatMessage
 from leap_core.conversation.options import GenerationOptions, ModelLoadingOptions
 from leap_core.conversation.responses import Complete
+from leap_core.inference.gguf.quantize_request import QuantizeRequest
 from leap_core.inference.runner import InProcessRunner
 from leap_core.models.conversion.conversion_child import measure
 from leap_core.models.conversion.converting import convert_text
-from leap_core.models.conversion.quantizing import Making, QuantizeRequest, quantize_to_file
+from leap_core.models.conversion.quantizing import Making, quantize_to_file
 
 QUESTIONS = (
     "Write one sentence about a river.",

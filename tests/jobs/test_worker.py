@@ -27,8 +27,9 @@ from jobs.worker_process import is_running
 from leap_core.batch.settings import BatchSettings
 from leap_core.conversation.options import GenerationOptions
 from leap_core.errors import LeapSerializationError, LeapUnavailableError
+from leap_core.inference.gguf.quantize_request import QuantizeRequest
 from leap_core.models.builtin import model_path
-from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
+from leap_core.models.conversion.quantizing import QuantizeWork
 
 from . import processes
 from .torture import ROOT

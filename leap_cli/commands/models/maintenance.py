@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leap_core.errors import LeapError
-from leap_core.system.dataclass import dataclass
 
 from ...completion.value_types import InstalledModelName, ModelName
 from ...config.settings import set_value, unset_value
@@ -22,12 +21,14 @@ from ...framework.arguments import FileName
 from ...framework.click_classes import format_flag, format_option, leap_command
 from ...framework.environment import Environment
 from ...framework.error_boundary import outcome_of
+from ...framework.option_groups import Arguments, OptionGroup
 from ...framework.options import in_bytes, option
 from ...framework.output import Format, Output, confirm_meant, confirm_removal, removal_flags
 from ...options.loading import note_default_gone
 
 if TYPE_CHECKING:
     from leap_core.inference.trial.trial_child import TrialVerdict
+    from leap_core.models.aliases_and_endpoints import Endpoint
     from leap_core.models.store import InstalledModel, Store
 
 TABLE = "aliases"
@@ -335,63 +336,62 @@ def _tried(name: str, path: Path, verdict: TrialVerdict) -> dict[str, Any]:
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
-@dataclass(frozen=True)
-class EndpointArguments:
-    """What is typed after ``leap models add-endpoint``."""
+def _endpoint(arguments: Arguments) -> Endpoint:
+    from leap_core.models.aliases_and_endpoints import Endpoint, base_url, check_endpoint_name
 
-    name: str
-    url: str
-    model: str | None
-    key_variable: str | None
-    key_file: str | None
-    path: str | None
-    headers: tuple[str, ...]
-    body: str | None
+    name, variable, file, body = (arguments[each] for each in ("name", "key_variable", "key_file", "body"))
+    check_endpoint_name(name)
+    if variable is not None and file is not None:
+        raise click.UsageError("--key-file cannot be combined with --key-variable")
+    if variable is not None and not VARIABLE.fullmatch(variable):
+        raise click.UsageError("--key-variable takes the name of a variable, such as FAR_KEY, and not the key")
+    url, _, behind = arguments["url"].partition("#")
+    return Endpoint(
+        base_url(url),
+        arguments["model"] or behind or None,
+        name,
+        variable,
+        None if file is None else str((arguments.env.cwd / file).expanduser().absolute()),
+        path=arguments["path"],
+        headers=dict(_header(each) for each in arguments["headers"]),
+        body={} if body is None else _object(body),
+    )
 
 
-@leap_command("add-endpoint", short_help="Register a remote model.", into=EndpointArguments)
-@click.argument("name")
-@click.argument("url")
-@click.option("--model", type=ModelName(), help="Model name at the endpoint; by default the only one it has.")
-@click.option("--key-variable", metavar="VARIABLE", help="Environment variable that holds the API key.")
-@click.option("--key-file", type=FileName(), help="File that holds the API key.")
-@click.option("--path", metavar="PATH", help="Path of chat requests after URL, instead of /chat/completions.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request.")
-@click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request.")
-def add_endpoint(env: Environment, /, args: EndpointArguments) -> None:
+_ENDPOINT_OPTIONS = (
+    click.argument("name"),
+    click.argument("url"),
+    click.option("--model", type=ModelName(), help="Model name at the endpoint; by default the only one it has."),
+    click.option("--key-variable", metavar="VARIABLE", help="Environment variable that holds the API key."),
+    click.option("--key-file", type=FileName(), help="File that holds the API key."),
+    click.option("--path", metavar="PATH", help="Path of chat requests after URL, instead of /chat/completions."),
+    click.option(
+        "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this header with every request."
+    ),
+    click.option("--body", metavar="JSON", help="Add the fields of this JSON object to every request."),
+)
+ENDPOINT = OptionGroup("endpoint", "", _ENDPOINT_OPTIONS, _endpoint)
+
+
+@leap_command("add-endpoint", short_help="Register a remote model.")
+@ENDPOINT
+def add_endpoint(env: Environment, /, endpoint: Endpoint) -> None:
     """Register a remote model: NAME means the model at URL, the base of an OpenAI-compatible API such as
     https://host/v1. Nothing is sent now.
 
     The key itself is not stored: config.toml names the variable or the file that holds it.
     """
-    from leap_core.models.aliases_and_endpoints import TABLE, Endpoint, base_url, check_endpoint_name
+    from leap_core.models.aliases_and_endpoints import TABLE
 
-    check_endpoint_name(args.name)
-    if args.key_variable is not None and args.key_file is not None:
-        raise click.UsageError("--key-file cannot be combined with --key-variable")
-    if args.key_variable is not None and not VARIABLE.fullmatch(args.key_variable):
-        raise click.UsageError("--key-variable takes the name of a variable, such as FAR_KEY, and not the key")
-    url, _, behind = args.url.partition("#")
-    base = base_url(url)
-    fields: dict[str, Any] = {
-        "url": base,
-        "model": args.model or behind or None,
-        "key_variable": args.key_variable,
-        "key_file": None if args.key_file is None else str((env.cwd / args.key_file).expanduser().absolute()),
-        "path": args.path,
-        "headers": dict(_header(each) for each in args.headers) or None,
-        "body": None if args.body is None else _object(args.body),
-    }
-    Endpoint(**{field: value for field, value in fields.items() if value is not None})
-    output, file = Output(env), env.directories.config_file
-    if args.name in _names(env):
-        unset_value(file, f"{TABLE}.{args.name}")
-    for field, value in fields.items():
-        if value is not None:
-            set_value(file, f"{TABLE}.{args.name}.{field}", value)
-    if base.startswith("http://") and (args.key_variable or args.key_file):
+    output, file, name = Output(env), env.directories.config_file, endpoint.name
+    if name in _names(env):
+        unset_value(file, f"{TABLE}.{name}")
+    for field, value in vars(endpoint).items():
+        if field != "name" and value not in (None, {}):
+            set_value(file, f"{TABLE}.{name}.{field}", value)
+    if endpoint.url.startswith("http://") and (endpoint.key_variable or endpoint.key_file):
         output.warning("http:// is not encrypted: whoever is on the way can read the key and the prompts")
-    output.note(f"{args.name} is now {fields['model'] or 'the model'} at {base}; use -m {args.name}")
+    output.note(f"{name} is now {endpoint.model or 'the model'} at {endpoint.url}; use -m {name}")
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -23,12 +23,13 @@ from ...framework.output import Format, Output
 from ...options.background import BACKGROUND, Background, open_jobs, print_id
 
 if TYPE_CHECKING:
-    from leap_core.models.conversion.quantizing import Making, Quantized, QuantizeRequest
+    from leap_core.inference.gguf.quantize_request import QuantizeRequest
+    from leap_core.models.conversion.quantizing import Making, Quantized
 
 
 def _quantizing(arguments: Arguments) -> list[QuantizeRequest]:
     """One request for each type."""
-    from leap_core.models.conversion.quantizing import QuantizeRequest
+    from leap_core.inference.gguf.quantize_request import QuantizeRequest
 
     imatrix = arguments["imatrix"]
     first = QuantizeRequest(

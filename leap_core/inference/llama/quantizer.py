@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
 from ...system.dataclass import dataclass
+from ..gguf.quantize_request import MIXTURES, TYPES, QuantizeRequest
 from .bindings import LogCallback
 from .library import library
 
@@ -30,22 +31,6 @@ LARGEST_BUFFER = 512 * 1024**2
 """Rows that are quantized together take at most this; the result does not depend on it."""
 
 
-@dataclass(frozen=True)
-class QuantizeSettings:
-    """``file_type``: of ``enum llama_ftype``. The types of single tensors are numbers of ``enum ggml_type``, None as
-    the mixture has it. ``overrides``: an expression over names of tensors -> type. ``imatrix``: by tensor."""
-
-    file_type: int
-    threads: int
-    output_type: int | None = None
-    embedding_type: int | None = None
-    overrides: Mapping[str, int] = field(default_factory=dict)
-    imatrix: Mapping[str, NDArray[float32]] | None = None
-    requantize: bool = False
-    pure: bool = False
-    keep_split: bool = False
-
-
 @dataclass
 class QuantizeLog:
     """What llama.cpp said: tensors ``converted``, how many of them to another type than meant (``fallbacks``), the
@@ -61,13 +46,15 @@ class QuantizeLog:
 def quantize(
     source: Path,
     target: Path,
-    settings: QuantizeSettings,
+    asked: QuantizeRequest,
     *,
+    imatrix: Mapping[str, NDArray[float32]] | None = None,
     dry: bool = False,
     on_tensor: Callable[[int, int, str], object] = lambda done, total, name: None,
 ) -> QuantizeLog:
-    """Write ``source`` quantized to ``target``; with ``dry`` only find out what that gives. ``on_tensor`` is called
-    with each tensor's number, their count and its name before it is made. Raises LeapModelLoadingError."""
+    """Write ``source`` quantized to ``target``; with ``dry`` only find out what that gives. ``imatrix``: the importance
+    matrix, by tensor. ``on_tensor`` is called with each tensor's number, their count and its name before it is made.
+    Raises LeapModelLoadingError."""
     lib = library()
     log = QuantizeLog()
 
@@ -75,7 +62,7 @@ def quantize(
         _read(text.decode("utf-8", "replace"), log, on_tensor)
 
     callback = LogCallback(listen)
-    params, alive = _parameters(lib, settings, dry)
+    params, alive = _parameters(lib, asked, imatrix, dry)
     lib.llama_log_set(callback, None)
     code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(params))
     lib.llama_log_set(LogCallback(), None)  # a null pointer
@@ -99,28 +86,32 @@ def _read(text: str, log: QuantizeLog, on_tensor: Callable[[int, int, str], obje
     log.needs_imatrix = log.needs_imatrix or NEEDS_IMATRIX in text
 
 
-def _parameters(lib: Any, settings: QuantizeSettings, dry: bool) -> tuple[Any, list[Any]]:
+def _parameters(
+    lib: Any, asked: QuantizeRequest, imatrix: Mapping[str, NDArray[float32]] | None, dry: bool
+) -> tuple[Any, list[Any]]:
     """llama.cpp's structure, and what it points to."""
     params = lib.llama_model_quantize_default_params()
-    params.nthread, params.ftype, params.max_buf_size = settings.threads, settings.file_type, LARGEST_BUFFER
-    params.allow_requantize, params.pure = settings.requantize, settings.pure
-    params.keep_split, params.dry_run = settings.keep_split, dry
-    if settings.output_type is not None:
-        params.output_tensor_type = settings.output_type
-    if settings.embedding_type is not None:
-        params.token_embedding_type = settings.embedding_type
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    params.nthread, params.ftype, params.max_buf_size = asked.threads or processors, MIXTURES[asked.to], LARGEST_BUFFER
+    params.allow_requantize, params.pure = asked.requantize, asked.pure
+    params.keep_split, params.dry_run = asked.keep_split, dry
+    if asked.output_type:
+        params.output_tensor_type = TYPES[asked.output_type.upper()]
+    if asked.embedding_type:
+        params.token_embedding_type = TYPES[asked.embedding_type.upper()]
     alive: list[Any] = []
-    if settings.overrides:
+    if asked.tensor_types:
         kind = lib.TensorOverride
-        array = (kind * (len(settings.overrides) + 1))()
-        for place, (pattern, number) in enumerate(settings.overrides.items()):
-            array[place].pattern, array[place].type = pattern.encode(), number
+        overrides = dict(asked.tensor_types)
+        array = (kind * (len(overrides) + 1))()
+        for place, (pattern, name) in enumerate(overrides.items()):
+            array[place].pattern, array[place].type = pattern.encode(), TYPES[name.upper()]
         alive.append(array)
         params.tt_overrides = ctypes.cast(array, ctypes.c_void_p)
-    if settings.imatrix:
+    if imatrix:
         kind = lib.TensorImportance
-        array = (kind * (len(settings.imatrix) + 1))()
-        for place, (name, values) in enumerate(settings.imatrix.items()):
+        array = (kind * (len(imatrix) + 1))()
+        for place, (name, values) in enumerate(imatrix.items()):
             data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
             array[place].name, array[place].data, array[place].size = name.encode(), data, values.size
             alive.append(values)

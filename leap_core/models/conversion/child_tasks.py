@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LeapModelLoadingError
+from ...inference.gguf.quantize_request import QuantizeRequest
 from ...inference.llama.context import LlamaContext
 from ...inference.llama.model import LlamaModel
-from ...inference.llama.quantizer import QuantizeSettings, quantize
-from .quantizing import MIXTURES, TYPES, QuantizeRequest, no_importance, read_importance
+from ...inference.llama.quantizer import quantize
+from .quantizing import no_importance, read_importance
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -25,23 +25,13 @@ def quantize_file(request: dict[str, Any], answer: Callable[[Mapping[str, Any]],
     result does not say ``fits``. What cannot be done is refused before any work."""
     asked = QuantizeRequest.from_json(request["settings"])
     source, target = Path(request["source"]), Path(request["target"])
-    settings = QuantizeSettings(
-        MIXTURES[asked.to],
-        asked.threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else asked.threads,
-        TYPES[asked.output_type.upper()] if asked.output_type else None,
-        TYPES[asked.embedding_type.upper()] if asked.embedding_type else None,
-        {pattern: TYPES[kind.upper()] for pattern, kind in asked.tensor_types},
-        read_importance(asked.imatrix) if asked.imatrix else None,
-        requantize=asked.requantize,
-        pure=asked.pure,
-        keep_split=asked.keep_split,
-    )
-    plan = quantize(source, target, settings, dry=True)
-    if plan.needs_imatrix and settings.imatrix is None:
+    imatrix = read_importance(asked.imatrix) if asked.imatrix else None
+    plan = quantize(source, target, asked, imatrix=imatrix, dry=True)
+    if plan.needs_imatrix and imatrix is None:
         raise no_importance(asked.to)
     fits = plan.bytes <= request["room"]
     if fits:
-        quantize(source, target, settings, dry=False, on_tensor=lambda *step: answer({"progress": step}))
+        quantize(source, target, asked, imatrix=imatrix, on_tensor=lambda *step: answer({"progress": step}))
     return asdict(plan) | {"fits": fits}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ...conversation.options import SamplingDefaults
 from ...errors import LeapError, LeapModelLoadingError
 from ...inference.gguf.file_names import PROJECTOR, directory_name
+from ...inference.gguf.quantize_request import QuantizeRequest, mixture
 from ...inference.trial.trial_child import Subject
 from ...inference.trial.verdicts import error_of, verdict_on
 from ...system.files import hash_file
@@ -24,10 +25,8 @@ from .conversion_child import Stopped
 from .quantizing import (
     Making,
     Quantized,
-    QuantizeRequest,
     check_target,
     making_directory,
-    mixture,
     quantize_to_file,
     require_space,
     settle,

@@ -9,7 +9,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import LeapError, LeapModelLoadingError, LeapOptionsError
 from ...inference.gguf.file_names import directory_name, name_of
 from ...inference.gguf.header import GGUFHeader, read_gguf_header
-from ...inference.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
+from ...inference.gguf.quantize_request import QuantizeRequest
 from ...inference.trial.trial_child import Subject
 from ...inference.trial.verdicts import error_of, problem_after_fetching, verdict_on
 from ...schemas.json_values import JsonObject
@@ -33,54 +32,9 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-MIXTURES = {name: number for number, name in FILE_TYPES.items()}
-ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M", "MXFP4_MOE": "MXFP4"}
 WHOLE = ("F32", "F16", "BF16")
-NOT_MADE = ("NVFP4",)
-"""llama.cpp runs these and cannot make them."""
-TARGETS = tuple(name for name in MIXTURES if name not in NOT_MADE)
-TYPES = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 NEED_IMATRIX = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "Q2_K_S")
 PLAIN = {*WHOLE, "F64", "I8", "I16", "I32", "I64"}
-
-
-@dataclass(frozen=True)
-class QuantizeRequest:
-    """``to``: the mixture, such as Q4_K_M. ``tensor_types``: (expression over names, type). ``threads``: 0 as many as
-    there are processors."""
-
-    to: str
-    threads: int = 0
-    imatrix: Path | None = None
-    tensor_types: tuple[tuple[str, str], ...] = ()
-    output_type: str | None = None
-    embedding_type: str | None = None
-    requantize: bool = False
-    pure: bool = False
-    keep_split: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "to", mixture(self.to))
-        for kind in (self.output_type, self.embedding_type, *(kind for _, kind in self.tensor_types)):
-            if kind is not None and kind.upper() not in TYPES:
-                raise LeapOptionsError("tensor_type", f"{kind!r} is no type of tensors: {', '.join(TYPES)}")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"imatrix": str(self.imatrix) if self.imatrix else None}
-
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> QuantizeRequest:
-        imatrix = Path(value["imatrix"]) if value["imatrix"] else None
-        types = tuple((pattern, kind) for pattern, kind in value["tensor_types"])
-        return QuantizeRequest(**value | {"imatrix": imatrix, "tensor_types": types})
-
-
-def mixture(name: str) -> str:
-    """The proper name of a mixture. Raises LeapOptionsError for one that llama.cpp cannot make."""
-    proper = ALIASES.get(name.upper(), name.upper())
-    if proper not in TARGETS:
-        raise LeapOptionsError("to", f"llama.cpp cannot make {name!r}; it makes {', '.join(TARGETS)}")
-    return proper
 
 
 def check_source(header: GGUFHeader, request: QuantizeRequest) -> None:

@@ -23,16 +23,10 @@ NO_MODELS = frozenset({"clip", "wavtokenizer-dec"}) | DRAFTS
 
 
 @dataclass(frozen=True)
-class FoundModel:
+class FoundModel(HubSearchResult):
     """A repository with GGUF models. ``sizes``: bytes of the model's file, all parts of a split one, by quantization,
-    "" where a name has none; ``default``: the quantization that is fetched when none is named. ``parameters`` and
-    ``context`` are None where the hub does not say."""
+    "" where a name has none; ``default``: the quantization that is fetched when none is named."""
 
-    repo: str
-    architecture: str
-    parameters: int | None
-    context: int | None
-    downloads: int
     sizes: dict[str, int]
     default: str
 
@@ -83,6 +77,4 @@ def _described(hub: Hub, found: HubSearchResult, catalogue: Catalogue) -> FoundM
     default = preferred_quantization(sizes, entry.default if entry else None)
     if default is None:
         return None
-    return FoundModel(
-        found.repo, found.architecture or "", found.parameters, found.context, found.downloads, sizes, default
-    )
+    return FoundModel(**vars(found), sizes=sizes, default=default)

@@ -9,11 +9,11 @@ import pytest
 
 from leap_core.errors import LeapError, LeapModelLoadingError, LeapOptionsError
 from leap_core.inference.gguf.header import read_gguf_header
+from leap_core.inference.gguf.quantize_request import QuantizeRequest
 from leap_core.models.builtin import model_path
 from leap_core.models.conversion.conversion_child import Stopped
 from leap_core.models.conversion.quantizing import (
     Making,
-    QuantizeRequest,
     quantize_into_store,
     quantize_to_file,
     read_importance,

@@ -14,7 +14,8 @@ from jobs.table.job import State
 from jobs.table.requests import FunctionRequest, request_of
 from jobs.worker.functions import call
 from leap_core.errors import LeapError
-from leap_core.models.conversion.quantizing import QuantizeRequest, QuantizeWork
+from leap_core.inference.gguf.quantize_request import QuantizeRequest
+from leap_core.models.conversion.quantizing import QuantizeWork
 from leap_core.models.store import Store
 
 
