@@ -65,7 +65,7 @@ def models(context: click.Context, prefix: str) -> Iterator[Item]:
         return
     names = list(_installed(env))
     yield from (CompletionItem(name, help="on this machine") for name in names)
-    yield from (CompletionItem(name, help=f"alias of {model}") for name, model in _aliases(env).items())
+    yield from aliases(context, prefix)
     yield from (CompletionItem(name, help=f"remote: {url}") for name, url in _endpoints(env).items())
     yield from (CompletionItem(name, help=about) for name, about in BUILTINS.items())
     catalogue = {name: entry for name, entry in _catalogue(env).items() if not {"needs", "obstacle"} & entry.keys()}
@@ -311,11 +311,15 @@ def _installed(env: Environment) -> Iterator[str]:
     return installed_names(env.directories.models)
 
 
+def _is_configured(env: Environment, table: str) -> bool:
+    """Whether config.toml may have a table. To parse it for nothing would take long between two key presses."""
+    with suppress(OSError):
+        return table.encode() in env.directories.config_file.read_bytes()
+    return False
+
+
 def _aliases(env: Environment) -> dict[str, str]:
-    try:
-        if b"aliases" not in env.directories.config_file.read_bytes():
-            return {}
-    except OSError:
+    if not _is_configured(env, "aliases"):
         return {}
     from leap_core.models.aliases_and_endpoints import read_aliases
 
@@ -324,10 +328,7 @@ def _aliases(env: Environment) -> dict[str, str]:
 
 def _endpoints(env: Environment) -> dict[str, str]:
     """The addresses of the remote models, by name; none where the file cannot be read."""
-    try:
-        if b"endpoints" not in env.directories.config_file.read_bytes():
-            return {}
-    except OSError:
+    if not _is_configured(env, "endpoints"):
         return {}
     from leap_core.models.aliases_and_endpoints import known_endpoints
 

@@ -14,17 +14,12 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..models.builtin import model_path
-from .miniature_speech import PLACES, WIDTH, write_miniature_speech_model
+from .miniature_speech import PLACES, WIDTH, Table, write_miniature_speech_model
 from .sounds import RATE, SOUNDS, Clip, Sound, random_clip
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
-
-    Table = NDArray[float32]
 
 PROJECTOR_FILE = "mmproj-LFM2.5-Audio-Miniature-F16.gguf"
 TONE_OF = {
@@ -52,7 +47,6 @@ def write_hearing_miniature(directory: Path) -> Path:
 
 def _write_projector(path: Path) -> None:
     import gguf
-    import numpy as np
 
     reader = gguf.GGUFReader(_builtin_projector())
     writer = gguf.GGUFWriter(path, "clip")
@@ -76,8 +70,6 @@ def _write_projector(path: Path) -> None:
 def _tone_words() -> tuple[Table, Table]:
     """The map from a row of ``builtin-audio`` to one of the miniature, and what is added to it. A row in which no note
     sounds is the opposite of a tone word, so that the attention passes it by."""
-    import numpy as np
-
     rows, sounding = _heard_clips()
     fitted, *_ = np.linalg.lstsq(np.c_[rows, np.ones(len(rows))], sounding, rcond=None)
     after, bias = np.zeros((WIDTH, rows.shape[1]), np.float32), np.zeros(WIDTH, np.float32)
@@ -91,8 +83,6 @@ def _tone_words() -> tuple[Table, Table]:
 
 def _heard_clips() -> tuple[Table, Table]:
     """Rows of the built-in projector, and which of SOUNDS sounds in each."""
-    import numpy as np
-
     from ..inference.llama.model import LlamaModel
     from ..inference.llama.projector import Projector
 
@@ -113,8 +103,6 @@ def _heard_clips() -> tuple[Table, Table]:
 
 
 def _sounding(clip: Clip, rows: int) -> Table:
-    import numpy as np
-
     table = np.zeros((rows, len(SOUNDS)), np.float32)
     for row in range(rows):
         middle = (row + 0.5) * ROW_SECONDS

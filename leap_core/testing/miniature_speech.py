@@ -23,13 +23,12 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Table = NDArray[float32]
+Table: TypeAlias = NDArray[np.float32]
 
 ARCHITECTURE = "this model cannot be used as LLM, use it via --model-vocoder in TTS examples"
 TEMPLATE = (
@@ -72,7 +71,6 @@ SILENCE, LOUDNESS = -15.0, 8.0
 def write_miniature_vocoder(path: Path) -> None:
     """Write the vocoder in the merged layout."""
     import gguf
-    import numpy as np
 
     writer = gguf.GGUFWriter(path, ARCHITECTURE)
     writer.add_uint32("depthformer_n_layer", 1)
@@ -103,8 +101,6 @@ def _steps() -> list[tuple[str, str, str]]:
 
 
 def _depthformer() -> dict[str, Table]:
-    import numpy as np
-
     steps = list(enumerate(_steps(), start=1))
     last = [f"heard {word} {FRAMES[word] - 1}" for word in FRAMES] + [f"heard interleaved {INTERLEAVED_FRAMES - 1}"]
     words = sorted({before for _, (_, before, _) in steps} | {f"asked {word}" for word in TONES} | set(last))
@@ -146,8 +142,6 @@ def _depthformer() -> dict[str, Table]:
 
 def _sounds() -> dict[str, Table]:
     """The detokenizer: a table from codes to the number of a tone, idle layers, and a spectrum for each tone."""
-    import numpy as np
-
     codes = _zeros(CODEBOOKS * END_CODE, SOUND_WIDTH)
     numbers = {word: n for n, word in enumerate(TONES)}
     for code, (word, _, _) in enumerate(_steps(), start=1):
@@ -184,8 +178,6 @@ def _sounds() -> dict[str, Table]:
 
 
 def _zeros(rows: int, columns: int) -> Table:
-    import numpy as np
-
     return np.zeros((rows, columns), np.float32)
 
 
@@ -282,8 +274,6 @@ class _Backbone:
         writer.add_chat_template(TEMPLATE)
 
     def _tensors(self) -> dict[str, Table]:
-        import numpy as np
-
         tensors = {"token_embd.weight": self._embeddings(), "output.weight": self._output()}
         tensors["token_embd_norm.weight"] = np.ones(WIDTH, np.float32)
         for layer in range(2):
@@ -316,8 +306,6 @@ class _Backbone:
 
     def _attention(self) -> dict[str, Table]:
         """Heads 0 and 1 look for the tone word, heads 2 and 3 for the word that wants text and sound in turns."""
-        import numpy as np
-
         queries, out = _zeros(HEADS * HEAD, WIDTH), _zeros(WIDTH, HEADS * HEAD)
         keys, values = _zeros(KV_HEADS * HEAD, WIDTH), _zeros(KV_HEADS * HEAD, WIDTH)
         for head in range(HEADS):

@@ -24,13 +24,13 @@ from ...setup.machine import CONTEXT, SLOTS, free_on_gpus, layers_on_gpu
 from .bench import bench
 from .cache import cache
 from .fit import fit, needs_of, search
-from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, verify
+from .maintenance import add_endpoint, alias, check_models, endpoints, gc, import_file, remove, store_of, verify
 
 if TYPE_CHECKING:
     from leap_core.inference.gguf.header import GGUFHeader
     from leap_core.models.catalogue import CatalogueEntry
     from leap_core.models.resolving import LocalModel
-    from leap_core.models.store import InstalledModel, Store
+    from leap_core.models.store import InstalledModel
 
 FORMAT = format_option("names")
 
@@ -134,7 +134,7 @@ def list_models(env: Environment, /, sort: str, everything: bool, format: str) -
     follow: each is used by its name, and stays where it is.
     """
     output = Output(env, format)
-    models = _store(env).installed()
+    models = store_of(env).installed()
     if sort != "name":
         models.sort(key=lambda model: model.size_bytes if sort == "size" else model.used or 0.0, reverse=True)
     called = _called(env)
@@ -184,7 +184,7 @@ def catalogue(env: Environment, /, words: tuple[str, ...], only_installed: bool,
     """
     from leap_core.models.catalogue import Catalogue
 
-    installed = [model for model in _store(env).installed() if model.state == "ready"]
+    installed = [model for model in store_of(env).installed() if model.state == "ready"]
     records, known = [], Catalogue.load(env.directories.config)
     for entry in (*known, *known.families):
         own = [model.name for model in installed if model.model.lower() == entry.name.lower()]
@@ -218,7 +218,7 @@ def info(env: Environment, /, model: str, quant: str | None, format: str) -> Non
     from leap_core.models.resolving import resolve_local
 
     local = resolve_local(model, quant, variables=env.variables, cwd=env.cwd)
-    installed = _store(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
+    installed = store_of(env).at(local.path.parent) if local.path.parent.parent == env.directories.models else None
     output = Output(env, format)
     header = header_or_error(local.path)
     if not isinstance(header, GGUFHeader):
@@ -304,12 +304,6 @@ def _needs(header: GGUFHeader) -> dict[str, int | None]:
     context = min(header.context_length or CONTEXT, CONTEXT)
     takes, on_gpu = needs_of(header, free_on_gpus(), context, SLOTS)
     return {"memory": takes.needed, "gpu_layers": on_gpu.layers, "gpu_memory": on_gpu.total}
-
-
-def _store(env: Environment) -> Store:
-    from leap_core.models.store import Store
-
-    return Store.of(env.directories)
 
 
 def _runs(header: GGUFHeader) -> str:

@@ -183,7 +183,7 @@ def check_models(env: Environment, /, models: tuple[str, ...], format: str) -> E
 
     output = Output(env, format)
     records = []
-    for name in models or tuple(model.name for model in _store(env).installed() if model.state == "ready"):
+    for name in models or tuple(model.name for model in store_of(env).installed() if model.state == "ready"):
         local = resolve_local(name, variables=env.variables, cwd=env.cwd)
         output.progress(f"trying {local.model_id}")
         verdict = new_verdict_on(Subject(local.path), variables=env.variables)
@@ -209,7 +209,7 @@ def remove(env: Environment, /, names: tuple[str, ...], everything: bool, yes: b
     from leap_core.models.store import freed_by
 
     output = Output(env)
-    store = _store(env)
+    store = store_of(env)
     if everything is bool(names):
         raise click.UsageError("give either NAMEs or --all")
     if everything:
@@ -247,7 +247,7 @@ def gc(env: Environment, /, dry_run: bool, format: str) -> None:
     from leap_core.models.model_files import collect, rubbish_in
 
     output = Output(env, format)
-    items = list(rubbish_in(_store(env))) if dry_run else collect(_store(env))
+    items = list(rubbish_in(store_of(env))) if dry_run else collect(store_of(env))
     records = [{"path": str(item.path), "bytes": item.bytes, "reason": item.reason} for item in items]
     output.records(records, ["path", "bytes", "reason"], name="path")
     if output.format is Format.TEXT:
@@ -278,7 +278,7 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
         raise click.UsageError(f"there is no file {file}; leap download NAME fetches a model from the hub")
     installed, how = import_model(
         env.cwd / os.path.expanduser(file),
-        _store(env),
+        store_of(env),
         name=name,
         quantization=quant,
         mode=mode,
@@ -290,7 +290,8 @@ def import_file(env: Environment, /, file: Path, name: str | None, quant: str | 
     output.note(f"{installed.name} is installed ({how})")
 
 
-def _store(env: Environment) -> Store:
+def store_of(env: Environment) -> Store:
+    """The installed models."""
     from leap_core.models.store import Store
 
     return Store.of(env.directories)
@@ -310,7 +311,7 @@ def _named(env: Environment, names: tuple[str, ...]) -> list[InstalledModel]:
     """The installed models of these names; all when there are none. A name may be any reference to one of them."""
     from leap_core.models.model_files import installed_model
 
-    store = _store(env)
+    store = store_of(env)
     if not names:
         return store.installed()
     return [installed_model(name, store, variables=env.variables, cwd=env.cwd) for name in names]
