@@ -18,7 +18,7 @@ from leap_core import errors
 from ..exit_codes import ExitCode
 from .environment import Environment
 from .output import Output
-from .rare_names import NAMES
+from .rare_names import NAMES, OPTION
 
 Outcome = TypeVar("Outcome")
 
@@ -126,7 +126,7 @@ def _unknown_option(name: str, message: str, context: click.Context) -> str:
     if sentence is not None:
         return f"{message} {sentence}"
     every = {flag for each in options for flag in each.opts}
-    known = [each for each in meant if each in every or each.split()[0] in names]
+    known = [each for each in meant if each in every or each.split()[0] in {*names} - {OPTION}]
     return message + _meant(known or _near(name, names))
 
 

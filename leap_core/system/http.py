@@ -38,6 +38,8 @@ END_SECONDS = 5.0
 def client(kind: type[Client], *, timeout: httpx.Timeout | float, secure: bool = True, **options: Any) -> Client:
     """A client that follows no redirect. ``secure``: certificates are needed, which take a while to load. Raises
     OSError for certificates and proxies of the user's that cannot be used."""
+    import httpx
+
     from . import __version__
 
     headers = {"User-Agent": f"leap/{__version__}", **options.pop("headers", {})}
@@ -48,8 +50,8 @@ def client(kind: type[Client], *, timeout: httpx.Timeout | float, secure: bool =
             f"the proxy that $ALL_PROXY or $HTTPS_PROXY names is not spoken to: {error} "
             "(pip install 'httpx[socks]', or unset the variable)"
         ) from None
-    except ValueError as error:  # a proxy's address
-        raise OSError(str(error)) from None
+    except (ValueError, httpx.InvalidURL) as error:
+        raise OSError(f"the address of a proxy cannot be used: {error}") from None
 
 
 def _trusted() -> ssl.SSLContext | bool:
@@ -97,6 +99,7 @@ def failure(error: Exception, host: str) -> Failure:
         "ReadTimeout": f"{host} sent nothing for {_limit(error, 'read')} s",
         "ReadError": f"the connection to {host} broke",
         "RemoteProtocolError": f"{host} closed the connection early",
+        **dict.fromkeys(("InvalidURL", "UnsupportedProtocol"), f"the address cannot be used{because}"),
     }
     default = f"the connection to {host} failed ({kind})" if "httpx" in type(error).__module__ else said or kind
     return Failure(words.get(kind, default), unreachable=kind in ("ConnectError", "ConnectTimeout", "ProxyError"))

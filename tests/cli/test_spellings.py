@@ -60,6 +60,8 @@ FOREIGN = [
     ("embed", "--line-file", "--lines"),
     ("generate", "--output-file", "--output"),
     ("classify", "--cron", "--every"),
+    ("download", "--read-timeout", "--option stall-timeout"),
+    ("generate", "--read-timeout", ""),  # leap's other commands have it
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -63,6 +64,22 @@ def test_a_head_that_drips_is_bound_by_the_time_of_the_whole():
             assert not ended(answer, None, 0.1)
             loop.close()
             connection.settimeout(60)
-            while connection.recv(65536):  # until the other side has left
-                pass
+            with suppress(ConnectionResetError):
+                while connection.recv(65536):  # until the other side has left
+                    pass
     assert answer.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"), [("http://h:abc/", "Invalid port: 'abc'"), ("http://\u2603..x/", "Invalid IDNA hostname")]
+)
+def test_what_is_wrong_with_an_address_is_said(url, reason):
+    with pytest.raises(LeapSerializationError, match=rf"the address cannot be used \({reason}"):
+        fetch(url, UrlAccess.TYPED)
+
+
+@pytest.mark.parametrize("proxy", ["http://a:b:c", "ftp://a"])
+def test_a_proxy_whose_address_is_none_is_an_error_of_setting_up(proxy, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(OSError, match="the address of a proxy cannot be used: "):
+        client(httpx.Client, timeout=1.0, secure=False)
