@@ -181,7 +181,7 @@ class Answers:
 
     def take(self, stream: Stream, speech: JobSpeech) -> None:
         """Put out one answer."""
-        complete = None
+        complete, before = None, self._tokens
         for response in stream:
             if isinstance(response, Complete):
                 complete = response
@@ -193,7 +193,9 @@ class Answers:
             else:
                 self._attempt.emit(self._event(response), {"done": self._tokens, "unit": "tokens"})
         complete = speech.finish(require_complete(complete))
-        self._attempt.emit(self._event(complete))
+        if complete.stats is not None:  # several tokens may have come as one piece
+            self._tokens = before + complete.stats.completion_tokens
+        self._attempt.emit(self._event(complete), {"done": self._tokens, "unit": "tokens"})
         if "reasoning" in self._asked.logged and complete.full_message.reasoning_content:
             self._attempt.note(complete.full_message.reasoning_content)
         if "stats" in self._asked.logged and complete.stats is not None:

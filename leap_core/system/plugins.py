@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import LeapError
@@ -20,7 +21,8 @@ COMMANDS, OPENERS, TOOLS = "leap.commands", "leap.openers", "leap.tools"
 JOBS, ROUTES, HELP = "leap.jobs", "leap.routes", "leap.help"
 """JOBS: functions of a FunctionJob that return what they made, or None when they were stopped."""
 GROUPS = (COMMANDS, OPENERS, TOOLS, JOBS, ROUTES, HELP)
-CACHE_FILE = "plugins.json"
+LONGEST_NAME = 100
+"""Characters of an environment's directory in the name of its cache."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Warn = Callable[[str], object]
 
@@ -93,9 +95,14 @@ def plugins(
     return found
 
 
+def cache_file(directories: Directories) -> Path:
+    """Where the plugins of this environment are kept: those of two are used in turns."""
+    return directories.cache / f"plugins-{re.sub(r'[^A-Za-z0-9]+', '-', sys.prefix)[-LONGEST_NAME:].strip('-')}.json"
+
+
 def _all(directories: Directories) -> list[Plugin]:
     """Those of all groups, from the cache while the set of installed distributions is the same."""
-    file, installed = directories.cache / CACHE_FILE, _installed()
+    file, installed = cache_file(directories), _installed()
     with suppress(OSError, ValueError, TypeError, KeyError):
         cached = json.loads(file.read_text("utf-8"))
         if cached["installed"] == installed:

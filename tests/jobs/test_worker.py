@@ -64,6 +64,7 @@ def test_an_answer_is_followed_while_it_is_made(jobs):
     assert job.state is State.SUCCEEDED and events[-1]["type"] == "complete"
     assert job.result["message"]["content"] == text == events[-1]["message"]["content"] != ""
     assert job.percent is None and job.progress["unit"] == "tokens"
+    assert job.progress["done"] == job.result["stats"]["completion_tokens"]
 
 
 def test_models_are_found_where_the_submitter_found_them(jobs, tmp_path):

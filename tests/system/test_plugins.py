@@ -9,7 +9,7 @@ import pytest
 
 from leap_core.errors import LeapError
 from leap_core.system.directories import Directories
-from leap_core.system.plugins import CACHE_FILE, TOOLS, plugins
+from leap_core.system.plugins import TOOLS, cache_file, plugins
 
 
 @pytest.fixture
@@ -43,10 +43,23 @@ def test_packages_are_scanned_again_only_when_the_installed_set_changes(place, d
     assert sorted(plugins(TOOLS, directories)) == ["first", "second"]
 
 
+def test_two_environments_of_one_user_keep_their_plugins_apart(place, directories, tmp_path, monkeypatch):
+    (other := tmp_path / "other").mkdir()
+    install(place, "one", "first = one:first")
+    install(other, "two", "second = two:second")
+    sides = [("/srv/one/.venv", place, ["first"]), ("/srv/two/.venv", other, ["second"])]
+    for scan in (importlib.metadata.distributions, lambda: pytest.fail("scanned again")):
+        monkeypatch.setattr(importlib.metadata, "distributions", scan)
+        for prefix, site, names in sides:
+            monkeypatch.setattr(sys, "prefix", prefix)
+            monkeypatch.setattr(sys, "path", [str(site)])
+            assert list(plugins(TOOLS, directories)) == names
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"installed": []}', '{"installed": 1, "plugins": [[1]]}'])
 def test_a_damaged_cache_is_written_anew(place, directories, text):
     directories.cache.mkdir(parents=True)
-    (directories.cache / CACHE_FILE).write_text(text)
+    cache_file(directories).write_text(text)
     install(place, "one", "first = one:first")
     assert list(plugins(TOOLS, directories)) == ["first"]
 

@@ -364,6 +364,8 @@ class OpenAIReply(ReplyWriter):
         self.id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{secrets.token_hex(12)}"
         self._head: JsonObject = {"id": self.id, "created": int(time.time()), "model": model}
         self._index = 0
+        self._around: list[bytes] = []
+        """What comes before and after the text of a chunk."""
         self._event: JsonObject = {}
         """What leap's own client gets beside a piece: the response that it was made of."""
 
@@ -427,7 +429,15 @@ class OpenAIReply(ReplyWriter):
             yield self._chunk({"audio": {"id": self._request.audio.id, "transcript": text}})
         else:
             text = "" if self._request.silent else text
-            yield self._chunk({"content": text} if self._is_chat else text)
+            yield self._chunk({"content": text} if self._is_chat else text) if self._event else self._text_event(text)
+
+    def _text_event(self, text: str) -> bytes:
+        """A chunk of text: around the text they are all the same."""
+        if not self._around:
+            instead = f"text of {self.id}"  # which nobody could have named the model
+            whole = self._chunk({"content": instead} if self._is_chat else instead)
+            self._around = whole.split(_encode(instead).encode("ascii"))
+        return _encode(text).encode("ascii").join(self._around)
 
     def _reasoning_events(self, reasoning: str) -> Iterable[bytes]:
         yield self._chunk({"reasoning_content": reasoning})
@@ -485,4 +495,7 @@ class OpenAIReply(ReplyWriter):
 
 def frame(value: object) -> bytes:
     """One server-sent event."""
-    return b"data: " + json.dumps(value, separators=(",", ":"), default=str).encode("ascii") + b"\n\n"
+    return b"data: " + _encode(value).encode("ascii") + b"\n\n"
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode  # ``json.dumps`` would make one for each event
