@@ -103,23 +103,22 @@ def _opened(
     open_model: OpenModel,
 ) -> Runner:
     if settings.escalation.escalate_to is not None:
-        from leap_core.batch.escalation import EscalatingRunner, When
+        from leap_core.batch.escalation import EscalatingRunner, escalation_of
 
         near = open_model(checked.model, settings.loading_options())
         far = open_model(settings.escalation.escalate_to, ModelLoadingOptions())
         assert isinstance(near, ModelRunner) and isinstance(far, ModelRunner)
         name = settings.escalation.escalate_to
-        when = When.parse(settings.escalation.when, settings.escalation.check)
 
         def on_end(ended: EscalatingRunner) -> None:
             attempt.note(ended.summary(name))
 
-        return wrapped(near, escalate=partial(EscalatingRunner, far=far, when=when, on_end=on_end))
+        return wrapped(near, escalate=escalation_of(settings.escalation, far, on_end))
     if settings.cluster.on is None:
         return open_model(checked.model, settings.loading_options())
     from leap_core.batch.checking import open_on_cluster
 
-    cluster: Runner = open_on_cluster(checked, settings, variables=variables)
+    cluster: Runner = open_on_cluster(checked, settings.cluster, variables=variables)
     return cluster
 
 

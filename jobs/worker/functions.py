@@ -9,6 +9,7 @@ from leap_core.system.plugins import JOBS
 from ..configuration import JobsConfiguration
 from ..table.job import Ending, State
 from ..table.requests import FunctionRequest
+from ..table.table import Table
 from .attempt import Attempt
 
 FEATURES = {"quantize": "leap_core.models.conversion.job:quantize"}
@@ -29,7 +30,7 @@ class FunctionAttempt:
         self._attempt.progress({"done": done, "total": total, "unit": unit})
 
 
-def call(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
+def call(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
     """Call the function; its records are the job's output."""
     name = attempt.asked.function
     function = parts(FEATURES, JOBS, configuration.directories).get(name)

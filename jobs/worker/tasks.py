@@ -36,6 +36,7 @@ from ..configuration import JobsConfiguration
 from ..submission.shared_jobs import confined
 from ..table.job import ClaimLostError, Ending, State
 from ..table.requests import AnswerRequest, DownloadRequest, TranscriptRequest
+from ..table.table import Table
 from .attempt import Attempt
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ OpenModel = Callable[[str, ModelLoadingOptions], "Runner"]
 """Gives a runner that its receiver unloads, of the kind that the job needs."""
 
 
-def download(attempt: Attempt, configuration: JobsConfiguration) -> Ending:
+def download(attempt: Attempt, table: Table, configuration: JobsConfiguration) -> Ending:
     """Fetch a model. What has arrived stays, and the next attempt resumes there."""
     from leap_core.models.download.downloading import (
         Download,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 
 from leap_core import __version__
 
@@ -25,9 +26,7 @@ from ..table.job import (
     COMMAND,
     DOWNLOAD,
     FUNCTION,
-    GENERATE,
     SHARD,
-    TRANSCRIBE,
     WEBHOOK,
     Claim,
     ClaimLostError,
@@ -198,6 +197,15 @@ FORGET_OUTPUT_SECONDS = 3600.0
 """Output that was kept long enough is looked for this often."""
 FORGET_SECONDS = 86_400.0
 """A worker that was not seen for a day is no longer listed."""
+
+
+TASKS = {
+    DOWNLOAD: "tasks:download",
+    FUNCTION: "functions:call",
+    COMMAND: "command_jobs:follow",
+    WEBHOOK: "webhooks:deliver",
+}
+"""What the worker does itself, by kind of job; the others run in a process that has their model."""
 
 
 class WorkerLoop:
@@ -426,25 +434,12 @@ class WorkerLoop:
         fire(self._table)
 
     def _do(self, job: Job) -> None:
-        if job.kind in (GENERATE, TRANSCRIBE, BATCH, SHARD):
+        if job.kind not in TASKS:
             self._run_in_process(job)
             return
-        if job.kind == DOWNLOAD:
-            from .tasks import download  # here, because every worker's start would pay for it
-
-            self._run_here(job, partial(download, configuration=self._configuration))
-        elif job.kind == FUNCTION:
-            from .functions import call
-
-            self._run_here(job, partial(call, configuration=self._configuration))
-        elif job.kind == COMMAND:
-            from .command_jobs import follow
-
-            self._run_here(job, partial(follow, table=self._table, configuration=self._configuration))
-        elif job.kind == WEBHOOK:
-            from .webhooks import deliver
-
-            self._run_here(job, partial(deliver, table=self._table, configuration=self._configuration))
+        module, name = TASKS[job.kind].split(":")  # not imported before, because every worker's start would pay for it
+        task = getattr(import_module(f"{__package__}.{module}"), name)
+        self._run_here(job, partial(task, table=self._table, configuration=self._configuration))
 
     def _run_here(self, job: Job, task: Callable[[Attempt], Ending]) -> None:
         attempt = self._attempts.begin(job)

@@ -35,6 +35,7 @@ from ..tasks.task import RecipeTask
 from .input.line_index import InputChangedError, LineIndex, read_again
 from .input.lines import EmbeddingLine, LineRequest, RequestReader
 from .journal.line_result import Embedded
+from .options import BatchLimits
 
 TEXTS_AT_ONCE = 32
 
@@ -122,6 +123,11 @@ class Pace:
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _sent: deque[float] = field(default_factory=deque, repr=False)
     _spent: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
+
+    @staticmethod
+    def of(limits: BatchLimits) -> Pace:
+        """The pace of a batch."""
+        return Pace(limits.requests_per_minute, limits.tokens_per_minute)
 
     def wait(self, leaving: threading.Event) -> bool:
         """Wait until one more request may be sent; False when ``leaving`` was set meanwhile."""

@@ -28,7 +28,7 @@ from .journal.line_result import NPY, TEXT
 from .output.file_formats import SpokenLines
 from .output.output_file import OutputFile
 from .run import Batch, BatchProgress
-from .settings import STANDARD, BatchInput, BatchSettings, fingerprint_of
+from .settings import STANDARD, BatchCluster, BatchInput, BatchSettings, fingerprint_of
 
 BUILTIN, BUILTIN_EMBED = "builtin", "builtin-embed"
 MOST_TOLD = 5
@@ -84,7 +84,7 @@ class CheckedBatch:
             spoken=SpokenLines(None if output.speech is None else Path(output.speech)),
             header=output.header,
             problems=self.problems if part is None or part.number == 1 else [],
-            pace=Pace(settings.limits.requests_per_minute, settings.limits.tokens_per_minute),
+            pace=Pace.of(settings.limits),
         )
 
     def close(self) -> None:
@@ -241,9 +241,9 @@ def _named_by(models: set[str | None]) -> str | None:
 CLUSTERS = {"ray": "leap_core.batch.clusters.opening:open_on_cluster"}
 
 
-def open_on_cluster(checked: CheckedBatch, settings: BatchSettings, **given: Any) -> Any:
+def open_on_cluster(checked: CheckedBatch, cluster: BatchCluster, **given: Any) -> Any:
     """The runner that answers on the cluster of the batch, not yet entered. ``given``: see ``CLUSTERS``. Raises
     LeapUnavailableError where this leap knows no cluster, and LeapModelNotFoundError."""
     for open_runner in own_parts(CLUSTERS).values():
-        return open_runner(checked, settings, **given)
+        return open_runner(checked, cluster, **given)
     raise LeapUnavailableError("this leap runs no batches on clusters")

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ..conversation.generator import Functions, Generation, MaybeOptions, Messages, PassingGeneration
 from ..conversation.messages import ChatMessage, ChatMessageRole
@@ -19,6 +20,7 @@ from ..system.dataclass import dataclass
 from ..tasks.decisions.deciding import decide
 from ..tasks.decisions.questions import Decision, Question
 from ..tasks.task import TaskReply
+from .options import BatchEscalation
 
 INVALID, UNCERTAIN, REFUSED, CHECK = "invalid", "uncertain", "refused", "check"
 QUESTION = "Does the answer do what was asked for?"
@@ -210,3 +212,11 @@ class _EscalatingGeneration(PassingGeneration):
                 return None, INVALID
             raise
         return complete, self._runner.judge(complete, self._messages)
+
+
+def escalation_of(
+    given: BatchEscalation, far: ModelRunner, on_end: Callable[[EscalatingRunner], object] = lambda _: None
+) -> Callable[[ModelRunner], ModelRunner]:
+    """Puts the second model of a batch behind the first. Raises LeapOptionsError. ``on_end`` is called when both are
+    unloaded."""
+    return partial(EscalatingRunner, far=far, when=When.parse(given.when, given.check), on_end=on_end)

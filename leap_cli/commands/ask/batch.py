@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -123,7 +122,7 @@ def _submit(
 def _run(
     env: Environment, output: Output, settings: BatchSettings, checked: CheckedBatch, model: ModelChoice, *, quiet: bool
 ) -> ExitCode:
-    from leap_core.batch.escalation import EscalatingRunner, When
+    from leap_core.batch.escalation import EscalatingRunner, escalation_of
     from leap_core.batch.settings import STANDARD
     from leap_core.conversation.wrapping import wrapped
 
@@ -136,7 +135,8 @@ def _run(
         if settings.cluster.on is not None:
             from leap_core.batch.checking import open_on_cluster
 
-            cluster = open_on_cluster(checked, settings, variables=env.variables, cwd=env.cwd, on_note=output.note)
+            places = {"variables": env.variables, "cwd": env.cwd}
+            cluster = open_on_cluster(checked, settings.cluster, **places, on_note=output.note)
             nodes = cluster.nodes
             opened: AbstractContextManager[Runner] = cluster
             return opened
@@ -147,8 +147,7 @@ def _run(
             output.note(builtin_note())
         if settings.escalation.escalate_to is not None:
             far = load_model(env, replace(model, name=settings.escalation.escalate_to, fields={}))
-            when = When.parse(settings.escalation.when, settings.escalation.check)
-            runner = wrapped(runner, escalate=partial(EscalatingRunner, far=far, when=when, on_end=escalations.append))
+            runner = wrapped(runner, escalate=escalation_of(settings.escalation, far, escalations.append))
         return runner
 
     escalations: list[EscalatingRunner] = []

@@ -193,7 +193,7 @@ def _evaluation(
             from leap_core.batch.checking import open_on_cluster
 
             cluster: AbstractContextManager[Runner]
-            cluster = open_on_cluster(checked, checked.settings, variables=env.variables, cwd=env.cwd)
+            cluster = open_on_cluster(checked, checked.settings.cluster, variables=env.variables, cwd=env.cwd)
             return cluster
         if checked.embeds:
             return open_embedder(env, checked.model, model)

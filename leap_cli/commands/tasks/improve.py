@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +41,7 @@ from ...options.tasks import own_recipes
 if TYPE_CHECKING:
     from leap_core.batch.answering import Runner
     from leap_core.batch.checking import CheckedBatch
+    from leap_core.batch.options import BatchEscalation
     from leap_core.evaluation.cases import Case
     from leap_core.evaluation.improvement.improver import Ask, Improved
     from leap_core.evaluation.results import CaseResult
@@ -210,7 +210,7 @@ def _asker(
 @contextmanager
 def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedBatch], AbstractContextManager[Any]]]:
     """Opens the model of a batch, and keeps the last one for the next."""
-    from leap_core.batch.escalation import EscalatingRunner, When
+    from leap_core.batch.escalation import escalation_of
     from leap_core.conversation.wrapping import wrapped
 
     opened: dict[str, Any] = {}
@@ -223,15 +223,14 @@ def _models(env: Environment, model: ModelChoice) -> Iterator[Callable[[CheckedB
             opened[key] = warm_or_load(env, checked.model, settings.loading_options(), model)
         runner = opened[key]
         if settings.escalation.escalate_to is not None:
-            when = When.parse(settings.escalation.when, settings.escalation.check)
-            return escalating(runner, settings.escalation.escalate_to, when)
+            return escalating(runner, settings.escalation, settings.escalation.escalate_to)
         return nullcontext(runner)
 
     @contextmanager
-    def escalating(runner: Any, name: str, when: When) -> Iterator[Any]:
+    def escalating(runner: Any, given: BatchEscalation, name: str) -> Iterator[Any]:
         """The first model is kept for the next batch."""
         with load_model(env, replace(model, name=name, fields={})) as far:
-            yield wrapped(runner, escalate=partial(EscalatingRunner, far=far, when=when))
+            yield wrapped(runner, escalate=escalation_of(given, far))
 
     def close() -> None:
         for runner in opened.values():

@@ -12,7 +12,7 @@ from ...models.digests import ModelDigests
 from ...models.resolving import resolve_local
 from ...system.directories import Directories
 from ..checking import CheckedBatch
-from ..settings import BatchSettings, fingerprint_of
+from ..settings import BatchCluster, fingerprint_of
 from .line_answerer import ModelOfCluster
 from .ray_workers import RayWorkers
 
@@ -41,7 +41,7 @@ def address_of(on: str, variables: Mapping[str, str]) -> str | None:
 
 def open_on_cluster(
     checked: CheckedBatch,
-    settings: BatchSettings,
+    cluster: BatchCluster,
     *,
     variables: Mapping[str, str] | None = None,
     cwd: Path | None = None,
@@ -50,12 +50,12 @@ def open_on_cluster(
     """The runner, not yet entered; ``on_note`` is called with what takes long before the first answer. Raises
     LeapModelNotFoundError where this machine lacks the model."""
     variables, cwd = os.environ if variables is None else variables, cwd or Path.cwd()
-    loading = settings.loading_options()
+    loading = checked.settings.loading_options()
     model = resolve_local(checked.model, variables=variables, cwd=cwd)
-    least, most = numbers_of_workers(settings.cluster.workers)
+    least, most = numbers_of_workers(cluster.workers)
     digests = ModelDigests(Directories.from_environment(variables))
     digest = digests.of(model.path)
-    assert settings.cluster.on is not None
+    assert cluster.on is not None
     return RayWorkers(
         ModelOfCluster(
             reference=checked.model,
@@ -67,8 +67,8 @@ def open_on_cluster(
             origin=digests.origins().get(digest),
         ),
         checked.reader,
-        settings.limits.concurrency,
-        address=address_of(settings.cluster.on, variables),
+        checked.settings.limits.concurrency,
+        address=address_of(cluster.on, variables),
         least=least,
         most=most,
         lines=len(checked.lines),

@@ -88,7 +88,7 @@ def ask(tmp_path: Path) -> Ask:
 
 def opened(checked: CheckedBatch, settings: BatchSettings) -> Any:
     if settings.cluster.on is not None:
-        runner = open_on_cluster(checked, settings)
+        runner = open_on_cluster(checked, settings.cluster)
         runner._model = replace(runner._model, path="/nowhere/model.gguf")  # the nodes would see it
         return runner
     opening = open_embedding_runner if checked.embeds else open_runner

@@ -48,7 +48,7 @@ def submitted(whole_model, leap_home, tmp_path):
 
 
 def quantize(attempt):
-    return call(attempt, JobsConfiguration.from_environment())
+    return call(attempt, None, JobsConfiguration.from_environment())
 
 
 def attempt(submitted, number, stop_at=None):
