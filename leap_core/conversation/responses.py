@@ -9,9 +9,10 @@ import base64
 import binascii
 import json
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import GenerationStats as GenerationStats
 from ..errors import LeapGenerationError, LeapSerializationError
@@ -249,21 +250,16 @@ class Complete(MessageResponse):
             "message": self.full_message.to_json(),
             "finish_reason": self.finish_reason.value,
         }
-        if self.stats is not None:
-            value["stats"] = self.stats.to_json()
-        if self.warnings:
-            value["warnings"] = list(self.warnings)
-        if self.logprobs:
-            value["logprobs"] = {"content": [each.to_json() for each in self.logprobs]}
-        if self.prompt_logprobs:
-            value["prompt_logprobs"] = {"content": [each.to_json() for each in self.prompt_logprobs]}
-        if self.stop_string is not None:
-            value["stop_string"] = self.stop_string
-        if self.searches:
-            value["searches"] = [each.to_json() for each in self.searches]
-        if self.left_out:
-            value["left_out"] = list(self.left_out)
-        return value
+        return value | {name: PARTS[name].write(part) for name, part in self._parts()}
+
+    def reported(self) -> JsonObject:
+        """What of it the protocols of others have no field for, as replies have it in ``leap``."""
+        said = {PARTS[name].reply: PARTS[name].write(part) for name, part in self._parts() if PARTS[name].reply}
+        return {"finish_reason": self.finish_reason.value, **said}
+
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """Those of ``PARTS`` that are there."""
+        return ((name, part) for name in PARTS if (part := getattr(self, name)) not in (None, ()))
 
 
 MessageResponse.Chunk = Chunk
@@ -340,32 +336,32 @@ def _samples(value: object, path: str) -> tuple[float, ...]:
 
 
 def _read_complete(value: JsonObject, path: str) -> MessageResponse:
-    stats, reason = value.get("stats"), text_at(value.get("finish_reason"), f"{path}.finish_reason")
+    reason = text_at(value.get("finish_reason"), f"{path}.finish_reason")
     if reason not in GenerationFinishReason._value2member_map_:
         reasons = ", ".join(each.value for each in GenerationFinishReason)
         raise LeapSerializationError(f"unknown reason {reason!r}; known are {reasons}", path=f"{path}.finish_reason")
 
-    def sentences(name: str) -> tuple[str, ...]:
-        where = f"{path}.{name}"
-        return tuple(text_at(each, f"{where}[{n}]") for n, each in enumerate(list_at(value.get(name, []), where)))
-
+    parts = {
+        name: part.read(value[name], f"{path}.{name}") for name, part in PARTS.items() if value.get(name) is not None
+    }
+    facts = value.get("facts")
     return Complete(
         ChatMessage.from_json(value.get("message"), f"{path}.message"),
         GenerationFinishReason(reason),
-        None if stats is None else stats_from_json(stats, f"{path}.stats"),
-        sentences("warnings"),
-        _read_logprobs(value.get("logprobs"), f"{path}.logprobs"),
-        _read_logprobs(value.get("prompt_logprobs"), f"{path}.prompt_logprobs"),
-        None if value.get("stop_string") is None else text_at(value["stop_string"], f"{path}.stop_string"),
-        tuple(_read_result(object_at(each, path), path) for each in list_at(value.get("searches", []), path)),
-        sentences("left_out"),
-        RequestFacts.from_json(facts) if isinstance(facts := value.get("facts"), dict) else None,
+        **parts,
+        facts=RequestFacts.from_json(facts) if isinstance(facts, dict) else None,
     )
 
 
+def _sentences(value: object, path: str) -> tuple[str, ...]:
+    return tuple(text_at(each, f"{path}[{n}]") for n, each in enumerate(list_at(value, path)))
+
+
+def _read_results(value: object, path: str) -> tuple[FunctionResult, ...]:
+    return tuple(_read_result(object_at(each, path), path) for each in list_at(value, path))
+
+
 def _read_logprobs(value: object, path: str) -> tuple[TokenLogprob, ...]:
-    if value is None:
-        return ()
     content = list_at(object_at(value, path).get("content"), f"{path}.content")
     return tuple(TokenLogprob.from_json(each, f"{path}.content[{n}]") for n, each in enumerate(content))
 
@@ -378,3 +374,30 @@ _READERS = {
     "audio_sample": _read_sample,
     "complete": _read_complete,
 }
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a field of Complete is written and read; ``reply``: its name in ``leap`` of every protocol's replies, where
+    they have it."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[object, str], Any]
+    reply: str = ""
+
+
+def _write_each(values: Sequence[TokenLogprob | FunctionResult]) -> list[JsonObject]:
+    return [each.to_json() for each in values]
+
+
+_LOGPROBS = Part(lambda values: {"content": _write_each(values)}, _read_logprobs)
+PARTS = {
+    "stats": Part(GenerationStats.to_json, stats_from_json, "stats"),
+    "warnings": Part(list, _sentences, "warnings"),
+    "logprobs": _LOGPROBS,
+    "prompt_logprobs": _LOGPROBS,
+    "stop_string": Part(str, text_at),
+    "searches": Part(_write_each, _read_results),
+    "left_out": Part(list, _sentences, "notes"),
+}
+"""The fields of Complete beside its message and why it ended, in the order of its JSON."""

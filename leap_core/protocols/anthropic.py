@@ -20,7 +20,6 @@ from .openai.replies import (
     STATUSES,
     ReplyWriter,
     finish_reason,
-    leap_fields,
     status_of,
     with_id,
 )
@@ -330,7 +329,7 @@ class MessagesReply(ReplyWriter):
         if message.text or not message.function_calls:
             blocks.append({"type": "text", "text": message.text})
         blocks += [_tool_use(with_id(call)) for call in message.function_calls or ()]
-        return {**self._body(blocks, complete.stats), **_stop(complete), "leap": leap_fields(complete)}
+        return {**self._body(blocks, complete.stats), **_stop(complete), "leap": complete.reported()}
 
     def begin(self) -> bytes:
         opened = self._body([], None)
@@ -365,7 +364,7 @@ class MessagesReply(ReplyWriter):
     def _end_events(self, complete: Complete) -> Iterator[bytes]:
         yield from self._close()
         counts = _usage(complete.stats)
-        yield _event("message_delta", delta=_stop(complete), usage=counts, leap=leap_fields(complete))
+        yield _event("message_delta", delta=_stop(complete), usage=counts, leap=complete.reported())
         yield _event("message_stop")
 
     def _search_blocks(self, result: FunctionResult) -> list[JsonObject]:

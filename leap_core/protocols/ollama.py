@@ -30,7 +30,7 @@ from .openai.fields import (
     read_options,
     read_ping_interval,
 )
-from .openai.replies import ReplyWriter, finish_reason, notes_in
+from .openai.replies import ReplyWriter, finish_reason
 from .openai.requests import GenerationRequest, options_over, read_messages_of, read_text
 
 OPTIONS = {row.ollama: row.chat[0] for row in GENERATION.values() if row.ollama}
@@ -223,6 +223,10 @@ def error_text(error: LeapError) -> JsonObject:
     return {"error": error.message if error.hint is None else f"{error.message} ({error.hint})"}
 
 
+OWN_NAMES = ("finish_reason", "stats")
+"""Of a reply's ``leap`` in other protocols: this one has fields for them."""
+
+
 class OllamaReply(ReplyWriter):
     """The answer to one request; ``model`` is how the request named it. ``chat``: a message, otherwise a text."""
 
@@ -303,7 +307,7 @@ class OllamaReply(ReplyWriter):
                 "eval_count": stats.completion_tokens,
                 "eval_duration": int((answering - reading) * NANOSECONDS),
             }
-        notes = notes_in(complete)
+        notes = {name: said for name, said in complete.reported().items() if name not in OWN_NAMES}
         return end | ({"leap": notes} if notes else {})
 
 

@@ -248,26 +248,12 @@ def with_id(call: LeapFunctionCall) -> LeapFunctionCall:
 
 def _choice(answer: JsonObject, complete: Complete, logprobs: JsonObject | None) -> JsonObject:
     choice = {"index": 0, **answer, "logprobs": logprobs, "finish_reason": finish_reason(complete)}
-    return {"choices": [choice], "usage": usage(complete.stats), "leap": leap_fields(complete)}
+    return {"choices": [choice], "usage": usage(complete.stats), "leap": complete.reported()}
 
 
 def logprobs_of(complete: Complete) -> JsonObject | None:
     """How likely the tokens were, where that was asked for: all generated ones, reasoning and markers too."""
     return {"content": [each.to_json() for each in complete.logprobs]} if complete.logprobs else None
-
-
-def leap_fields(complete: Complete) -> JsonObject:
-    """What other protocols have no field for. ``notes``: what of documents could not be read, or not be shown."""
-    extras: JsonObject = {"finish_reason": complete.finish_reason.value}
-    if complete.stats is not None:
-        extras["stats"] = complete.stats.to_json()
-    return extras | notes_in(complete)
-
-
-def notes_in(complete: Complete) -> JsonObject:
-    """The ``warnings`` and ``notes`` of a reply."""
-    said = {"warnings": complete.warnings, "notes": complete.left_out}
-    return {name: list(texts) for name, texts in said.items() if texts}
 
 
 class ReplyWriter(ABC):
@@ -460,7 +446,7 @@ class OpenAIReply(ReplyWriter):
             logprobs = logprobs_of(complete)
         else:
             logprobs = text_logprobs(complete, self._echo, self._request.first_token)
-        self._event = self._event or {"leap": leap_fields(complete)}
+        self._event = self._event or {"leap": complete.reported()}
         yield self._chunk({} if self._is_chat else "", finish_reason(complete), logprobs)
 
     def _kept(self, complete: Complete) -> None:

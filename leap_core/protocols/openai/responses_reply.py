@@ -22,7 +22,6 @@ from .replies import (
     ReplyWriter,
     error_object,
     finish_reason,
-    leap_fields,
     status_of,
 )
 from .responses_request import (
@@ -156,7 +155,7 @@ class ResponsesReply(ReplyWriter):
         if unstored is not None:
             body["store"] = False
             complete = replace(complete, warnings=(*complete.warnings, unstored))
-        self.finished = {**body, "leap": leap_fields(complete)}
+        self.finished = {**body, "leap": complete.reported()}
         return self.finished
 
     def so_far(self, status: str, problem: str | None = None) -> JsonObject:
