@@ -211,10 +211,10 @@ def _spelled(option: click.Option, value: object) -> list[str]:
     if option.count and isinstance(value, int):
         return [name] * value
     given: Sequence[object] = value if option.multiple and isinstance(value, list) else [value]
-    return [word for each in given for word in _with_value(option, name, each)]
+    return [word for each in given for word in _with_value(name, each)]
 
 
-def _with_value(option: click.Option, name: str, value: object) -> list[str]:
+def _with_value(name: str, value: object) -> list[str]:
     if isinstance(value, tuple):  # an option of several values
         return [name, *map(str, value)]
     if not isinstance(value, str):  # its value was left out, which means the one of its flag

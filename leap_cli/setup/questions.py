@@ -80,7 +80,7 @@ def ask(
     answers = dict(given)
     with raising_on_interrupt():
         if answers["model"] is None:
-            answers["model"] = _ask_model(env, models, machine, suggested.model)
+            answers["model"] = _ask_model(env, models, suggested.model)
         if answers["completion"] is None:
             answers["completion"] = _ask_completion(env, suggested.completion)
         if answers["keep_alive"] is None:
@@ -120,7 +120,7 @@ def _engine_advice() -> str | None:
     return None if has_gpu is True else gpu_advice(engine.version.removeprefix("llama-cpp-python "))
 
 
-def _ask_model(env: Environment, models: list[ModelOffer], machine: Machine, suggested: str) -> str:
+def _ask_model(env: Environment, models: list[ModelOffer], suggested: str) -> str:
     rows = [
         {
             "": number,

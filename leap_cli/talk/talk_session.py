@@ -81,7 +81,7 @@ class TalkSession:
         )
         self._recording, self._sink = self._open_files()
         if talking.sound is not None:
-            sound = _read_sound(talking.sound, env, self._output)
+            sound = _read_sound(talking.sound, env)
             self._world: SoundFiles | SoundDevices = SoundFiles(
                 self._talk, sound, self._sink, self._recording, fast=talking.fast
             )
@@ -165,7 +165,7 @@ class TalkSession:
         return recording, None if talking.answers.file is None else SpokenFile(cwd / talking.answers.file)
 
 
-def _read_sound(name: str, env: Environment, output: Output) -> NDArray[float32]:
+def _read_sound(name: str, env: Environment) -> NDArray[float32]:
     with naming_source(source_name(name)):
         converted = as_wav(read_bytes(name, env))
         return at_model_rate(*samples_of_wav(converted.data))

@@ -267,7 +267,7 @@ class Registry:
         if os.path.isdir(path):
             return self._of_directory(path)
         if not os.path.exists(path):
-            self._missing_path(path, reference)
+            self._missing_path(path)
         if path.suffix.lower() == ".json":
             return self._of_manifest(path, path.stem)
         return self._of_gguf(path)
@@ -405,7 +405,7 @@ class Registry:
             message += f" (it is there in {', '.join(sorted(installed))})"
         raise LeapModelNotDownloadedError(message, hint=f"leap download {reference}{suffix}")
 
-    def _missing_path(self, path: Path, reference: str) -> NoReturn:
+    def _missing_path(self, path: Path) -> NoReturn:
         near: list[str] = []
         if path.parent.is_dir():
             from difflib import get_close_matches

@@ -97,7 +97,7 @@ def run(
         return _submit(env, output, evaluation, model, background)
     if not wish.models and not asking.quiet:
         note_builtin(env, None, output)
-    shown = _ask(env, output, evaluation, asking)
+    shown = _ask(output, evaluation, asking)
     if shown is None:
         output.note("stopped; the same command resumes from here")
         return ExitCode.INTERRUPTED
@@ -215,7 +215,7 @@ def _evaluation(
     )
 
 
-def _ask(env: Environment, output: Output, evaluation: Evaluation, asking: Asking) -> Shown | None:
+def _ask(output: Output, evaluation: Evaluation, asking: Asking) -> Shown | None:
     """Ask all columns, and keep what came of them; None where that was stopped."""
     from leap_core import __version__
     from leap_core.evaluation.results import write_results

@@ -200,7 +200,7 @@ class Improver:
         """Measure the variants of a step, and select the best of those that are better than what there was."""
         before, found = self._results, None
         for variant, column in variants:
-            results = self._measure(step, variant, column)
+            results = self._measure(column)
             comparison = compare(results, before)
             trial = self._trial(step, variant, results, comparison.p_better)
             self.trials.append(trial)
@@ -214,11 +214,11 @@ class Improver:
             self.trials[self.trials.index(trial)] = replace(trial, kept=True)
 
     def _try(self, step: str, variant: str, column: Column) -> None:
-        self._results = self._measure(step, variant, column)
+        self._results = self._measure(column)
         self.trials.append(replace(self._trial(step, variant, self._results, None), kept=True))
         self._on_note(f"{step}: {self.trials[-1].rate:.0%}")
 
-    def _measure(self, step: str, variant: str, column: Column) -> list[CaseResult]:
+    def _measure(self, column: Column) -> list[CaseResult]:
         self._began = time.monotonic()
         return self._asked(column, "choose")
 

@@ -183,7 +183,6 @@ class ChatTemplate:
         self._shapes: dict[tuple[bool, bool], bool] = {}
         self._names_functions = "functions" in read and "tools" not in read
         self.renders_functions = not read.isdisjoint({"tools", "functions"})
-        self.has_thinking_switch = "enable_thinking" in source
         self._calls_without_content = re.search(r"content['\"]?\]? is none", source, re.IGNORECASE) is not None
         self._content_in_parts = False
         self._content_in_parts = self._wants_parts()

@@ -293,7 +293,7 @@ class Probe:
             second = two.partition(VALUES[0])[2].partition(NAMES[1])[0]
             between = second[len(close) :] if second.startswith(close) else None
             frame = _frame(before, between, closed[len(close) :])
-            key, kind = self._key_of(key + KEYS[0] + assigned, texts.get("number", ""), close)
+            key, kind = self._key_of(key + KEYS[0] + assigned, texts.get("number", ""))
             elements = Elements(
                 frame.head + "{name}" + opened[: len(opened) - len(middle[cut:])],
                 key.replace(KEYS[0], "{key}"),
@@ -305,7 +305,7 @@ class Probe:
             )
             yield replace(frame.dialect(), read=READINGS["elements"], is_json=False, elements=elements)
 
-    def _key_of(self, key: str, number: str, close: str) -> tuple[str, str]:
+    def _key_of(self, key: str, number: str) -> tuple[str, str]:
         """The text of a key and all up to its value, and the word in it that says that the value is a text."""
         words = re.split(r"(\w+)", key)
         pattern = "".join(f"({WORD})" if n % 2 and word != KEYS[0] else re.escape(word) for n, word in enumerate(words))

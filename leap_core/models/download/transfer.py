@@ -157,7 +157,7 @@ class PartFile:
         if not isinstance(header_json, dict) or not self.path.is_file():
             return _nothing(self.size)
         if not self._is_same(header_json):
-            self.started_over = _why_other(header_json, self.remote)
+            self.started_over = _why_other(self.remote)
             with suppress(FileNotFoundError):
                 self.path.unlink()
             return _nothing(self.size)
@@ -212,7 +212,7 @@ def _nothing(size: int) -> bytearray:
     return bytearray([MISSING]) * -(-size // BLOCK)
 
 
-def _why_other(header: dict[str, Any], remote: RemoteFile) -> str:
+def _why_other(remote: RemoteFile) -> str:
     if remote.sha256 is None and remote.etag is None:
         return "the server sends no ETag, so a changed file cannot be detected"
     return "the remote file has changed"
