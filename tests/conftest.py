@@ -24,6 +24,7 @@ from leap_core.conversation.runner import ModelRunner
 from leap_core.system.directories import Directories
 from leap_core.testing import ScriptedModelRunner
 from tests.support import left_processes
+from tests.support.files_in_memory import use_files_in_memory
 from tests.support.hashed_words import HashedWordsRunner
 
 SLOW_FOLDERS = tuple(
@@ -50,6 +51,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 IS_FIRST = left_processes.MARK not in os.environ
 """Whether this process began the run; the workers of pytest-xdist inherit its mark."""
 os.environ.setdefault(left_processes.MARK, uuid4().hex)
+use_files_in_memory()
 os.environ.setdefault("LEAP_TRY_MODELS", "0")  # each test's home would pay for its trial; tests of the trial turn it on
 os.environ["LEAP_OTHER_PROGRAMS"] = "0"  # what else is on this machine changes no test; tests of that turn it on
 

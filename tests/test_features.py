@@ -8,16 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from leap_cli.command_table import FEATURES as COMMANDS_OF_FEATURES
 
+from tests.support.source import PACKAGES, ROOT
+
 from .test_imports import imports
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("leap_core", "leap_cli", "jobs")
 IMPROVE = (
     "leap_core.evaluation.improvement",
     *("leap_cli.commands.tasks.improve", "leap_cli.commands.tasks.train", "leap_cli.options.lora"),
@@ -85,14 +84,10 @@ def test_every_command_of_the_table_of_features_belongs_to_one():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature", FEATURES)
-def test_nothing_else_imports_a_feature(feature):
-    _, modules = FEATURES[feature]
-
-    def is_inside(name: str) -> bool:
-        return any(name == each or name.startswith(f"{each}.") for each in modules)
-
-    assert [str(each) for each in imports() if is_inside(each.imported) and not is_inside(each.importer)] == []
+def test_nothing_else_imports_a_feature():
+    for feature, (_, modules) in FEATURES.items():
+        inside = re.compile(rf"({'|'.join(map(re.escape, modules))})(\.|$)").match
+        assert [str(each) for each in imports() if inside(each.imported) and not inside(each.importer)] == [], feature
 
 
 @pytest.mark.long

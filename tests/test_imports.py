@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from leap_core import _HOME
+from tests.support.source import FILES, ROOT, trees
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parent.parent
 
 LEVELS = {
     "leap_cli": """
@@ -95,20 +94,6 @@ class Import:
 
     def __str__(self) -> str:
         return f"{self.importer}:{self.line} imports {self.imported}"
-
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-FILES = {module_of(path): path for package in LEVELS for path in sorted((ROOT / package).rglob("*.py"))}
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """Each module's source, parsed."""
-    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items()}
 
 
 @cache

@@ -3,7 +3,6 @@ run meanwhile. Every pattern on a module's first level is found and tried in the
 
 from __future__ import annotations
 
-import ast
 import base64
 import importlib
 import itertools
@@ -37,6 +36,7 @@ UNITS = (
     *("#", "=", "a.", "a ", "1,", "'\\", "a=", "x#,", "a@", "&#", "%a", "//", "([", "a_", "é"),
 )
 """What hostile texts repeat; one more is base64."""
+CALL = re.compile(r"(?<![\w.])(\w+)\.(\w+)\(")
 MOST_CHARACTERS, SECONDS = 5_000, 0.05
 """Of computing time for one text: linear patterns take milliseconds, quadratic ones seconds. What takes longer is slow
 only where its time also grows faster than its text."""
@@ -71,13 +71,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[Any], str]]:
             if found.name.endswith("__main__"):
                 continue
             module = importlib.import_module(found.name)
-            calls = [
-                (node.func.value.id, node.func.attr)
-                for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text("utf-8")))
-                if isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-            ]
+            calls = CALL.findall(Path(str(module.__file__)).read_text("utf-8"))
             for name, value in vars(module).items():
                 for pattern in value if isinstance(value, tuple) else (value,):
                     if isinstance(pattern, re.Pattern):

@@ -7,19 +7,24 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests.support.source import FILES, PACKAGES, ROOT, nodes_of, trees
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("leap_core", "leap_cli", "jobs")
 DOTTED = re.compile(r"``([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)``")
 SINGLE = re.compile(r"``([a-z]\w*_\w+)(?:\(\))?``")
 FILE = re.compile(r"(?<![\w./*-])((?:[A-Za-z_]\w*/)*[a-z_]\w*\.py)\b")
 
 PATH = re.compile(r"`((?:leap_core|leap_cli|jobs|tests|docs|scripts|benchmarks)/[\w/.]+\w)/?`")
+NAMES_OF = {
+    **{kind: ("name",) for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)},
+    **{ast.Name: ("id",), ast.Attribute: ("attr",), ast.arg: ("arg",), ast.keyword: ("arg",)},
+    ast.alias: ("name", "asname"),
+}
+"""The fields of a node that are names."""
 
 
 def names_defined(tree: ast.Module) -> set[str]:
@@ -39,12 +44,6 @@ def names_defined(tree: ast.Module) -> set[str]:
     return found
 
 
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
 FOREIGN = {"convert_lora_to_gguf.py", "types/decision_create_params.py", "types/decision.py"}
 """Files of other projects."""
 PREFIXES = ("llama_", "mtmd_", "ggml_", "not_", "call_", "stack_", "d1_")
@@ -52,17 +51,6 @@ PREFIXES = ("llama_", "mtmd_", "ggml_", "not_", "call_", "stack_", "d1_")
 LIBRARIES = {*sys.stdlib_module_names, "click", "ray"}
 ENDINGS = {"alive", "json", "jsonl", "pyi", "starting", "token", "toml"}
 """Of the names of files."""
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """Each module's source, parsed in the test and not when pytest collects it: every worker of xdist collects."""
-    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items()}
-
-
-@cache
-def nodes_of(tree: ast.Module) -> list[ast.AST]:
-    return list(ast.walk(tree))
 
 
 @cache
@@ -80,10 +68,8 @@ def members() -> dict[str, set[str]]:
             if isinstance(node, ast.ClassDef):
                 names = {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
                 for each in ast.walk(node):
-                    if isinstance(each, ast.Attribute):
-                        names.add(each.attr)
-                    elif isinstance(each, ast.Name):
-                        names.add(each.id)
+                    if isinstance(each, (ast.Attribute, ast.Name)):
+                        names.update(getattr(each, field) for field in NAMES_OF[type(each)])
                 own.setdefault(node.name, set()).update(names)
                 bases.setdefault(node.name, []).extend(ast.unparse(base).rpartition(".")[2] for base in node.bases)
 
@@ -125,15 +111,16 @@ def docstrings() -> Iterator[tuple[str, ast.Module, str]]:
 @cache
 def words_of_code() -> set[str]:
     """Every name in the code, and every word of its texts that are no docstrings."""
-    found = {part for name in FILES for part in name.split(".")}
+    texts: set[str | None] = {*FILES}
     for tree in trees().values():
         docs = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
         for node in nodes_of(tree):
-            texts = [getattr(node, name, None) for name in ("id", "attr", "arg", "name", "asname")]
-            if isinstance(node, ast.Constant) and id(node) not in docs:
-                texts.append(node.value)
-            found.update(word for text in texts if isinstance(text, str) for word in re.findall(r"\w+", text))
-    return found
+            if isinstance(node, ast.Constant):
+                if isinstance(node.value, str) and id(node) not in docs:
+                    texts.add(node.value)
+            else:
+                texts.update(getattr(node, field) for field in NAMES_OF.get(type(node), ()))
+    return {word for text in texts if text for word in re.findall(r"\w+", text)}
 
 
 def wrong_names(text: str, tree: ast.Module) -> Iterator[str]:
