@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path, PurePath
@@ -86,7 +87,8 @@ STANDARD = "-"
 KEPT = ""
 """The output of a batch whose results are kept with its job."""
 NPY_ENDING = ".npy"
-OF_ONE_PROCESS = ("/dev/", "/proc/")
+OF_ONE_PROCESS = re.compile(r"/proc/|/dev/(?!shm/)")
+"""The start of a path that is no file, or that names another one in each process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +169,7 @@ class BatchOutput:
         if self.path == STANDARD:
             raise LeapSerializationError("a job needs a file for its results", path="output")
         path = self.path if is_url(self.path) else os.path.normpath(cwd / self.path)
-        if path.startswith(OF_ONE_PROCESS) and path != "/dev/null" and not path.startswith("/dev/shm/"):
+        if OF_ONE_PROCESS.match(path) and path != "/dev/null":
             raise LeapSerializationError(f"{path} is not the same for the worker", path="output", hint="give a file")
         others = {name: getattr(self, name) for name in ("journal", "errors", "speech")}
         others = {name: None if value is None else str(cwd / value) for name, value in others.items()}
@@ -189,7 +191,7 @@ class BatchOutput:
         """Whether the output is a file that can be read again, and not a device or a named pipe."""
         if is_url(self.path):
             return True
-        if self.path == STANDARD or self.path.startswith("/dev/") or descriptor_of(self.path) is not None:
+        if self.path == STANDARD or OF_ONE_PROCESS.match(self.path) or descriptor_of(self.path) is not None:
             return False  # /dev/stdout may lead to a file
         return not Path(self.path).exists() or Path(self.path).is_file()
 

@@ -9,6 +9,7 @@ import pytest
 
 from leap_core.batch.journal.journal import Journal, journal_path
 from leap_core.batch.output.output_file import OutputFile
+from leap_core.batch.settings import BatchOutput
 from leap_core.errors import LeapModelLoadingError, LeapUnavailableError
 
 from .conftest import AnsweringRunner
@@ -153,3 +154,10 @@ def test_a_batch_reports_that_other_options_answer_its_lines_again(leap, tmp_pat
     leap.runner = AnsweringRunner()
     assert "2 earlier results were made with other options" in leap(*line, "--temperature", "0.5").stderr
     assert "other options" not in leap(*line).stderr
+
+
+def test_a_file_in_memory_is_a_file_and_a_device_is_none():
+    outputs = {
+        path: BatchOutput(path).is_regular for path in ("/dev/shm/leap-none.jsonl", "/dev/full", "/proc/self/fd/1")
+    }
+    assert outputs == {"/dev/shm/leap-none.jsonl": True, "/dev/full": False, "/proc/self/fd/1": False}

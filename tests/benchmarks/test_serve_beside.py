@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leap_core.models.builtin import model_path
+from tests.support.lengths import usually
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "serve_beside.py"
 OTHER = """#!{python}
@@ -41,7 +42,7 @@ ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lacking", [0, 1])
+@pytest.mark.parametrize("lacking", usually([1], [0, 1]))
 def test_both_servers_are_measured_and_a_shorter_answer_is_an_error(tmp_path: Path, lacking: int) -> None:
     other = tmp_path / "llama-server"
     other.write_text(OTHER.format(python=sys.executable, lacking=lacking))

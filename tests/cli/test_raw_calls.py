@@ -25,13 +25,13 @@ def ping() -> str:
 
 
 QUICK = {"lfm", "hermes"}
-"""Of these dialects the quick path runs calls, too: each call is a process."""
+"""Of these dialects calls run by default, too: each call is a process."""
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.dialect, marks=[pytest.mark.slow] if case.dialect not in QUICK else [])
+        pytest.param(case, id=case.dialect, marks=[pytest.mark.long] if case.dialect not in QUICK else [])
         for case in CASES
         if case.about == "two calls"
     ],

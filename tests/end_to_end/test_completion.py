@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from leap_cli.completion.scripts import FILE_NAMES, script_of
+
+from .conftest import install
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -84,12 +85,9 @@ class Terminal:
 
 
 @pytest.fixture
-def home(tmp_path: Path, leap_home: Path) -> Path:
+def home(tmp_path: Path, leap_home: Path, warm_leap: list[str]) -> Path:
     """A home with an installed model, and leap on its PATH."""
-    program = tmp_path / "bin" / "leap"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leap_cli "$@"\n')
-    program.chmod(0o755)
+    install(warm_leap, tmp_path)
     for name in ("Mine-Q4_0", "Mine-Q8_0"):
         (leap_home / "models" / name).mkdir(parents=True)
         (leap_home / "models" / name / f"{name}.gguf").write_bytes(b"")

@@ -12,7 +12,7 @@ from .torture import HOST, LEAP, WORKER, Torture
 
 
 @pytest.mark.slow
-@lengths(10, 48, "mutants")
+@lengths(5, 48, "mutants")
 def test_no_mutant_ends_leap_a_host_or_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutants: int) -> None:
     monkeypatch.delenv("LEAP_TRY_MODELS", raising=False)
     monkeypatch.setenv("LEAP_HOME", str(tmp_path / "leap-home"))  # restored afterwards

@@ -43,7 +43,7 @@ def test_answers_of_a_shape_have_it_at_any_temperature(runner: InProcessRunner, 
     message = [ChatMessage("user", "Anna Berg is 41, speaks German and English, and is married. Tell me about her.")]
     for temperature in (0.0, 1.5):
         options = GenerationOptions(temperature=temperature, rng_seed=7, max_tokens=120, **given)  # type: ignore[arg-type]
-        for end in answers_of(runner, [message] * (1 if temperature == 0 else 5), options):
+        for end in answers_of(runner, [message] * (1 if temperature == 0 else 2), options):
             assert end.finish_reason.value == "stop", end
             check(end.full_message.text)
 

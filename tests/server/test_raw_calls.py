@@ -14,6 +14,7 @@ import pytest
 from leap_core.server.models.loaded_models import LoadedModels
 
 from ..conversation.calls.dialect_cases import CASES, FUNCTIONS, TOKENS, TWO, Calls, Case
+from ..support.lengths import usually
 from ..support.raw_replies import RawReplyRunner
 from .conftest import Scripted
 from .test_ollama import serving
@@ -94,7 +95,10 @@ def check(case: Case, whole: Answer, streamed: Answer) -> None:
     assert whole[0] == case.text or (case.text and whole[0].rstrip() == case.text)
 
 
-of_each_dialect = pytest.mark.parametrize("case", REPLIES, ids=lambda case: f"{case.dialect}: {case.about}")
+of_each_dialect = pytest.mark.parametrize(
+    "case", usually(REPLIES[::5], REPLIES), ids=lambda case: f"{case.dialect}: {case.about}"
+)
+"""All of them are read as in tests/conversation/calls; each costs a server here."""
 
 
 @of_each_dialect

@@ -12,6 +12,7 @@ from leap_core.conversation.calls.fitting import fits
 from leap_core.conversation.calls.parsers import CallsFound, CallStream, CallText, marks_of
 from tests.support.growth import check_growth
 
+from ...support.lengths import lengths
 from ...support.tables import check_each
 from .call_texts import E, H, K, S, call
 
@@ -181,9 +182,10 @@ PARTS += [W, N, OPENAI, '{"name": "now"', ', "arguments": {', '{"tool_calls": ['
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["hermes", "lfm"])
-def test_a_stream_gives_what_the_whole_reply_gives(dialect: str):
+@lengths(600, 2500, "replies")
+def test_a_stream_gives_what_the_whole_reply_gives(dialect: str, replies: int):
     dice = random.Random(7)
-    for _ in range(2500):
+    for _ in range(replies):
         text = "".join(dice.choices(PARTS, k=dice.randint(1, 6)))
         if dice.random() < 0.3:
             text = dice.choice(CALLS)[0] + text

@@ -13,7 +13,7 @@ from leap_core.conversation.calls.pythonic import PythonicSyntaxError
 from leap_core.conversation.messages import LeapFunctionCall
 from tests.support.growth import check_growth
 
-from ...support.lengths import lengths
+from ...support.lengths import lengths, usually
 from ...support.tables import check_each
 from .dialect_cases import FUNCTIONS, WRITERS
 
@@ -133,7 +133,7 @@ def read_in_pieces(name: str, text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", usually(NAMES[::4], NAMES))
 @lengths(4_000, 50_000, "length")
 def test_many_unfinished_calls_take_linear_time(name: str, length: int):
     start = parser_named(name).start_marker

@@ -10,13 +10,11 @@ from leap_core.conversation.calls import LeapFunctionCall, parser_named
 from leap_core.conversation.calls.quotes import LONGEST_PREFIX, PART, Quotes
 from scripts.torture_calls import MARKERLESS, PARSER_NAMES, QUOTATIONS, outcome, quoted_reply, random_pieces
 
-from ...support.lengths import lengths
+from ...support.lengths import lengths, usually
 from ...support.tables import check_each
 
 NAMES = [name for name in PARSER_NAMES if name not in MARKERLESS]
-EACH = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("lfm", "hermes") else pytest.mark.slow) for name in NAMES]
-)
+EACH = pytest.mark.parametrize("name", usually(["lfm", "hermes", *NAMES[::5]], NAMES))
 CALL = LeapFunctionCall("f", {"a": "it is", "n": 1})
 MADE = ("f", {"a": "it is", "n": 1})
 BEFORE_CALLS = [

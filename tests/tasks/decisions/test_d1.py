@@ -13,6 +13,7 @@ from leap_core.errors import LeapModelLoadingError, LeapOptionsError
 from leap_core.models.catalogue import Catalogue
 from leap_core.tasks.decisions.deciding import Settings, decide, prompts_of
 from leap_core.tasks.decisions.questions import Decision, Option, Question
+from tests.support.lengths import usually
 from tests.support.random_models import DECISION_TEMPLATE
 
 from ...bare_llama import BareLlama
@@ -64,7 +65,7 @@ STATES = ["The parcel is late.\nThe customer is angry.", {"parcel": "late", "fr√
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 10, 26, 27, 100, 255])
+@pytest.mark.parametrize("count", usually([2, 26, 27, 100], [2, 10, 26, 27, 100, 255]))
 def test_choices_are_those_computed_by_hand(d1, oracle, count):
     options = [Option(f"topic_{n}", f"about {n}" if n % 2 else None) for n in range(count)]
     question = Question.choice("What is it about?", options, name="topic")
