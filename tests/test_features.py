@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import pytest
 
 from leap_cli.command_table import FEATURES as COMMANDS_OF_FEATURES
-
 from tests.support.source import PACKAGES, ROOT
 
 from .test_imports import imports

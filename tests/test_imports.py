@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from leap_core import _HOME
-from tests.support.source import FILES, ROOT, trees
+from tests.support.source import FILES, ROOT, nodes_of, trees
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def test_a_text_names_a_module_of_a_higher_room_only_where_it_must():
     rooms = room_levels()
     named = set()
     for name, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Constant) and node.value in FILES and "." in str(node.value):
                 own, other = room_of(name) or name, room_of(str(node.value)) or str(node.value)
                 if own != other and name not in FACES and rooms.get(other, 0) <= rooms[own]:
@@ -268,7 +268,7 @@ def test_commands_catch_no_library_error():
         f"{name}:{node.lineno}"
         for name, tree in trees().items()
         if name.startswith("leap_cli.commands")
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ExceptHandler) and node.type is not None
         if "Leap" in ast.unparse(node.type)
     ]

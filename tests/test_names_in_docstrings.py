@@ -21,7 +21,10 @@ FILE = re.compile(r"(?<![\w./*-])((?:[A-Za-z_]\w*/)*[a-z_]\w*\.py)\b")
 PATH = re.compile(r"`((?:leap_core|leap_cli|jobs|tests|docs|scripts|benchmarks)/[\w/.]+\w)/?`")
 NAMES_OF = {
     **{kind: ("name",) for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)},
-    **{ast.Name: ("id",), ast.Attribute: ("attr",), ast.arg: ("arg",), ast.keyword: ("arg",)},
+    ast.Name: ("id",),
+    ast.Attribute: ("attr",),
+    ast.arg: ("arg",),
+    ast.keyword: ("arg",),
     ast.alias: ("name", "asname"),
 }
 """The fields of a node that are names."""

@@ -163,20 +163,18 @@ def test_cancelling_queued_running_and_ended_jobs(jobs):
     assert jobs.cancel(running).state is State.CANCELLED
 
 
-@pytest.mark.parametrize(
-    "number", usually([signal.SIGABRT], [signal.SIGABRT, signal.SIGSEGV]), ids=["abort", "segfault"]
-)
+@pytest.mark.parametrize("number", usually([6], [6, 11]), ids=["abort", "segfault"])
 def test_a_crash_of_llama_cpp_costs_one_attempt_and_not_the_worker(jobs, leap_home, monkeypatch, number):
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
     running_with_output(jobs, id)
     worker = jobs.worker()["pid"]
     os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], number)
     until(lambda: jobs.get(id).attempt == 2)
-    assert jobs.get(id).failures == 1 and number.name in jobs.get(id).error["message"]
+    assert jobs.get(id).failures == 1 and signal.Signals(number).name in jobs.get(id).error["message"]
     until(lambda: jobs.get(id).state is State.RUNNING and any(e.attempt == 2 for e in jobs.events(id)))
     os.kill(processes.named(leap_home, "jobs.worker.model_process")[0], number)
     job = jobs.wait(id)
-    assert job.state is State.FAILED and number.name in job.error["message"]
+    assert job.state is State.FAILED and signal.Signals(number).name in job.error["message"]
     assert jobs.worker()["pid"] == worker
 
 

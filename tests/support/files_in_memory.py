@@ -1,5 +1,5 @@
-"""Where tests keep their files: in memory where that can be. What leap must not lose it has the disk confirm, and those
-waits were a third of the suite's time."""
+"""Where tests keep their files: in memory where that can be. What leap must not lose it has the disk confirm, and the
+suite spent a third of its time on that."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LEAST_FREE, LEAST_MEMORY = 4 << 30, 8 << 30
 
 
 def use_files_in_memory() -> None:
-    """Let temporary files lie in memory, unless TMPDIR says where they go. Programs are among them, and the files of all
-    workers at once take some gigabytes."""
+    """Let temporary files lie in memory, unless TMPDIR says where they go. Programs are among them, and the files of
+    all workers at once take some gigabytes."""
     if "TMPDIR" in os.environ or not hasattr(os, "statvfs"):
         return
     try:

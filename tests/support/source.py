@@ -34,4 +34,5 @@ def trees() -> dict[str, ast.Module]:
 
 @cache
 def nodes_of(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of a module."""
     return list(ast.walk(tree))
