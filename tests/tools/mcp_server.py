@@ -9,7 +9,13 @@ import socket
 import sys
 import time
 
-from mcp.server.mcpserver import MCPServer
+if sys.argv[1:] == ["broken"]:
+    import no_such_module_of_mine  # noqa: F401
+if sys.argv[1:] == ["nonsense"]:
+    print("hello, I am no server", flush=True)
+    sys.stdin.read()
+
+from mcp.server.mcpserver import MCPServer  # noqa: E402
 
 server = MCPServer("three", log_level="ERROR")
 calls = 0
@@ -70,9 +76,4 @@ def serve_http() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["http"]:
         serve_http()
-    if sys.argv[1:] == ["broken"]:
-        import no_such_module_of_mine  # noqa: F401
-    if sys.argv[1:] == ["nonsense"]:
-        print("hello, I am no server", flush=True)
-        sys.stdin.read()
     server.run("stdio")

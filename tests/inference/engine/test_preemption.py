@@ -66,11 +66,11 @@ def asked(prompt: list[int], length: int, priority: int, **given: object) -> Req
 
 
 def mixes() -> list[object]:
-    """Kinds of memory, slots and places of states: each kind has one and four slots, the other mixes are long tests."""
+    """Kinds of memory, slots and places of states: a kind has one or four slots, the other mixes are long tests."""
     chosen = []
     for kind, slots, place in itertools.product(MEMORY_KINDS, (1, 2, 4), ("memory", "disk")):
-        here = ("memory", "disk")[(slots > 1) * (list(MEMORY_KINDS).index(kind) + slots // 2) % 2]
-        usual = place == here and slots != 2
+        number = list(MEMORY_KINDS).index(kind)
+        usual = (slots, place) == ((1, "memory"), (4, "disk"), (4, "memory"))[number % 3]
         chosen.append(pytest.param(kind, slots, place, marks=() if usual else pytest.mark.long))
     return chosen
 
