@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_the_target_of_an_alias_is_shown(leap, mine, tmp_path):
     assert told.code == 0 and "not on this machine: leap download later fetches it" in told.stderr
     hidden = leap("models", "alias", mine.lower(), "builtin")
     assert hidden.code == 0 and "the installed model Mine-Q8_0 is hidden" in hidden.stderr
-    os.link(model_path(), tmp_path / "file.gguf")
+    shutil.copy(model_path(), tmp_path / "file.gguf")
     assert leap("models", "alias", "file", "file.gguf").code == 0
     assert leap("models", "alias", "file", "--format", "quiet").stdout == f"{tmp_path / 'file.gguf'}\n"
 
