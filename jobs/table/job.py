@@ -99,7 +99,7 @@ class NewJob:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> NewJob:
         """Read what ``to_json`` writes."""
-        return NewJob(**{**value, "followers": tuple(map(NewJob.from_json, value["followers"]))})
+        return NewJob(**{**value, "followers": tuple(map(NewJob.from_json, value.get("followers", ())))})
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ VARIABLES = (
     *("LEAP_OFFLINE", "LEAP_REGISTRY", "LEAP_TRY_MODELS", "LEAP_AUTO_DOWNLOAD", "LEAP_OTHER_PROGRAMS"),
 )
 """Those that belong to no option of a command."""
+GIVEN = ("LEAP_AGENT_KEY", "LEAP_JOB_PRIORITY")
+"""What leap gives to programs that it starts."""
 MEANT = {"LEAP_DEFAULT_MODEL": "LEAP_MODEL", "LEAP_MODELS": "LEAP_HOME", "LEAP_MODELS_DIR": "LEAP_HOME"}
 """Variables that people write, and those that leap reads."""
 
@@ -63,7 +65,7 @@ class OptionDefaults(UserDict[str, Any]):
         variables = {
             name: value
             for name, value in self._env.variables.items()
-            if name.startswith("LEAP_") and value and name not in VARIABLES
+            if name.startswith("LEAP_") and value and name not in (*VARIABLES, *GIVEN)
         }
         if not (configured or shared or variables):
             return {}

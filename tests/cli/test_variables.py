@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from leap_cli.framework.option_defaults import MEANT, VARIABLES
+from leap_cli.framework.option_defaults import GIVEN, MEANT, VARIABLES
 
 ROOT = Path(__file__).parent.parent.parent
-GIVEN = {"LEAP_AGENT_KEY", "LEAP_JOB_PRIORITY"}
-"""What leap gives to programs that it starts."""
 
 
 def test_every_variable_that_the_source_reads_is_known():
     files = [file for room in ("leap_core", "leap_cli", "jobs") for file in (ROOT / room).rglob("*.py")]
     named = {name for file in files for name in re.findall(r"""["'](LEAP_[A-Z_]+)["']""", file.read_text("utf-8"))}
-    assert named - GIVEN - MEANT.keys() == set(VARIABLES)
+    assert named - {*GIVEN} - MEANT.keys() == set(VARIABLES)
 
 
 def test_exactly_the_known_variables_are_documented():
@@ -26,7 +24,7 @@ def test_exactly_the_known_variables_are_documented():
     assert listed == set(VARIABLES)
 
 
-@pytest.mark.parametrize("name", sorted(VARIABLES))
+@pytest.mark.parametrize("name", sorted((*VARIABLES, *GIVEN)))
 def test_no_command_warns_about_a_known_variable(leap, name):
     leap.variables[name] = str(leap.home) if name == "LEAP_HOME" else "0"
     leap.script("ok")

@@ -387,6 +387,18 @@ def test_a_schedule_that_cannot_be_read_stops_no_other_one(table):
     assert len(fire(table, moment + 60)) == 1
 
 
+def test_what_follows_each_run_need_not_say_that_nothing_follows_it(table):
+    moment = 1_800_000_000.0
+    then = NewJob("command", {"do": "then", "command": "true", "label": "then"})
+    job = NewJob("generate", {"label": "x"}, run_after=moment + 60, followers=(then,))
+    id = table.add([repeated(job, Every.of("60s"))])[0]
+    parameters = table.get(id).parameters
+    del parameters["job"]["followers"][0]["followers"]
+    table.database.change("UPDATE jobs SET parameters=:new WHERE id=:id", {"new": json.dumps(parameters), "id": id})
+    assert len(fire(table, moment + 60)) == 1
+    assert [each.kind for each in table.jobs()].count("command") == 1
+
+
 @pytest.mark.parametrize(
     "parameters", [{"every": 5}, {"every": None}, {"job": 3}, {"begun": "x"}, {"every": "@daily", "job": {}}]
 )
