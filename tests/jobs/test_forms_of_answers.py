@@ -14,7 +14,7 @@ from jobs.worker.attempt import Attempt
 from jobs.worker.outcomes import run_attempt
 from jobs.worker.tasks import generate
 from leap_core.conversation.responses import ReasoningChunk
-from leap_core.testing import ScriptedModelRunner
+from leap_core.testing import ScriptedModelRunner, Stall
 
 ME = WorkerIdentity("me", "run-1", "here")
 ANSWER = "Here:\n```sh\nls\n```\nand\n~~~\npwd\n~~~\n"
@@ -38,11 +38,19 @@ def client(leap, monkeypatch):
         yield jobs
 
 
-def run(client: JobsClient, id: str, *answers: object) -> tuple[Job, list[int | None]]:
+class CancelledEarly(Attempt):
+    """An attempt whose job is cancelled when its first piece has come."""
+
+    def emit(self, event, progress=None):
+        super().emit(event, progress)
+        self.end(cancelled=True)
+
+
+def run(client: JobsClient, id: str, *answers: object, kind: type[Attempt] = Attempt) -> tuple[Job, list[int | None]]:
     """The job when a worker has done it over a model that gives these answers, and the seeds of its requests."""
     job, runner = client.table.claim(id, 1, ME), ScriptedModelRunner(*answers)
     assert job is not None
-    attempt = Attempt(job, ME.owner, client.table)
+    attempt = kind(job, ME.owner, client.table)
     asked = request_of(job)
     run_attempt(attempt, client.table, lambda each: generate(each, asked, lambda *_, **__: nullcontext(runner)))
     return client.get(id), [request.options.rng_seed for request in runner.requests]
@@ -97,6 +105,10 @@ def test_a_place_where_no_file_can_be_is_refused_at_once(leap, client):
 
 
 def test_of_a_job_that_was_cancelled_the_file_holds_what_came(leap, client, tmp_path):
-    id = leap("generate", "-m", "builtin", "hi", "-n", "2", "-o", "out.txt", "--background").stdout.strip()
-    client.table.request_cancel(id)
-    assert client.get(id).state is State.CANCELLED and not (tmp_path / "out.txt").exists()
+    typed = ["generate", "-m", "builtin", "hi", "--background", "-o"]
+    ids = [leap(*typed, name).stdout.strip() for name in ("half.txt", "none.txt")]
+    half, _ = run(client, ids[0], ["half", Stall(), "more"], kind=CancelledEarly)
+    client.table.request_cancel(ids[1])
+    assert [client.get(id).state for id in ids] == [State.CANCELLED] * 2
+    assert (tmp_path / "half.txt").read_text() == "half\n" and not (tmp_path / "none.txt").exists()
+    assert half.result["message"]["content"] == "half"
