@@ -17,6 +17,7 @@ from tests.support.random_models import TINY_LFM2, TINY_LLAMA, EncoderShape, wri
 from tests.support.whole_llama import whole_library
 
 TEXTS = ["hello world", "the quick brown fox jumps over the lazy dog. " * 3, "été 你好 🙂", "", "a", "x, y; z! (w)"]
+ROUNDING = 2e-5  # what builds of llama.cpp round differently; another pooling or text differs by 0.01 and more
 KINDS = {
     "lfm2 cls": (TINY_LFM2, EncoderShape("cls")),
     "lfm2 mean": (TINY_LFM2, EncoderShape("mean")),
@@ -81,8 +82,8 @@ def test_vectors_equal_llama_cpps(make, kind, pooling):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
     for text, vector in zip(TEXTS, vectors, strict=True):
         tokens = runner.model.tokenize(text, parse_special=False, add_special=True)
-        np.testing.assert_allclose(vector, unit(by_hand(runner, tokens, pooling)), atol=2e-6)
-        np.testing.assert_allclose(vector, runner.embed([text], pooling=pooling)[0], atol=2e-6)
+        np.testing.assert_allclose(vector, unit(by_hand(runner, tokens, pooling)), atol=ROUNDING)
+        np.testing.assert_allclose(vector, runner.embed([text], pooling=pooling)[0], atol=ROUNDING)
 
 
 @pytest.mark.parametrize(("kind", "pooling"), [("lfm2 cls", "cls"), ("lfm2 mean", "mean"), ("llama last", "last")])
@@ -96,7 +97,7 @@ def test_more_texts_than_a_call_takes(make):
     many = [f"{TEXTS[n % 3]} {n}" for n in range(100)]
     vectors = runner.embed(many, on_progress=done.append)
     assert done == sorted(done) and done[-1] == 100 and len(done) > 3
-    np.testing.assert_allclose(vectors[70:72], runner.embed(many[70:72]), atol=2e-6)
+    np.testing.assert_allclose(vectors[70:72], runner.embed(many[70:72]), atol=ROUNDING)
     assert runner.embed([]).shape == (0, 64)
 
 
@@ -115,7 +116,7 @@ def test_late_interaction_equals_an_oracle(make):
     vectors = runner.embed_tokens(documents), runner.embed_tokens(queries, "query")
     assert [rows.shape for rows in (*vectors[0], *vectors[1])] == [rows.shape for rows in found]
     for mine, oracle in zip((*vectors[0], *vectors[1]), found, strict=True):
-        np.testing.assert_allclose(mine, oracle, atol=2e-6)
+        np.testing.assert_allclose(mine, oracle, atol=ROUNDING)
     assert runner.dimensions == 16
     with pytest.raises(LeapOptionsError, match="embed_tokens"):
         runner.embed(documents)
@@ -140,13 +141,13 @@ def test_texts_that_are_too_long(make):
         runner.embed(["short", long])
     cut = runner.embed([long], too_long="cut")[0]
     tokens = runner.model.tokenize(long, parse_special=False, add_special=True)[:512]
-    np.testing.assert_allclose(cut, unit(by_hand(runner, tokens, "cls")), atol=2e-6)
+    np.testing.assert_allclose(cut, unit(by_hand(runner, tokens, "cls")), atol=ROUNDING)
 
 
 def test_fewer_dimensions_are_brought_to_unit_length(make):
     runner = make("lfm2 cls")
     whole, part = runner.embed(["hi"])[0], runner.embed(["hi"], dimensions=8)[0]
-    np.testing.assert_allclose(part, unit(whole[:8]), atol=1e-6)
+    np.testing.assert_allclose(part, unit(whole[:8]), atol=ROUNDING)
     with pytest.raises(LeapOptionsError, match="dimensions"):
         runner.embed(["hi"], dimensions=65)
 

@@ -16,6 +16,8 @@ from leap_core.tasks.decisions.answer_probabilities import TextReading, side_by_
 from ..bare_llama import BareLlama, bare_llama
 from .conftest import THREADS, answers_of
 
+pytestmark = pytest.mark.timeout(1200)  # a build without AVX takes minutes
+
 QUESTIONS = (
     "Write one sentence about a river.",
     "What is the capital of France?",

@@ -19,6 +19,8 @@ from tests.support.random_models import Shape, write_random_model
 
 from .conftest import THREADS
 
+pytestmark = pytest.mark.timeout(1200)  # a build without AVX takes minutes
+
 PROMPTS = (
     "Write one sentence about a river.",
     "List three uses of salt, and say for each in which century people began to use it, as far as that is known.",
@@ -72,7 +74,7 @@ def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> N
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        with openai.OpenAI(base_url=url, api_key="none", max_retries=60, timeout=100) as client:
+        with openai.OpenAI(base_url=url, api_key="none", max_retries=60, timeout=1000) as client:
             for prompt, (text, logprobs) in [*zip(PROMPTS, first, strict=True)] * 2:
                 choice = client.chat.completions.create(
                     messages=[{"role": "user", "content": prompt}],

@@ -19,15 +19,22 @@ from leap_core.inference.gguf.header import read_gguf_header
 from leap_core.inference.gguf.memory import shape_of, states_kept
 from leap_core.inference.llama.context import NO_KV_SLOT
 from leap_core.inference.llama.model import LlamaModel
+from tests.support.random_models import TINY_LFM2, write_random_model
 
 from .conftest import finish, request
 from .test_scheduler import words
 
 
+@pytest.fixture(scope="session")
+def exact_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In float32: on a GPU, requests that share a step may round in another way, which Q8_0 would make larger."""
+    return write_random_model(tmp_path_factory.mktemp("models") / "lfm2.gguf", TINY_LFM2, "f32", seed=8)
+
+
 @pytest.fixture
-def model(lfm2_path: Path) -> Iterator[LlamaModel]:
+def model(exact_path: Path) -> Iterator[LlamaModel]:
     """A hybrid model that says that its layers are on a GPU."""
-    loaded = LlamaModel(lfm2_path)
+    loaded = LlamaModel(exact_path)
     loaded.on_gpu = True
     yield loaded
     loaded.close()
