@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(
                 pytest.mark.skip("the engine that LEAP_ENGINE names may lack mtmd, or ggml's own functions")
             )
-    items.sort(key=lambda item: item.name != "test_the_examples_in_order")
+    items.sort(key=lambda item: item.name != "test_all_examples_of_help_run_in_order")
 
 
 HOMES = pytest.StashKey[TemporaryDirectory[str]]()

@@ -29,7 +29,7 @@ def test_a_password_is_masked(address):
     assert SECRET not in masked(address) and "***" in masked(address)
 
 
-def test_what_is_no_secret_stays():
+def test_text_without_a_secret_stays():
     assert masked(ADDRESSES[0]) == "postgresql://me:***@db/jobs"
     assert masked(ADDRESSES[1]) == "postgresql://me@db/jobs?password=***"
     for address in ("sqlite:///queue.db", "postgresql://[::1]:5432/jobs", "postgresql://a:1,b:2/jobs"):

@@ -23,7 +23,7 @@ def nodes(*folders: str) -> Iterator[tuple[Path, ast.AST]]:
 
 
 @pytest.mark.slow
-def test_no_decision_hangs_on_the_wording_of_an_error():
+def test_no_decision_depends_on_the_wording_of_an_error():
     """Errors have fields: ``option``, ``reason``, ``path``, ``cut_by``, ``status``."""
     read = []
     for path, node in nodes("leap_core", "leap_cli", "jobs"):
@@ -70,7 +70,7 @@ def names_in(node: ast.AST) -> set[str]:
     return own | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
 
 
-def test_each_step_of_the_four_lives_names_the_next_one():
+def test_each_step_of_the_four_request_paths_names_the_next_one():
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     lives = page[page.index("### Four lives") : page.index("## Words")]
     steps = re.findall(r"^(\d+)\. `([^`]+)`$", lives, re.MULTILINE)
@@ -83,7 +83,7 @@ def test_each_step_of_the_four_lives_names_the_next_one():
             assert is_member or name in names_in(definition(before)), f"{before} does not name {name}"
 
 
-def test_the_architecture_names_every_room():
+def test_the_architecture_names_every_package():
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     rooms = [path for each in ("leap_core", "leap_cli", "jobs") for path in (ROOT / each).iterdir() if path.is_dir()]
     names = {path.name for path in rooms if (path / "__init__.py").exists()}

@@ -169,12 +169,12 @@ def test_the_walk_sees_late_relative_and_type_only_imports():
     assert ("leap_core.inference.constraints.compiling", "leap_core.conversation.options", True) in seen
 
 
-def test_every_module_stands_in_a_room():
+def test_every_module_belongs_to_a_layer():
     homeless = {name for name in FILES if room_of(name) is None} - FACES
     assert homeless == set(), "a new room: give it its level in LEVELS"
 
 
-def test_arrows_go_down():
+def test_imports_go_down():
     assert [line for lines in arrows_up().values() for line in lines] == []
 
 

@@ -30,18 +30,18 @@ def shellcheck(*arguments: str, script: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def test_scripts():
+def test_shellcheck_passes_on_scripts():
     assert shellcheck("--shell=bash", *[str(ROOT / script) for script in SCRIPTS]) == ""
 
 
 @pytest.mark.slow
-def test_examples_in_the_documentation(tmp_path):
+def test_shellcheck_passes_on_examples_in_the_documentation(tmp_path):
     """One process reads them all; its output has the file of each fault."""
     for name, example in EXAMPLES.items():
         (tmp_path / name).write_text(example)
     assert shellcheck("--shell=bash", *[str(tmp_path / name) for name in EXAMPLES]) == ""
 
 
-def test_it_finds_what_is_wrong():
+def test_shellcheck_finds_errors():
     assert "SC2086" in shellcheck("--shell=bash", "-", script='file="a b"\nrm $file\n')
     assert len(EXAMPLES) >= 15

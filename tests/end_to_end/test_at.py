@@ -14,7 +14,7 @@ from leap_cli.framework.options import Moment
 MOMENT = Moment()
 
 
-def test_a_moment_is_read_in_three_ways(monkeypatch):
+def test_a_time_is_parsed_in_three_forms(monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     now = time.time()
@@ -34,7 +34,7 @@ def test_a_moment_is_read_in_three_ways(monkeypatch):
 @pytest.mark.parametrize(
     "text", ["25:00", "22:61", "soon", "+soon", "+30", "2020-01-01T00:00", "2126-13-01", "", "-5m"]
 )
-def test_what_is_no_moment_is_refused(text):
+def test_invalid_times_are_refused(text):
     with pytest.raises(click.BadParameter):
         MOMENT.convert(text, None, None)
 
@@ -56,6 +56,6 @@ def test_a_job_that_waits_for_its_time_is_cancelled(program):
     assert json.loads(program("jobs", "status", id, "--format", "json").stdout)["state"] == "cancelled"
 
 
-def test_a_time_goes_with_no_session(program):
+def test_at_and_a_session_exclude_each_other(program):
     done = program("generate", "-m", "builtin", "--at", "+1h", "--host", "hi")
     assert done.returncode == 2 and "--at" in done.stderr

@@ -39,7 +39,7 @@ def answers(path: Path) -> list[tuple[str, str]]:
 
 
 @lengths(1, 6)
-def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, start, lines, tmp_path, rounds):
+def test_a_batch_killed_at_any_moment_loses_and_repeats_nothing(program, start, lines, tmp_path, rounds):
     assert program("batch", "in.jsonl", "-o", "calm.jsonl", *FLAGS).returncode == 0
     rng = random.Random(1)
     kills = 0
@@ -64,7 +64,7 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(program, star
     assert answers(tmp_path / "out.jsonl") == answers(tmp_path / "calm.jsonl")
 
 
-def test_ctrl_c_keeps_what_was_answered(program, start, lines, tmp_path):
+def test_ctrl_c_keeps_finished_answers(program, start, lines, tmp_path):
     process = start("batch", "in.jsonl", "-o", "out.jsonl", *FLAGS)
     journal = tmp_path / "out.jsonl.journal"
     while not journal.exists() or journal.stat().st_size < 2000:
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_was_answered(program, start, lines, tmp_path):
 
 
 @pytest.mark.cold
-def test_without_room_it_stops_with_one_line_and_goes_on_later(program, lines, tmp_path):
+def test_a_full_disk_stops_a_batch_with_one_line_and_it_resumes_later(program, lines, tmp_path):
     """RLIMIT_FSIZE stands for the full disk: write() fails in the same places, with EFBIG for ENOSPC."""
 
     def little_room() -> None:
@@ -107,7 +107,7 @@ def test_two_batches_do_not_write_to_one_output(program, start, lines, tmp_path)
     assert first.returncode == 0
 
 
-def test_a_reader_that_has_seen_enough_ends_it_with_a_word(variables, lines, tmp_path):
+def test_a_closed_pipe_ends_a_batch_with_a_note(variables, lines, tmp_path):
     line = f"{sys.executable} -m leap_cli batch in.jsonl {' '.join(FLAGS)} | head -n 2 >few; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=100

@@ -34,7 +34,7 @@ def test_each_line_of_a_pipe_is_a_turn(program):
     assert "Paris" in first and "Rome" in second
 
 
-def test_it_remembers(program):
+def test_a_chat_remembers_earlier_turns(program):
     done = program("chat", "-m", "builtin", stdin="My name is Ada.\nWhat is my name?\n")
     assert "Ada" in done.stdout.splitlines()[-1]
 
@@ -45,7 +45,7 @@ def test_a_turn_longer_than_the_context_ends_a_pipe(program):
     assert done.stderr.startswith("leap: error: line 2: the prompt has ") and done.stderr.count("\n") == 1
 
 
-def test_a_program_gets_each_answer_before_it_says_the_next_thing(start):
+def test_a_program_gets_each_answer_before_its_next_message(start):
     chat = start("chat", "--jsonl", "-m", "builtin", stdin=subprocess.PIPE)
     for country, capital in (("France", "Paris"), ("Italy", "Rome")):
         chat.stdin.write(json.dumps({"role": "user", "content": QUESTION.replace("France", country)}).encode() + b"\n")
@@ -165,7 +165,7 @@ def test_a_conversation_at_a_terminal(terminal):
     assert chat.ended() == 0
 
 
-def test_what_was_typed_comes_back_in_the_next_conversation(terminal, leap_home):
+def test_typed_lines_are_in_the_history_of_the_next_chat(terminal, leap_home):
     first = terminal("chat", "-m", "builtin")
     first.expect(PROMPT)
     first.type("/stats\r")
@@ -213,7 +213,7 @@ def test_tab_completes_commands_and_files(terminal, leap_home):
     chat.expect("goes with your next message")
 
 
-def test_edit_begins_the_prompt_with_the_last_message(terminal, kept):
+def test_edit_prefills_the_prompt_with_the_last_message(terminal, kept):
     chat = terminal("chat", "-m", "builtin")
     chat.expect(PROMPT)
     chat.type(f"{QUESTION}\r")
@@ -226,7 +226,7 @@ def test_edit_begins_the_prompt_with_the_last_message(terminal, kept):
     assert len(kept()) == 2
 
 
-def test_what_is_typed_can_be_edited_in_an_editor(terminal, variables, tmp_path, kept):
+def test_typed_text_can_be_edited_in_an_editor(terminal, variables, tmp_path, kept):
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed "s/France/Italy/" "$1" > "$1.new" && mv "$1.new" "$1"\n')
     editor.chmod(0o755)
@@ -242,7 +242,7 @@ def test_what_is_typed_can_be_edited_in_an_editor(terminal, variables, tmp_path,
     assert kept()[0].text == QUESTION.replace("France", "Italy")
 
 
-def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(terminal, kept):
+def test_ctrl_c_stops_an_answer_and_the_chat_continues(terminal, kept):
     chat = terminal("chat", "-m", "builtin", "--threads", "1")
     chat.expect(PROMPT)
     chat.type(f"{LONG}\r")
@@ -258,7 +258,7 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(terminal, kept):
     assert question.text == LONG and stopped_answer.text.startswith("1") and len(rest) == 2
 
 
-def test_the_prompt_follows_the_terminal_s_size(terminal):
+def test_the_prompt_follows_the_size_of_the_terminal(terminal):
     chat = terminal("chat", "-m", "builtin")
     chat.expect(PROMPT)
     chat.type("half a line")
@@ -300,7 +300,7 @@ def test_a_killed_chat_loses_nothing_but_the_answer_in_flight(terminal, kept):
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(terminal, term):
+def test_bytes_that_are_not_utf8_are_refused_and_the_chat_continues(terminal, term):
     chat = terminal("chat", "-m", "builtin", term=term)
     chat.expect(PROMPT)
     os.write(chat.ours, b"caf\xff\r")
@@ -311,7 +311,7 @@ def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(terminal, term)
     assert chat.ended() == 0
 
 
-def test_a_terminal_without_abilities_gets_plain_lines(terminal, kept):
+def test_a_dumb_terminal_gets_plain_lines(terminal, kept):
     chat = terminal("chat", "-m", "builtin", term="dumb")
     chat.expect(PROMPT)
     chat.type("What is the capital\\\r")

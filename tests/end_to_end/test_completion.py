@@ -127,7 +127,7 @@ def terminal(request, home: Path, variables: dict[str, str]) -> Iterator[Callabl
         here.close()
 
 
-def test_tab(terminal, home):
+def test_tab_completes_each_kind_of_word(terminal, home):
     here = terminal()
     assert here.completed("leap gener") == ["generate"]
     assert here.completed("leap models verif") == ["models", "verify"]
@@ -151,20 +151,20 @@ def test_tab(terminal, home):
     )
 
 
-def test_tab_twice_lists_what_there_is(terminal):
+def test_tab_twice_lists_the_candidates(terminal):
     here = terminal()
     here.listed("leap ", "generate", "chat", "batch", "models", "completion")
     here.listed("leap generate --format ", "text", "json", "jsonl")
     here.listed("leap generate -m ", "Mine-Q4_0", "builtin", "LFM2.5-350M")
 
 
-def test_tab_after_what_is_wrong_offers_nothing_and_says_nothing(terminal):
+def test_tab_after_a_wrong_command_prints_nothing(terminal):
     here = terminal()
     assert here.completed("leap frobnicate --form")[-1] == "--form"
     assert "Traceback" not in here.seen
 
 
-def test_installed_completion_is_there_in_new_sessions(terminal, home, variables):
+def test_installed_completion_works_in_new_shells(terminal, home, variables):
     first = terminal("true")
     first.run(f"leap completion {first.shell} --install")
     first.run(f"leap completion {first.shell} --install")
@@ -186,7 +186,7 @@ def test_a_packagers_file_is_loaded_by_zsh(terminal):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_sound_in_its_shell(shell, tmp_path):
+def test_the_script_is_valid_in_its_shell(shell, tmp_path):
     if shutil.which(shell) is None:
         assert "CI" not in os.environ, f"{shell} has to be installed where CI runs"
         pytest.skip(f"{shell} is not installed")

@@ -86,7 +86,7 @@ def test_stdout_is_the_path_and_a_pipe_sees_no_bar(program: Program, hub, conten
     assert hub.bytes_served() == len(content)
 
 
-def test_jsonl_tells_every_step(program: Program, hub, content, target):
+def test_jsonl_reports_every_step(program: Program, hub, content, target):
     hub.bytes_per_second = 6_000_000
     done = program("download", NAME, "--format", "jsonl")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -119,7 +119,7 @@ def test_a_dry_run_lists_and_fetches_nothing(program: Program, hub, content, lea
         ([], 2, "Missing argument"),
     ],
 )
-def test_misses(program: Program, hub, content, arguments, code, message):
+def test_unknown_models_are_one_line_errors(program: Program, hub, content, arguments, code, message):
     done = program("download", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr and len(done.stderr.splitlines()) == 1
@@ -139,7 +139,7 @@ def test_misses(program: Program, hub, content, arguments, code, message):
         ("corrupt", {"after": 2_000_000}),
     ],
 )
-def test_a_fault_that_stays_is_one_line_and_exit_code_4(program: Program, hub, content, target, kind, details):
+def test_a_persistent_fault_is_one_line_and_exit_code_4(program: Program, hub, content, target, kind, details):
     hub.fault(kind, times=999, **details)
     done = program("download", NAME, "--option", "retries=0", "--option", "stall-timeout=0.5s")
     assert (done.returncode, done.stdout) == (4, "")
@@ -151,7 +151,7 @@ def test_a_fault_that_stays_is_one_line_and_exit_code_4(program: Program, hub, c
     assert target.read_bytes() == content
 
 
-def test_ctrl_c_keeps_what_has_arrived(start, program: Program, hub, content, target):
+def test_ctrl_c_keeps_received_bytes(start, program: Program, hub, content, target):
     hub.bytes_per_second = 1_000_000
     process = start("download", NAME)
     wait_for(lambda: hub.bytes_served() > 1_000_000)
@@ -176,7 +176,7 @@ def test_two_processes_share_one_download(start, hub, content, target):
 
 
 @pytest.mark.long
-def test_ten_kills_cost_at_most_a_twentieth(start, program: Program, hub, tmp_path, target):
+def test_ten_kills_repeat_at_most_a_twentieth(start, program: Program, hub, tmp_path, target):
     """300 MB, killed ten times at random moments."""
     chance = random.Random(1)
     big = tmp_path / "big.gguf"
@@ -203,7 +203,7 @@ def test_ten_kills_cost_at_most_a_twentieth(start, program: Program, hub, tmp_pa
     assert len(hub.requests(FILES)) >= 11
 
 
-def test_a_full_disk_is_seen_before_it_is_full(program: Program, hub, content, variables, leap_home):
+def test_too_little_disk_space_is_reported_before_the_download(program: Program, hub, content, variables, leap_home):
     small = leap_home.parent / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], capture_output=True)
@@ -219,7 +219,7 @@ def test_a_full_disk_is_seen_before_it_is_full(program: Program, hub, content, v
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_place_that_cannot_be_written(program: Program, hub, content, variables, tmp_path):
+def test_an_unwritable_directory_is_a_one_line_error(program: Program, hub, content, variables, tmp_path):
     (tmp_path / "mine").mkdir(mode=0o500)
     variables["LEAP_HOME"] = str(tmp_path / "mine")
     done = program("download", NAME)
@@ -261,7 +261,7 @@ def test_a_damaged_model_is_found_and_fetched_again(program: Program, hub, conte
     assert target.read_bytes() == content and program("models", "verify").returncode == 0
 
 
-def test_an_installed_model_that_the_hub_does_not_know_any_more(program: Program, hub, content, target):
+def test_an_installed_model_that_the_hub_no_longer_has(program: Program, hub, content, target):
     program("download", NAME)
     hub.fault("status", API, status=404, times=9)
     done = program("download", NAME)

@@ -49,7 +49,7 @@ def test_vectors_in_the_background_are_those_of_the_foreground(program, tmp_path
     assert not list(results.parent.iterdir())
 
 
-def test_a_killed_worker_s_vectors_are_gone_on_with(program, tmp_path, leap_home):
+def test_embeddings_of_a_killed_worker_are_resumed(program, tmp_path, leap_home):
     (tmp_path / "lines.txt").write_text("".join(f"this is line {n} of many lines\n" for n in range(2500)))
     id = job(program, "-f", "lines.txt", "--lines", "-o", "v.jsonl")
     deadline = time.monotonic() + SOON
@@ -70,7 +70,7 @@ def test_a_killed_worker_s_vectors_are_gone_on_with(program, tmp_path, leap_home
     assert killed == 0 or "of them before" in program("jobs", "logs", id).stderr
 
 
-def test_a_job_can_be_cancelled_and_a_wrong_model_is_told(program, tmp_path):
+def test_a_job_can_be_cancelled_and_a_wrong_model_is_reported(program, tmp_path):
     (tmp_path / "lines.txt").write_text("some words for the model to read\n" * 15_000)
     id = job(program, "-f", "lines.txt", "--lines", "-o", "v.npy")
     assert '"cancelled"' in program("jobs", "cancel", id, "--format", "json").stdout
@@ -82,7 +82,7 @@ def test_a_job_can_be_cancelled_and_a_wrong_model_is_told(program, tmp_path):
     assert program("embed", "x", "--tokens", "--background").returncode == 2
 
 
-def test_openai_s_batches_of_embeddings(start):
+def test_openai_batches_of_embeddings(start):
     import openai
 
     process = start("serve", "builtin", "--port", "0", "--threads", "1")

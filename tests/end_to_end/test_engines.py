@@ -33,7 +33,7 @@ def test_an_answer_and_its_statistics_name_the_engine(program, other):
     assert done.returncode == 2 and "there are default, other" in done.stderr
 
 
-def test_a_job_runs_the_engine_that_was_asked_for(program, other, variables):
+def test_a_job_runs_the_requested_engine(program, other, variables):
     id = program("generate", "-m", "builtin", "--engine", other, "--background", QUESTION).stdout.strip()
     plain = program("generate", "-m", "builtin", "--background", QUESTION).stdout.strip()
     variables["LEAP_ENGINE"] = other
@@ -45,7 +45,7 @@ def test_a_job_runs_the_engine_that_was_asked_for(program, other, variables):
         assert json.loads(done.stdout)["result"]["stats"].get("engine") == engine
 
 
-def test_a_batch_that_goes_on_with_another_engine_says_so_once(program, other, tmp_path):
+def test_a_batch_resumed_with_another_engine_reports_it_once(program, other, tmp_path):
     lines = [{"custom_id": str(n), "prompt": QUESTION} for n in range(4)]
     batch, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     batch.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
@@ -73,7 +73,7 @@ def test_a_warm_model_runs_the_engine_that_is_set(program, other):
         program("unload", "--all")
 
 
-def test_a_model_is_kept_warm_with_the_engine_that_is_named(program, other):
+def test_a_model_is_loaded_with_the_named_engine(program, other):
     assert program("load", "builtin", "--engine", other).returncode == 0
     try:
         (model,) = json.loads(program("ps", "--format", "json").stdout)
@@ -91,7 +91,7 @@ def test_a_model_is_kept_warm_with_the_engine_that_is_named(program, other):
         program("unload", "--all")
 
 
-def test_an_engine_is_measured(program, other):
+def test_bench_measures_an_engine(program, other):
     done = program("models", "bench", "builtin-vl", "--repeat", "1", "--engine", other, "--format", "json")
     (figures,) = json.loads(done.stdout)
     assert figures["decode"] > 0 and figures["gpu_layers"] in (0, -1), done.stderr

@@ -49,7 +49,7 @@ SAYS = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the examples are written for a shell")
-def test_the_examples_in_order(variables, warm_leap, tmp_path):
+def test_all_examples_of_help_run_in_order(variables, warm_leap, tmp_path):
     program = install(warm_leap, tmp_path)
     shutil.copy(model_path(), tmp_path / "model.gguf")
     question = {"type": "predicate", "name": "polite", "instructions": "Is it polite?"}

@@ -49,7 +49,7 @@ def test_a_terminal_is_asked_downloads_and_gets_the_answer(terminal, hub, size, 
     assert again.ended() == 0 and hub.bytes_served() == served
 
 
-def test_ctrl_c_at_the_question_and_in_the_download_leaves_what_can_be_resumed(terminal, hub, size):  # noqa: F811
+def test_ctrl_c_at_the_question_and_in_the_download_can_be_resumed(terminal, hub, size):  # noqa: F811
     asked = terminal(*LINE)
     asked.expect(r"\[Y/n\] ")
     asked.type("\x03")

@@ -31,7 +31,7 @@ def ended(program, count: int, seconds: float = 120) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 @lengths(1, 4, "kills")
-def test_each_file_has_one_job_however_often_the_worker_is_killed(program, tmp_path, kills):
+def test_each_file_gets_one_job_even_when_the_worker_is_killed(program, tmp_path, kills):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "here.txt").write_text("What is the capital of Italy?")
@@ -77,7 +77,7 @@ def test_each_file_has_one_job_however_often_the_worker_is_killed(program, tmp_p
 
 
 @pytest.mark.slow
-def test_what_can_be_no_folder_is_refused(program, tmp_path):
+def test_invalid_folders_are_refused(program, tmp_path):
     (tmp_path / "in").mkdir()
     for arguments, said in (
         (["nowhere", "--", "generate", "hi"], "there is no directory"),

@@ -75,7 +75,7 @@ def listed(program, *arguments: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_one_after_another_then_a_command(program, tmp_path):
+def test_a_job_follows_another_and_a_command_follows_both(program, tmp_path):
     first = program("generate", "-m", "builtin", "--at", "+1s", QUESTION).stdout.strip()
     command = 'echo "$LEAP_JOB_ID $LEAP_JOB_KIND $LEAP_JOB_STATE" > told.txt; echo said; pwd'
     done = program("generate", "-m", "builtin", "--after", first[:6], "--then", command, QUESTION)
@@ -94,7 +94,7 @@ def test_one_after_another_then_a_command(program, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_follows_a_failure_hears_of_it_and_what_needed_it_fails(program, tmp_path):
+def test_a_failure_is_passed_to_its_follower_and_fails_dependent_jobs(program, tmp_path):
     first = program("download", "nobody/nothing-GGUF", "--background", "--format", "quiet").stdout.split()[0]
     told = program(
         "generate",
@@ -118,7 +118,7 @@ def test_what_follows_a_failure_hears_of_it_and_what_needed_it_fails(program, tm
 
 
 @pytest.mark.slow
-def test_a_message_is_signed_and_tried_again_under_one_id(program, receiver, leap_home):
+def test_a_webhook_is_signed_and_retried_with_the_same_id(program, receiver, leap_home):
     leap_home.mkdir(exist_ok=True)
     secret = base64.b64encode(b"a secret of 24 bytes, or").decode()
     (leap_home / "config.toml").write_text(f'[jobs]\nwebhook_secret = "whsec_{secret}"\n')
@@ -138,7 +138,7 @@ def test_a_message_is_signed_and_tried_again_under_one_id(program, receiver, lea
 
 
 @pytest.mark.slow
-def test_a_message_with_data_and_no_secret(program, receiver):
+def test_a_webhook_with_data_and_without_a_secret(program, receiver):
     hook = receiver()
     program("generate", "-m", "builtin", "--webhook", hook.url, "--webhook-data", QUESTION)
     program("jobs", "wait")
@@ -156,7 +156,7 @@ def test_the_worker_killed_before_and_while_a_command_runs(program, tmp_path):
         status = json.loads(program("jobs", "worker", "--status", "--format", "json").stdout)
         if status.get("pid"):
             os.kill(status["pid"], signal.SIGKILL)
-    assert program("jobs", "wait", "--timeout", "60s").returncode == 0
+    assert program("jobs", "wait", "--timeout", "200s").returncode == 0
     (follower,) = [job for job in listed(program) if job["kind"] == "command"]
     assert follower["state"] == "succeeded" and "done" in (tmp_path / "done.txt").read_text()
 
@@ -173,7 +173,7 @@ def test_a_command_is_ended_with_its_job(program, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_command_leaves_in_the_background_is_ended_with_its_job_alone(program, tmp_path):
+def test_background_processes_of_a_command_end_only_with_their_job(program, tmp_path):
     program("generate", "-m", "builtin", "--then", "sleep 60 & echo $! > pid.txt", QUESTION)
     deadline = time.monotonic() + 100
     while not (tmp_path / "pid.txt").exists() and time.monotonic() < deadline:
@@ -186,7 +186,7 @@ def test_what_a_command_leaves_in_the_background_is_ended_with_its_job_alone(pro
 
 
 @pytest.mark.slow
-def test_a_note_is_the_desktops_own(program, tmp_path, variables):
+def test_notify_shows_a_desktop_notification(program, tmp_path, variables):
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "notify-send").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/note.txt\n')
@@ -209,7 +209,7 @@ def test_a_note_is_the_desktops_own(program, tmp_path, variables):
         (["--then", "true", "--host"], "--then"),
     ],
 )
-def test_wrong_wishes_are_refused_before_anything_is_queued(program, arguments, said):
+def test_invalid_options_are_refused_before_anything_is_queued(program, arguments, said):
     done = program("generate", "-m", "builtin", *arguments, QUESTION)
     assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr
     assert listed(program) == []
@@ -231,7 +231,7 @@ def wait_for_runs(program, count: int) -> dict[str, object]:
 
 @pytest.mark.slow
 @lengths(1, 3, "kills")
-def test_a_prompt_again_and_again_while_the_worker_is_killed(program, kills):
+def test_a_scheduled_prompt_runs_while_the_worker_is_killed(program, kills):
     id = program("generate", "-m", "builtin", "--every", "1s", QUESTION).stdout.strip()
     wait_for_runs(program, 1)
     for _ in range(kills):
@@ -257,7 +257,7 @@ def test_a_prompt_again_and_again_while_the_worker_is_killed(program, kills):
 
 
 @pytest.mark.slow
-def test_a_batch_again_and_again_reads_its_file_anew_and_writes_a_file_each_time(program, tmp_path):
+def test_a_scheduled_batch_rereads_its_file_and_writes_a_new_output_each_run(program, tmp_path):
     lines = tmp_path / "in.jsonl"
     lines.write_text(json.dumps({"prompt": QUESTION}) + "\n")
     refused = program("batch", str(lines), "-m", "builtin", "-o", "out.jsonl", "--every", "2s")
@@ -281,13 +281,13 @@ def test_a_batch_again_and_again_reads_its_file_anew_and_writes_a_file_each_time
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", ["soon", "0 25 * * *", "0 9 * * 1-5 Mars/Base", "0 9 30 2 *"])
-def test_times_that_are_none(program, every):
+def test_invalid_intervals_are_refused(program, every):
     done = program("generate", "-m", "builtin", "--every", every, QUESTION)
     assert done.returncode == 2 and "--every" in done.stderr and listed(program) == []
 
 
 @pytest.mark.slow
-def test_the_model_of_what_comes_after_a_download_need_not_be_here(program, tmp_path):
+def test_the_model_of_a_following_job_need_not_be_installed_yet(program, tmp_path):
     """What it is checked for when it begins."""
     (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
     first = program("generate", "-m", "builtin", "--at", "+2s", QUESTION).stdout.strip()
@@ -301,7 +301,7 @@ def test_the_model_of_what_comes_after_a_download_need_not_be_here(program, tmp_
 
 
 @pytest.mark.slow
-def test_a_usual_address_hears_of_every_job_those_of_the_server_too(program, receiver, leap_home, variables):
+def test_the_configured_webhook_gets_every_job_including_the_servers(program, receiver, leap_home, variables):
     hook, other = receiver(), receiver()
     leap_home.mkdir(exist_ok=True)
     (leap_home / "config.toml").write_text(f'[jobs]\nwebhook = "{hook.url}"\n')

@@ -22,7 +22,7 @@ from .conftest import LONG, QUESTION
 NOTE = "leap: no model given, so the built-in demo model answers; "
 
 
-def test_the_first_command_of_a_newcomer(program):
+def test_the_builtin_model_answers_with_a_note(program):
     done = program("generate", QUESTION)
     assert done.returncode == 0
     assert "Paris" in done.stdout and done.stdout.count("\n") == 1 and done.stdout.endswith("\n")
@@ -47,7 +47,7 @@ def test_a_named_model_leaves_stderr_empty(program):
         f'leap generate -m builtin --format jsonl "{QUESTION}" | jq -j \'select(.type == "chunk").text\'',
     ],
 )
-def test_ways_to_ask(shell, line):
+def test_prompts_from_arguments_and_standard_input(shell, line):
     if "jq" in line and shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     done = shell(line)
@@ -87,7 +87,7 @@ def test_a_full_context_says_so(program):
     assert "context is full" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_llama_cpp_speaks_only_when_asked(program):
+def test_messages_of_llama_cpp_are_shown_only_with_verbose(program):
     done = program("generate", "-m", "builtin", "--verbose", QUESTION)
     assert "llama_model_loader" in done.stderr and "llama" not in done.stdout.lower()
 
@@ -98,7 +98,7 @@ def test_nothing_is_written_to_the_users_directories(program, leap_home):
 
 
 @pytest.mark.parametrize("format", ["text", "jsonl"])
-def test_a_reader_that_leaves_ends_it_quietly(shell, format):
+def test_a_closed_pipe_ends_the_command_quietly(shell, format):
     done = shell(f'leap generate -m builtin --format {format} "{LONG}" | head -c 5')
     assert (done.returncode, len(done.stdout), done.stderr) == (0, 5, "")
 
@@ -107,14 +107,14 @@ def test_a_reader_that_leaves_ends_it_quietly(shell, format):
 @pytest.mark.parametrize(
     ("target", "reason"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
 )
-def test_output_that_cannot_be_written(shell, command, target, reason):
+def test_an_unwritable_stdout_is_a_one_line_error(shell, command, target, reason):
     done = shell(f"leap {command} >{target}")
     assert (done.returncode, done.stderr) == (1, f"leap: error: cannot write the output: {reason}\n")
 
 
 @pytest.mark.parametrize("command", [f'generate "{QUESTION}"', f"chat <<< '{QUESTION}'"])
 @pytest.mark.parametrize("ending", ["2>/dev/full", "2> >(exec <&-; sleep 0.1)"])
-def test_an_answer_does_not_need_somebody_who_reads_the_notes(shell, command, ending):
+def test_a_closed_stderr_does_not_stop_an_answer(shell, command, ending):
     """With no -m there is a note about the model."""
     done = shell(f"leap {command} {ending}")
     assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n")
@@ -122,7 +122,7 @@ def test_an_answer_does_not_need_somebody_who_reads_the_notes(shell, command, en
 
 @pytest.mark.cold
 @pytest.mark.parametrize("command", ["generate hi", "chat"])
-def test_more_input_than_a_model_could_read_is_not_read(shell, command):
+def test_input_beyond_any_context_is_not_read(shell, command):
     done = shell(f"ulimit -v 4000000; head -c 20000000 /dev/zero | tr '\\0' x | leap {command} -m builtin")
     assert done.returncode == 2 and "standard input is larger than 16 MiB" in done.stderr
 
@@ -132,7 +132,7 @@ def test_a_prompt_of_many_characters_is_counted(shell):
     assert done.returncode == 5 and "tokens and the context holds 2048" in done.stderr
 
 
-def test_ctrl_c_while_the_program_is_read_says_nothing(variables):
+def test_ctrl_c_during_imports_prints_nothing(variables):
     look = "print(signal.getsignal(signal.SIGINT).name, 'click' in sys.modules)"
     code = (
         "import signal, sys, types; main = types.ModuleType('leap_cli.main'); "
@@ -142,7 +142,7 @@ def test_ctrl_c_while_the_program_is_read_says_nothing(variables):
     assert (done.stdout, done.stderr) == ("SIG_DFL False\n", "")
 
 
-def test_closed_standard_streams(shell):
+def test_closed_standard_streams_cause_no_traceback(shell):
     done = shell(f'leap generate -m builtin "{QUESTION}" <&-')
     assert (done.returncode, done.stderr) == (0, "") and "Paris" in done.stdout
     assert shell("leap generate --frobnicate 2>&-").returncode == 2
@@ -242,7 +242,7 @@ def begin_long_answer(start):
     return process, reader, first
 
 
-def test_ctrl_c_stops_the_answer_and_keeps_what_came(start):
+def test_ctrl_c_stops_the_answer_and_keeps_its_text(start):
     process, reader, first = begin_long_answer(start)
     with reader:
         process.send_signal(signal.SIGINT)
@@ -266,7 +266,7 @@ def test_a_second_ctrl_c_ends_the_process(start):
         assert process.stderr.read() == b""
 
 
-def test_the_same_press_delivered_twice_is_one(start):
+def test_one_ctrl_c_delivered_twice_counts_once(start):
     """As ``timeout -s INT`` and other wrappers do."""
     process, reader, _ = begin_long_answer(start)
     with reader:
@@ -287,7 +287,7 @@ def test_ctrl_c_while_waiting_for_input(start):
     assert process.stdout.read() == b"" and process.stderr.read() == b""
 
 
-def test_a_prompt_cache_spares_the_next_process_the_system_prompt(program):
+def test_the_prompt_cache_saves_the_next_process_the_system_prompt(program):
     asked = ("generate", "-m", "builtin", "--no-host", "--prompt-cache", "--format", "json")
     system = ("-s", "You are a helpful assistant. " * 12)
     first = json.loads(program(*asked, *system, "What is the capital of France?").stdout)

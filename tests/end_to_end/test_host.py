@@ -77,7 +77,7 @@ def host(variables: dict[str, str]) -> Iterator[Host]:
     ModelHost.end_by_force(variables)
 
 
-def test_load_use_and_unload(program, host):
+def test_a_model_is_loaded_used_and_unloaded(program, host):
     loaded = program(*LOAD)
     assert (loaded.returncode, loaded.stdout) == (0, "builtin\n")
     assert loaded.stderr == "leap: builtin stays loaded for 10m after its last use\n"
@@ -99,7 +99,7 @@ def test_load_use_and_unload(program, host):
     assert program("ps").stderr == "leap: no model is loaded; `leap load MODEL` loads one\n"
 
 
-def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
+def test_a_chat_and_a_file_path_use_the_loaded_model(program, host, tmp_path):
     from leap_core.models.builtin import model_path
 
     link = tmp_path / "tiny.gguf"
@@ -113,7 +113,7 @@ def test_a_dialogue_and_a_file_s_path_use_it_too(program, host, tmp_path):
     assert record["expires_in"] is None
 
 
-def test_one_system_prompt_is_computed_once(program, host):
+def test_a_shared_system_prompt_is_computed_once(program, host):
     assert program(*LOAD).returncode == 0
     system = "You answer in one sentence. " * 8
     asked = ["generate", "-m", "builtin", "-s", system, "--format", "json"]
@@ -122,7 +122,7 @@ def test_one_system_prompt_is_computed_once(program, host):
     assert 2 * other["stats"]["cached_prompt_tokens"] > other["stats"]["prompt_tokens"]
 
 
-def test_no_host_leaves_it_alone_and_options_that_differ_too(program, host):
+def test_no_host_and_different_options_do_not_use_the_host(program, host):
     assert program(*LOAD).returncode == 0
     for flags in (["--no-host"], ["--context-size", "256"], ["--threads", "2"], ["--verbose"]):
         assert program("generate", "-m", "builtin", *flags, QUESTION).returncode == 0
@@ -132,7 +132,7 @@ def test_no_host_leaves_it_alone_and_options_that_differ_too(program, host):
     assert "holds builtin with a context of" in refused.stderr and refused.stderr.count("\n") == 1
 
 
-def test_a_batch_waits_where_the_queue_is_full(program, host, tmp_path):
+def test_a_batch_waits_while_the_queue_is_full(program, host, tmp_path):
     lines = [json.dumps({"prompt": f"Say {n}", "max_tokens": 4}) for n in range(30)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     assert program(*LOAD, "--slots", "2", "--queue", "1").returncode == 0
@@ -140,7 +140,7 @@ def test_a_batch_waits_where_the_queue_is_full(program, host, tmp_path):
     assert done.returncode == 0 and "30 answered, 0 failed" in done.stderr, done.stderr
 
 
-def test_a_demanded_host_that_is_not_there(program, host):
+def test_a_required_host_that_does_not_run_is_an_error(program, host):
     done = program("generate", "--host", "-m", "builtin", QUESTION)
     assert (done.returncode, done.stdout) == (10, "")
     assert done.stderr == "leap: error: no model host is running (hint: `leap load builtin` starts one)\n"
@@ -150,7 +150,7 @@ def test_a_demanded_host_that_is_not_there(program, host):
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_model_that_cannot_be_loaded_leaves_no_host(program, host, tmp_path, damage):
+def test_a_failed_load_leaves_no_host(program, host, tmp_path, damage):
     if damage == "damaged":
         (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(range(256)) * 40)
     done = program("load", "bad.gguf")
@@ -159,7 +159,7 @@ def test_a_model_that_cannot_be_loaded_leaves_no_host(program, host, tmp_path, d
     assert host.has_left_nothing()
 
 
-def test_several_at_once_start_one_host_and_load_once(start, host):
+def test_concurrent_loads_start_one_host_and_load_once(start, host):
     starting = [start(*LOAD) for _ in range(4)]
     outputs = [process.communicate(timeout=SOON) for process in starting]
     assert [process.returncode for process in starting] == [0] * 4, outputs
@@ -167,7 +167,7 @@ def test_several_at_once_start_one_host_and_load_once(start, host):
     assert (host.log.count("listens"), host.log.count("loaded builtin")) == (1, 1)
 
 
-def test_loading_again_begins_its_time_anew(program, host):
+def test_loading_again_restarts_the_keep_alive(program, host):
     assert program(*LOAD, "--keep-alive", "5m").returncode == 0
     pid = host.pid
     again = program("load", "builtin", "--keep-alive", "1h")
@@ -190,7 +190,7 @@ def test_jobs_and_batches_share_the_engine_of_the_host(program, host, tmp_path):
     assert host.log.count(ANSWERED) == 4
 
 
-def test_it_goes_when_nobody_uses_it(program, host, leap_home):
+def test_an_unused_host_ends_after_its_keep_alive(program, host, leap_home):
     leap_home.mkdir()
     (leap_home / "config.toml").write_text('keep_alive = "1s"\n')
     assert program(*LOAD).stderr.endswith("for 1s after its last use\n")
@@ -199,7 +199,7 @@ def test_it_goes_when_nobody_uses_it(program, host, leap_home):
     assert "was not used for 1 s" in host.log
 
 
-def test_two_models_and_their_host(program, host, tmp_path):
+def test_two_models_share_a_host_which_ends_with_the_last(program, host, tmp_path):
     from tests.support.random_models import write_random_model
 
     write_random_model(tmp_path / "random.gguf")
@@ -223,7 +223,7 @@ def in_the_middle(start, *flags: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_kill_9_of_the_host_within_an_answer(program, start, host):
+def test_kill_9_of_the_host_during_an_answer(program, start, host):
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)
     os.kill(host.pid, signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_kill_9_of_the_host_within_an_answer(program, start, host):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_kill_9_of_the_host_within_lines_of_a_batch(again, program, start, host, tmp_path):
+def test_kill_9_of_the_host_during_a_batch(again, program, start, host, tmp_path):
     """They are asked again of another host, twice too."""
     assert program(*LOAD).returncode == 0
     line = json.dumps({"prompt": LONG, "max_tokens": 200}) + "\n"
@@ -260,7 +260,7 @@ def test_kill_9_of_the_host_between_answers(program, host):
 
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="connections are seen in /proc")
-def test_a_host_that_dies_while_it_is_asked_for_a_model(program, start, host):
+def test_a_host_that_dies_during_a_load(program, start, host):
     """The connection stands, the question is sent, and then the host is gone: as though none had run."""
     assert program(*LOAD).returncode == 0
     os.kill(host.pid, signal.SIGSTOP)
@@ -278,7 +278,7 @@ def is_connected(pid: int, port: int) -> bool:
     return any(remote in line for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines())
 
 
-def test_sigterm_of_the_host_within_an_answer(program, start, host):
+def test_sigterm_of_the_host_during_an_answer(program, start, host):
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)
     os.kill(host.pid, signal.SIGTERM)
@@ -287,7 +287,7 @@ def test_sigterm_of_the_host_within_an_answer(program, start, host):
     assert soon(host.has_left_nothing)
 
 
-def test_unloading_ends_answers(program, start, host):
+def test_unloading_ends_running_answers(program, start, host):
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)
     assert program("unload").returncode == 0
@@ -296,7 +296,7 @@ def test_unloading_ends_answers(program, start, host):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_the_end_of_a_client_within_an_answer(program, start, host, number):
+def test_a_client_that_dies_during_an_answer_frees_its_slot(program, start, host, number):
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)
     os.kill(asking.pid, number)
@@ -307,7 +307,7 @@ def test_the_end_of_a_client_within_an_answer(program, start, host, number):
 
 
 @pytest.mark.parametrize("whose", ["ours", "nobody's"])
-def test_a_stale_state_with_a_pid_of_another_process(program, host, whose):
+def test_a_stale_state_with_the_pid_of_another_process_is_ignored(program, host, whose):
     directory = host.files.directory
     directory.mkdir(parents=True, mode=0o700)
     pid = os.getpid() if whose == "ours" else 2**22 - 1
@@ -323,7 +323,7 @@ def test_a_stale_state_with_a_pid_of_another_process(program, host, whose):
 
 
 @pytest.mark.cold
-def test_a_full_disk(program, host):
+def test_a_full_disk_prevents_a_host_and_no_answer(program, host):
     """Not one byte can be written to a file."""
     import resource
 
@@ -337,7 +337,7 @@ def test_a_full_disk(program, host):
     assert program(*LOAD).returncode == 0
 
 
-def test_a_run_directory_that_cannot_be(program, leap_home):
+def test_an_unusable_run_directory_prevents_a_host_and_no_answer(program, leap_home):
     leap_home.mkdir()
     (leap_home / "run").write_text("a file")
     done = program(*LOAD)
@@ -346,7 +346,7 @@ def test_a_run_directory_that_cannot_be(program, leap_home):
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("{")])
-def test_a_state_that_was_lost_or_damaged_comes_back(program, host, harm):
+def test_a_lost_or_damaged_state_file_is_rewritten(program, host, harm):
     assert program(*LOAD).returncode == 0
     pid = host.pid
     harm(host.files.state)
@@ -362,7 +362,7 @@ def test_a_host_whose_directory_was_removed_ends(program, host, tmp_path):
     assert program(*LOAD).returncode == 0 and host.pid != pid
 
 
-def test_a_token_that_others_can_read(program, host):
+def test_a_token_that_others_can_read_is_not_used(program, host):
     assert program(*LOAD).returncode == 0
     host.files.token.chmod(0o644)
     answer = program("generate", "-m", "builtin", QUESTION)
@@ -377,7 +377,7 @@ def test_a_token_that_others_can_read(program, host):
     assert host.has_left_nothing() and start_time(pid) is None
 
 
-def test_a_host_that_hangs(program, host):
+def test_a_hanging_host_is_reported(program, host):
     assert program(*LOAD).returncode == 0
     pid = host.pid
     os.kill(pid, signal.SIGSTOP)
@@ -393,14 +393,14 @@ def test_errors_keep_their_exit_codes(program, host):
     assert program("generate", "--host", "-m", "builtin", "--temperature", "-1", "x").returncode == 2
 
 
-def test_the_log_keeps_what_was_said_to_itself(program, host):
+def test_the_log_contains_no_prompt_answer_or_token(program, host):
     assert program(*LOAD).returncode == 0
     program("generate", "--host", "-m", "builtin", QUESTION)
     until(lambda: "answer " in host.log)
     assert not any(word in host.log for word in ("France", "Paris", host.files.read_token()))
 
 
-def test_llama_cpp_aborts(program, start, host):
+def test_an_abort_in_llama_cpp_is_reported(program, start, host):
     """As it would by an assertion that fails."""
     assert program(*LOAD).returncode == 0
     asking = in_the_middle(start)
@@ -415,7 +415,7 @@ def test_without_a_host_nothing_is_written(program, leap_home: Path):
     assert not leap_home.exists()
 
 
-def test_the_documentation_s_example_runs(variables, host):
+def test_the_example_of_the_documentation_runs(variables, host):
     import re
 
     page = (Path(__file__).parent.parent.parent / "docs" / "model-server.md").read_text("utf-8")
@@ -432,7 +432,7 @@ def test_the_documentation_s_example_runs(variables, host):
 
 
 @pytest.mark.parametrize("end", ["unload", "kill"])
-def test_a_runner_outlives_its_host(variables, host, end):
+def test_a_runner_survives_the_end_of_its_host(variables, host, end):
     """Somebody thinks for longer than the model stays; the next turn loads it again."""
     from leap_core.protocols.host.lookup import keep_warm, runner_of
 

@@ -22,7 +22,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_a_warm_model_answers_each_with_its_own_adapters(program, files):
+def test_a_loaded_model_answers_each_request_with_its_adapters(program, files):
     def said(*options):
         done = program("generate", "-m", "m.gguf", *options, *ASK)
         assert done.returncode == 0, done.stderr

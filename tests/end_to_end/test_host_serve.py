@@ -53,7 +53,7 @@ def said(stream):
     return "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
 
 
-def test_what_openai_s_client_does(serve):
+def test_openais_client_works(serve):
     """One server for all of it: chat, streams, tools and back, shapes, text, errors, cancelling, eight at once."""
     _, client = serve()
 
@@ -118,7 +118,7 @@ def test_what_openai_s_client_does(serve):
     assert answers == [whole.choices[0].message.content] * 8
 
 
-def test_an_api_key_that_other_users_do_not_see(serve, tmp_path):
+def test_an_api_key_is_hidden_from_other_users(serve, tmp_path):
     (tmp_path / "key").write_text("s3cret\n")
     _, client = serve("--api-key-file", "key", api_key="s3cret")
     assert client.models.list().data
@@ -126,7 +126,7 @@ def test_an_api_key_that_other_users_do_not_see(serve, tmp_path):
         client.with_options(api_key="wrong").models.list()
 
 
-def test_an_api_key(serve):
+def test_an_api_key_is_required(serve):
     _, client = serve("--api-key", "s3cret", api_key="s3cret")
     assert "Paris" in ask(client).choices[0].message.content
     with pytest.raises(openai.AuthenticationError):
@@ -138,7 +138,7 @@ def test_an_api_key(serve):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_ends_when_it_is_told(serve, number):
+def test_a_signal_ends_the_server(serve, number):
     process, client = serve()
     stream = ask(client, LONG, stream=True)
     next(stream)
@@ -149,7 +149,7 @@ def test_it_ends_when_it_is_told(serve, number):
     assert (process.returncode, out, errors) == (0, b"", b"")
 
 
-def test_a_port_that_is_taken(program):
+def test_a_port_in_use_is_a_one_line_error(program):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = program("serve", "builtin", "--port", str(port))
@@ -157,7 +157,7 @@ def test_a_port_that_is_taken(program):
     assert done.stderr.startswith(f"leap: error: cannot listen on 127.0.0.1 port {port}: ")
 
 
-def test_what_serve_refuses(program, tmp_path):
+def test_serve_refuses_invalid_options(program, tmp_path):
     open_to_all = program("serve", "builtin", "--address", "0.0.0.0", "--port", "0")
     assert open_to_all.returncode == 2 and "API key" in open_to_all.stderr
     missing = program("serve", "missing.gguf", "--port", "0")
@@ -165,6 +165,6 @@ def test_what_serve_refuses(program, tmp_path):
     assert program("serve", "builtin", "--slots", "0").returncode == 2
 
 
-def test_a_name_of_nothing_is_told_before_the_url(program):
+def test_an_unknown_model_is_reported_before_the_url(program):
     done = program("serve", "builtin", "nosuch", "--port", "0")
     assert (done.returncode, done.stdout) == (2, "") and "there is no model 'nosuch'" in done.stderr

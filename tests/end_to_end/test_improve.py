@@ -38,7 +38,7 @@ def write_cases(path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_held_to_its_labels_and_the_way_is_saved(program, tmp_path):
+def test_a_model_is_limited_to_the_labels_and_the_template_is_saved(program, tmp_path):
     write_cases(tmp_path / "cases.jsonl", 60)
     command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.3", "--save-template", "food")
     done = program(*command)
@@ -57,7 +57,7 @@ def test_a_model_is_held_to_its_labels_and_the_way_is_saved(program, tmp_path):
 
 
 @pytest.mark.slow
-def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
+def test_cases_of_a_task_use_its_recipe(program, tmp_path):
     lines = (
         {"task": "classify", "labels": ["yes", "no"], "text": asked, "expect": {"equals": answer}}
         for asked, answer in pairs(40)
@@ -75,7 +75,7 @@ def test_cases_of_a_task_are_asked_by_its_recipe(program, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_kills_change_nothing(program, start, tmp_path):
+def test_kills_do_not_change_the_result(program, start, tmp_path):
     """kill -9 again and again: the end is that of a run that nobody killed, and no request is answered twice."""
     write_cases(tmp_path / "cases.jsonl", 40)
     command = ("improve", "cases.jsonl", "-m", "builtin", "--max-tokens", "4", "--to", "0.95", "--format", "json")
@@ -109,7 +109,7 @@ def test_kills_change_nothing(program, start, tmp_path):
         (("train", "few.jsonl", "-m", "nowhere", "-o", "a.gguf"), 2, "there is no nowhere"),
     ],
 )
-def test_wrong_input(program, tmp_path, arguments, code, said):
+def test_wrong_input_is_a_one_line_error(program, tmp_path, arguments, code, said):
     write_cases(tmp_path / "few.jsonl", 3)
     (tmp_path / "silent.jsonl").write_text('{"prompt": "a"}\n' * 30)
     task = '{"task": "classify", "labels": ["a", "b"], "text": "c", "expect": {"equals": "a"}}\n'
@@ -122,7 +122,7 @@ def test_wrong_input(program, tmp_path, arguments, code, said):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("peft") is None or find_spec("torch") is None, reason="needs leap-edge[train]")
-def test_an_adapter_is_trained_killed_gone_on_with_and_good(program, start, tmp_path, variables):
+def test_training_an_adapter_resumes_after_a_kill_and_lowers_the_loss(program, start, tmp_path, variables):
     import numpy as np
 
     sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))

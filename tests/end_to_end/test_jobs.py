@@ -115,7 +115,7 @@ def test_lists_go_through_pipes(submit, shell):
     assert shell("leap jobs list --format json").stdout == "[]\n"
 
 
-def test_waiting_mirrors_what_the_command_would_have_returned(program, submit, tmp_path):
+def test_wait_returns_output_and_exit_code_of_the_command(program, submit, tmp_path):
     (tmp_path / "bad.jsonl").write_text(json.dumps({"prompt": "word " * 9000}) + "\n")
     long = submit("generate", *GREEDY, "word " * 9000)
     failed = submit("batch", "bad.jsonl", "-o", "out.jsonl", *GREEDY)
@@ -129,7 +129,7 @@ def test_waiting_mirrors_what_the_command_would_have_returned(program, submit, t
     assert program("jobs", "wait").returncode == 0
 
 
-def test_a_batch_is_waited_for_cancelled_and_gone_on_with(program, submit, long_batch, tmp_path):
+def test_a_batch_job_is_waited_for_cancelled_and_resumed(program, submit, long_batch, tmp_path):
     id = submit(*long_batch)
     done = program("jobs", "wait", id, "--timeout", "0.3s")
     assert done.returncode == 9 and f"the job {id} is still" in done.stderr
@@ -148,7 +148,7 @@ def test_a_batch_is_waited_for_cancelled_and_gone_on_with(program, submit, long_
     assert status(program, id)["result"]["reused"] > 5
 
 
-def test_a_batch_from_a_pipe_outlives_it(program, submit, tmp_path):
+def test_a_batch_from_a_pipe_survives_the_end_of_the_pipe(program, submit, tmp_path):
     rows = "".join(json.dumps({"prompt": f"Say {n}.", "max_tokens": 3}) + "\n" for n in range(5))
     id = submit("batch", "-", "-o", "out.jsonl", *GREEDY, stdin=rows)
     assert program("jobs", "wait", id).returncode == 0 and len(ids_of(tmp_path / "out.jsonl")) == 5
@@ -156,7 +156,7 @@ def test_a_batch_from_a_pipe_outlives_it(program, submit, tmp_path):
     assert len(kept) == 1 and program("jobs", "remove", id).returncode == 0 and not kept[0].exists()
 
 
-def test_what_was_done_is_told_even_when_a_later_job_is_unknown(submit, program):
+def test_removed_jobs_are_listed_when_a_later_id_is_unknown(submit, program):
     one, two = (submit("generate", QUESTION, *GREEDY) for _ in range(2))
     assert program("jobs", "wait", one, two).returncode == 0
     done = program("jobs", "remove", one, "nobody", two)
@@ -165,7 +165,7 @@ def test_what_was_done_is_told_even_when_a_later_job_is_unknown(submit, program)
     assert program("jobs", "remove", two).returncode == 0, "the last was not touched"
 
 
-def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_batch, variables, tmp_path):
+def test_jobs_survive_the_terminal_and_its_processes(start, program, long_batch, variables, tmp_path):
     """Everything in the session of the submitter is killed, as a terminal that is closed does with SIGHUP."""
     line = " ".join([sys.executable, "-m", "leap_cli", *long_batch, "--background"]) + "; sleep 60"
     shell = subprocess.Popen(
@@ -175,7 +175,7 @@ def test_work_outlives_the_terminal_and_everybody_in_it(start, program, long_bat
     os.killpg(shell.pid, signal.SIGHUP)
     os.killpg(shell.pid, signal.SIGKILL)
     shell.communicate()
-    assert program("jobs", "wait", id, "--timeout", "60s").returncode == 0
+    assert program("jobs", "wait", id, "--timeout", "200s").returncode == 0
     assert len(ids_of(tmp_path / "out.jsonl")) == 500
 
 
@@ -206,7 +206,7 @@ def test_a_download_survives_its_worker_and_its_cancellation(program, submit, hu
     assert hub.bytes_served(FILE) < 1.4 * len(data) or hub.bytes_served() < 1.4 * len(data)
 
 
-def test_wrong_usage_and_names_of_nothing(program, tmp_path):
+def test_wrong_usage_and_unknown_ids_are_one_line_errors(program, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "a"}\n')
     for arguments, code, told in [
         (["jobs", "status", "nojob"], 2, "there is no job 'nojob'"),

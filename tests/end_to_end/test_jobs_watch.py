@@ -30,7 +30,7 @@ def batch(program, tmp_path):
     program("jobs", "worker", "--shutdown")
 
 
-def test_a_live_table_and_a_line_a_change(batch, program, start, variables):
+def test_watch_shows_a_live_table_or_one_line_per_change(batch, program, start, variables):
     variables.pop("COLUMNS")
     terminal = Terminal(["jobs", "watch"], variables, "xterm")
     try:

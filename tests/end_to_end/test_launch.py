@@ -98,7 +98,7 @@ def test_an_agent_runs_with_a_configuration_of_its_own(program, agent, variables
     assert all(file.stat().st_mode & 0o077 == 0 for file in files), "they hold the key"
 
 
-def test_an_agent_goes_on_when_the_host_was_killed(program, agent, variables, ended):
+def test_an_agent_continues_after_the_host_was_killed(program, agent, variables, ended):
     done = program("launch", "pi", "-m", str(agent), "--", "--again")
     assert done.returncode == 7, done.stderr
     assert json.loads(done.stdout)["tokens"] == 3
@@ -110,7 +110,7 @@ def test_an_agent_goes_on_when_the_host_was_killed(program, agent, variables, en
     assert next(Path(variables["LEAP_HOME"]).rglob("agents/pi/models.json")).read_text() == settings
 
 
-def test_the_model_goes_as_the_configuration_says(program, agent, variables, ended):
+def test_the_model_is_unloaded_after_the_configured_keep_alive(program, agent, variables, ended):
     Path(variables["LEAP_HOME"]).mkdir(exist_ok=True)
     program("launch", "pi", "-m", str(agent), "--print-env")
     (model,) = json.loads(program("ps", "--format", "json").stdout)
@@ -124,7 +124,7 @@ def test_the_model_goes_as_the_configuration_says(program, agent, variables, end
     assert model["keep_alive"] == 180
 
 
-def test_what_is_private_is_so_under_any_umask(agent, variables, program, ended):
+def test_private_files_are_private_under_any_umask(agent, variables, program, ended):
     command = ["sh", "-c", 'umask 0; exec "$@"', "sh", sys.executable, "-m", "leap_cli"]
     for arguments in (["config", "set", "keep_alive", "3m"], ["launch", "pi", "-m", str(agent)], ["jobs", "list"]):
         subprocess.run([*command, *arguments], env=variables, check=False, capture_output=True, timeout=100)
@@ -135,7 +135,7 @@ def test_what_is_private_is_so_under_any_umask(agent, variables, program, ended)
     assert not [path for path in private if modes[Path(path)] & 0o077]
 
 
-def test_ctrl_c_is_the_agents(program, start, agent, ended):
+def test_ctrl_c_goes_to_the_agent(program, start, agent, ended):
     running = start("launch", "pi", "-m", str(agent), "--", "--sleep", start_new_session=True)
     assert running.stdout.readline() == b"asleep\n"
     os.killpg(running.pid, signal.SIGINT)
@@ -143,7 +143,7 @@ def test_ctrl_c_is_the_agents(program, start, agent, ended):
     assert running.returncode == 5
 
 
-def test_variables_for_a_shell(program, agent, variables, ended):
+def test_print_env_prints_variables_for_a_shell(program, agent, variables, ended):
     for name, variable in (
         ("claude", "ANTHROPIC_BASE_URL"),
         ("codex", "CODEX_HOME"),
@@ -171,13 +171,13 @@ def test_variables_for_a_shell(program, agent, variables, ended):
         (("launch", "pi", "-m", "nothing"), 2, "nothing"),
     ],
 )
-def test_what_cannot_be_started(program, agent, arguments, code, said):
+def test_unstartable_agents_are_errors(program, agent, arguments, code, said):
     done = program(*(argument.replace("{model}", str(agent)) for argument in arguments))
     assert (done.returncode, done.stdout) == (code, "") and said in done.stderr, done.stderr
     assert done.stderr.count("\n") <= 2
 
 
-def test_what_is_known(program, agent):
+def test_known_agents_are_listed(program, agent):
     rows = [json.loads(line) for line in program("launch", "--format", "jsonl").stdout.splitlines()]
     assert [row["agent"] for row in rows if row["installed"]] == ["pi"] and len(rows) == 6
     assert not any(row["fits"] for row in rows), "the built-in model holds 2,048 tokens"

@@ -13,7 +13,7 @@ from .conftest import ROOT
 
 @pytest.mark.timeout(640)
 @pytest.mark.skipif(find_spec("lm_eval") is None, reason="needs leap-edge[peers]")
-def test_the_harness_gets_the_numbers_of_this_process(leap_home):
+def test_the_harness_gets_the_same_numbers_as_this_process(leap_home):
     command = [sys.executable, str(ROOT / "scripts" / "check_lm_eval.py"), "builtin"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -24,7 +24,7 @@ def test_a_manifests_threads_are_used_below_an_explicit_option(manifest):
             assert runner._options.cpu_threads == threads
 
 
-def test_a_host_that_is_demanded_must_be_there():
+def test_a_required_host_must_run():
     with pytest.raises(LeapUnavailableError, match="no model host is running"):
         Leap.load("builtin", host="demand")
     warnings = []

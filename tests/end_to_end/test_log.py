@@ -28,7 +28,7 @@ def logged(program):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills and limits of POSIX")
-def test_a_killed_process_and_a_full_disk_cost_the_line_alone(program, start, logged, variables):
+def test_a_killed_process_and_a_full_disk_lose_only_their_entry(program, start, logged, variables):
     variables["LEAP_LOG"] = "true"
     chat = start("chat", "-m", "builtin", "--no-save", "--threads", "1", stdin=subprocess.PIPE)
     chat.stdin.write(f"{QUESTION}\n".encode())

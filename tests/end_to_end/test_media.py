@@ -38,7 +38,7 @@ def serve(start):
         client.close()
 
 
-def test_notes_are_heard_through_the_command_line(program, tmp_path: Path) -> None:
+def test_audio_is_answered_by_the_command_line(program, tmp_path: Path) -> None:
     clip_of("do", "mi", "so").write(tmp_path / "up.wav")
     clip = clip_of("so", "mi").play()
     soundfile.write(tmp_path / "down.flac", np.stack([clip, clip], 1), RATE)
@@ -53,7 +53,7 @@ def test_notes_are_heard_through_the_command_line(program, tmp_path: Path) -> No
     assert value["text"] == "do mi so." and value["segments"][0]["start"] == 0
 
 
-def test_a_picture_is_seen_through_the_command_line_and_leap_serve(program, serve, tmp_path: Path) -> None:
+def test_images_are_answered_by_the_command_line_and_leap_serve(program, serve, tmp_path: Path) -> None:
     Scene((Figure("circle", "red", 0.5, 0.5, 0.2),)).draw().save(tmp_path / "scene.png")
     Scene((Figure("circle", "blue", 0.5, 0.5, 0.2),)).draw().save(tmp_path / "other.bmp")
     question = "What colour is the circle?"
@@ -76,7 +76,7 @@ def test_a_picture_is_seen_through_the_command_line_and_leap_serve(program, serv
         assert (done.usage.prompt_tokens_details.cached_tokens >= 64) == cached
 
 
-def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> None:
+def test_unsupported_media_are_exit_code_3(program, tmp_path: Path) -> None:
     clip_of("do").write(tmp_path / "do.wav")
     deaf = program("generate", "-m", "builtin", "--audio", "do.wav", "What is it?")
     assert (deaf.returncode, deaf.stdout) == (3, "") and "do.wav: the message contains a sound" in deaf.stderr
@@ -87,7 +87,7 @@ def test_what_a_model_cannot_take_is_exit_code_3(program, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("format", ["text", "json", "srt"])
-def test_silence_for_a_model_that_reads_text_only_is_exit_code_3_too(program, tmp_path: Path, format: str) -> None:
+def test_silent_audio_for_a_text_model_is_exit_code_3(program, tmp_path: Path, format: str) -> None:
     """A silent piece is written without the model, which has to be one that can hear all the same."""
     soundfile.write(tmp_path / "silence.wav", np.zeros(RATE, np.float32), RATE)
     told = program("transcribe", "-m", "builtin", "silence.wav", "--format", format)
@@ -96,7 +96,7 @@ def test_silence_for_a_model_that_reads_text_only_is_exit_code_3_too(program, tm
     assert (heard.returncode, heard.stdout) == (0, "")
 
 
-def test_a_job_hears_and_transcribes(program, tmp_path: Path) -> None:
+def test_a_job_transcribes_audio(program, tmp_path: Path) -> None:
     clip_of("do", "mi", "so").write(tmp_path / "up.wav")
     heard = program(
         "generate", "-m", "builtin-audio", "--audio", "up.wav", "--background", "Which notes?"

@@ -26,14 +26,14 @@ BUILTIN = ("-m", "builtin")
         f'leap --raw -m builtin "$(leap --dry-run -m builtin "{QUESTION}")"$\'\\n\'',
     ],
 )
-def test_ways_to_ask(shell, line):
+def test_prompts_from_files_and_standard_input(shell, line):
     done = shell(line)
     assert done.returncode == 0, done.stderr
     assert "Paris" in done.stdout and "error" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/dev/stderr"])
-def test_what_stands_in_the_file_behind_an_open_output_stays(shell, name):
+def test_output_to_an_open_descriptor_keeps_earlier_content(shell, name):
     line = f'(echo header; leap -o {name} -m builtin "{QUESTION}"; echo footer) > all.txt 2>&1; cat all.txt'
     assert shell(line).stdout.splitlines() == ["header", "The capital of France is Paris.", "footer"]
     assert (
@@ -42,7 +42,7 @@ def test_what_stands_in_the_file_behind_an_open_output_stays(shell, name):
 
 
 @pytest.mark.parametrize(("name", "to"), [("/dev/stdout", "1"), ("/dev/fd/3", "3"), ("/proc/self/fd/3", "3")])
-def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path, name, to):
+def test_a_batch_to_an_open_descriptor_appends(shell, tmp_path, name, to):
     (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
     batch = f"leap batch in.jsonl -m builtin -o {name} --format plain"
     done = shell(f"(echo header >&{to}; {batch} 2>/dev/null; echo footer >&{to}) {to}> all.txt; cat all.txt")
@@ -50,7 +50,7 @@ def test_a_batch_to_an_open_output_goes_after_what_stands_there(shell, tmp_path,
     assert (header, footer) == ("header", "footer") and "Paris" in json.loads(answer)["text"]
 
 
-def test_a_descriptor_that_is_not_open_is_one_line(program):
+def test_a_closed_descriptor_is_a_one_line_error(program):
     done = program(*BUILTIN, "-o", "/dev/fd/99999999999999999999", QUESTION)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "cannot write /dev/fd/9" in done.stderr
     assert "Paris" in done.stdout, "the answer is not lost"
@@ -67,7 +67,7 @@ def test_a_dry_run_counts_what_the_answer_reads(program, tmp_path):
     assert '"a"' in dry["prompt"], "the schema is shown to the model"
 
 
-def test_each_of_several_answers_can_be_had_alone(program):
+def test_each_of_several_answers_can_be_reproduced_by_its_seed(program):
     every_token = ("--temperature", "3", "--top-k", "0", "--top-p", "1", "--min-p", "0")
     hot = (*every_token, "--threads", "1", "--max-tokens", "12", "--format", "json")
     answers = json.loads(program(*BUILTIN, *hot, "-n", "3", "--seed", "5", "Say hello.").stdout)
@@ -77,7 +77,7 @@ def test_each_of_several_answers_can_be_had_alone(program):
     assert alone["message"].get("content") == texts[1]
 
 
-def test_a_template_with_a_schema_holds_the_answer_to_it(program):
+def test_a_template_with_a_schema_constrains_the_answer(program):
     added = program(
         "saved", "templates", "add", "order", "Extract the order: {input}", "--json-schema", "item, quantity int"
     )
@@ -86,7 +86,7 @@ def test_a_template_with_a_schema_holds_the_answer_to_it(program):
     assert set(json.loads(done.stdout)) == {"item", "quantity"}, done.stderr
 
 
-def test_ctrl_c_stops_all_answers_and_keeps_what_came(start):
+def test_ctrl_c_stops_all_answers_and_keeps_their_text(start):
     process = start("generate", *BUILTIN, "-n", "2", "--format", "jsonl", LONG)
     first = json.loads(process.stdout.readline())
     assert (first["index"], first["type"]) == (0, "chunk")
@@ -102,7 +102,7 @@ SPELLED = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 @pytest.mark.parametrize(
     "asked", [("--raw", SPELLED), ("--dry-run", QUESTION), ("-n", "2", QUESTION)], ids=lambda asked: asked[0]
 )
-def test_a_warm_model_does_the_same(program, asked):
+def test_a_loaded_model_does_the_same(program, asked):
     """The host's runner and the one in this process are asked in the same words."""
     asked = (*asked, *BUILTIN, "--temperature", "0", "--max-tokens", "20")
     here = program("generate", *asked, "--no-host")

@@ -127,7 +127,7 @@ def test_an_answer_that_the_server_ends_in_the_middle_stays_on_the_page(browser,
 
 
 @pytest.mark.parametrize("options", [[], ["--sessions"]])
-def test_the_box_has_the_focus_and_a_reload_keeps_the_conversation(browser, start, options, tmp_path):
+def test_the_prompt_has_the_focus_and_a_reload_keeps_the_conversation(browser, start, options, tmp_path):
     """Also on a phone, where nothing is cut; a second tab gets the key of the first."""
     process = start("serve", "builtin", "--port", "0", "--threads", "1", "--web-ui", "--api-key", "s3cret", *options)
     url = process.stdout.readline().decode().strip().removesuffix("/v1")

@@ -133,12 +133,12 @@ def test_pages_begin_with_an_example_and_are_short():
     ("shown", "printed"),
     [("a … c\n", "a b c\n"), ("a\n…\n", "a\nb\nc\n"), ("a ...\n", "a b\n"), ("A  B\n", "A     B\n"), ("a\n", "a")],
 )
-def test_outputs_may_differ_where_the_page_says_so(shown, printed):
+def test_an_ellipsis_matches_any_output(shown, printed):
     assert is_as_shown(shown, printed)
 
 
 @pytest.mark.parametrize(
     ("shown", "printed"), [("a\n", "b\n"), ("a … c\n", "a b\n"), ("a\n", "a\nb\n"), ("…b\n", "b\nc\n")]
 )
-def test_other_outputs_are_found(shown, printed):
+def test_a_different_output_is_reported(shown, printed):
     assert not is_as_shown(shown, printed)

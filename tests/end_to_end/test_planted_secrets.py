@@ -120,7 +120,7 @@ def test_servers_workers_and_their_tables_hold_no_secret(program, start, leap_ho
                 urllib.request.urlopen(urllib.request.Request(url + path, body, headers), timeout=60).close()
     answer = run("generate", "hi", "--background", "--max-tokens", "2").strip()
     download = run("download", "me/Open-GGUF", "--background").strip()
-    run("jobs", "wait", answer, download, "--timeout", "60s")
+    run("jobs", "wait", answer, download, "--timeout", "200s")
     outputs["ps"] = "\n".join(processes.of_home(leap_home).values())
     assert "serve" in outputs["ps"] and "jobs" in outputs["ps"]
     for command in (["jobs", "list", "--format", "json"], ["jobs", "status", download, "--format", "json"], ["ps"]):

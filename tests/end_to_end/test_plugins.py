@@ -82,7 +82,7 @@ def test_a_plugin_adds_a_tool(program):
 
 def test_a_plugin_adds_a_function_for_jobs_and_a_topic_of_help(program):
     job = output(program("shout", "--background", "hello")).strip()
-    program("jobs", "wait", job, "--timeout", "100s")
+    program("jobs", "wait", job, "--timeout", "200s")
     assert json.loads(output(program("jobs", "output", job))) == {"text": "HELLO"}
     assert output(program("help", "shouting")) == "# Shouting\n\n`leap shout TEXT` prints TEXT in capitals.\n"
     assert "shouting" in output(program("help"))
@@ -93,7 +93,7 @@ def test_a_plugin_opens_a_model_here_and_in_a_job(program):
     model = ("-m", "shout://builtin", QUESTION)
     assert output(program("generate", *model)).strip() == PARIS
     job = output(program("generate", "--background", *model)).strip()
-    assert output(program("jobs", "wait", job, "--timeout", "60s")) is not None
+    assert output(program("jobs", "wait", job, "--timeout", "200s")) is not None
     assert output(program("jobs", "output", job)).strip() == PARIS
     program("jobs", "worker", "--shutdown")
 

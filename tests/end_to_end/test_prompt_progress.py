@@ -65,19 +65,19 @@ def shown(line: list[str], directory: Path, until: bytes | None = None) -> tuple
     return os.waitstatus_to_exitcode(status), seen
 
 
-def test_a_terminal_sees_it_and_nothing_is_left_of_it(long_prompt):
+def test_a_terminal_shows_progress_and_erases_it(long_prompt):
     code, seen = shown(LINE, long_prompt)
     assert code == 0 and b"reading the prompt: " in seen and b" tokens/s, 0:" in seen
     last = seen.rpartition(b"reading the prompt: ")[2]
     assert CLEAR in last and last.partition(CLEAR)[2].strip()  # the answer
 
 
-def test_ctrl_c_while_a_prompt_is_read_leaves_nothing(long_prompt):
+def test_ctrl_c_during_a_prompt_erases_the_progress(long_prompt):
     code, seen = shown(LINE_OF_MINUTES, long_prompt, until=b"reading the prompt: ")
     assert code in (130, -signal.SIGINT)
     assert seen.rpartition(b"reading the prompt: ")[2].partition(CLEAR)[2].strip() in (b"", b"^C")
 
 
-def test_a_pipe_sees_nothing(long_prompt):
+def test_a_pipe_gets_no_progress(long_prompt):
     done = subprocess.run(LINE, cwd=long_prompt, capture_output=True, timeout=ENDLESS)
     assert done.returncode == 0 and b"reading" not in done.stderr and done.stdout

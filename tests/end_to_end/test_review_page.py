@@ -59,7 +59,7 @@ def status(browser: Browser) -> str:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_marks_are_where_python_sees_them_and_strangers_stay_text(browser, tmp_path, width):
+def test_marks_are_at_pythons_offsets_and_hostile_text_stays_text(browser, tmp_path, width):
     browser.width(width)
     reviews = strange()
     show(browser, tmp_path, reviews)
@@ -88,7 +88,7 @@ def test_marks_are_where_python_sees_them_and_strangers_stay_text(browser, tmp_p
     assert browser.log() == []
 
 
-def test_a_review_by_keyboard_is_saved_as_it_was_decided(browser, tmp_path):
+def test_a_review_by_keyboard_is_saved(browser, tmp_path):
     browser.width(1280)
     reviews = plain()
     address = show(browser, tmp_path, reviews)
@@ -189,7 +189,7 @@ def test_values_of_several_types_and_large_listed_numbers_are_typed_and_kept_by_
     assert corrected_document(found) == {"a": 41, "b": "forty", "c": None, "d": 12345678901234567891}
 
 
-def test_everything_is_there_for_the_mouse_and_for_who_does_not_see(browser, tmp_path):
+def test_everything_works_by_mouse_and_has_labels_for_screen_readers(browser, tmp_path):
     browser.width(390)
     show(browser, tmp_path, plain())
     browser.click("[data-act=help]")
@@ -231,7 +231,7 @@ return Math.min(...ratios);
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_chosen_value_and_its_place_are_seen(browser, tmp_path, width):
+def test_the_selected_value_and_its_mark_are_visible(browser, tmp_path, width):
     browser.width(width)
     schema = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}}}}
     names = [f"Name{n:02}" for n in range(40)]
@@ -250,7 +250,7 @@ return [box.top + 2, box.bottom - 2].every((y) => part.contains(document.element
 """
 
 
-def test_a_browser_that_keeps_nothing_says_so(browser, tmp_path):
+def test_a_browser_without_storage_is_reported(browser, tmp_path):
     show(browser, tmp_path, plain())
     browser.run("Storage.prototype.setItem = () => { throw new Error('full') }")
     keys(browser, "a")
@@ -258,7 +258,7 @@ def test_a_browser_that_keeps_nothing_says_so(browser, tmp_path):
     assert read_reviews(saved(browser, tmp_path))[1].evidence[0]["decision"] == "accept"
 
 
-def test_what_a_full_browser_did_not_keep_is_kept_when_there_is_room(browser, tmp_path):
+def test_decisions_that_did_not_fit_are_stored_when_there_is_space(browser, tmp_path):
     address = show(browser, tmp_path, plain())
     browser.run(
         "window.kept = Storage.prototype.setItem; Storage.prototype.setItem = () => { throw new Error('full') }"
@@ -272,7 +272,7 @@ def test_what_a_full_browser_did_not_keep_is_kept_when_there_is_room(browser, tm
     assert browser.text("#progress").startswith("2 of "), "the first document's decision is there too"
 
 
-def test_undo_leaves_what_another_window_decided_since(browser, tmp_path):
+def test_undo_keeps_later_decisions_of_another_window(browser, tmp_path):
     address = show(browser, tmp_path, plain())
     keys(browser, "a")
     first = browser.new_window()
@@ -285,7 +285,7 @@ def test_undo_leaves_what_another_window_decided_since(browser, tmp_path):
     assert "another window" in status(browser) and browser.text("#fields li .decision") == "rejected"
 
 
-def test_two_windows_of_one_file_lose_nothing_of_each_other(browser, tmp_path):
+def test_two_windows_of_one_file_lose_no_decisions(browser, tmp_path):
     browser.width(1280)
     address = show(browser, tmp_path, plain())
     first = browser.new_window()
@@ -300,7 +300,7 @@ def test_two_windows_of_one_file_lose_nothing_of_each_other(browser, tmp_path):
     assert (second, decided[:2]) == ("b.txt", ["accepted", "rejected"])
 
 
-def test_a_scan_is_seen_beside_its_text(browser, tmp_path):
+def test_a_scan_is_shown_beside_its_text(browser, tmp_path):
     browser.width(1280)
     (tmp_path / "scan.pdf").write_bytes(scan("Tim", "19"))
     review = a_review("scan.pdf", "Tim\n\f19\n\f", {"name": "Tim", "age": 19})
@@ -338,7 +338,7 @@ def serve(start, *arguments: str) -> tuple[Any, str]:
     raise AssertionError("no address")
 
 
-def test_served_decisions_are_in_the_file_at_once(browser, start, tmp_path):
+def test_served_decisions_are_written_at_once(browser, start, tmp_path):
     (tmp_path / "tim.txt").write_text("Tim is 19 years old.")
     process, address = serve(start, "--json-schema", "full_name, age int", "--review-serve", "r.jsonl", "tim.txt")
     path = tmp_path / "r.jsonl"
@@ -372,7 +372,7 @@ def test_served_decisions_are_in_the_file_at_once(browser, start, tmp_path):
     assert b"decided: 2 of 2 values, in r.jsonl; leap extract --apply r.jsonl" in process.stderr.read()
 
 
-def test_a_refusal_takes_nothing_else_along(browser, start, tmp_path):
+def test_a_refused_decision_does_not_affect_others(browser, start, tmp_path):
     (tmp_path / "tim.txt").write_text("Tim is 19 years old.")
     _, address = serve(start, "--json-schema", "full_name, age int", "--review-serve", "r.jsonl", "tim.txt")
     browser.open(address)
@@ -395,7 +395,7 @@ def test_a_refusal_takes_nothing_else_along(browser, start, tmp_path):
     assert name["decision"] == "reject" and age["corrected"] in (20, 1920)
 
 
-def test_a_full_disk_is_said_and_the_decision_is_sent_again(browser, start, tmp_path):
+def test_a_full_disk_is_reported_and_the_decision_is_resent(browser, start, tmp_path):
     resource = pytest.importorskip("resource")
     path = tmp_path / "r.jsonl"
     write_reviews(path, plain())

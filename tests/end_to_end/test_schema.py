@@ -37,20 +37,20 @@ def test_a_schema_that_takes_the_lenient_path(program):
     assert "not is not enforced while generating, but checked afterwards (/properties/name/not)" in done.stderr
 
 
-def test_a_lenient_schema_that_is_never_met_ends_with_6(program):
+def test_a_lenient_schema_that_is_never_satisfied_exits_with_6(program):
     schema = '{"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "not": {}}'
     done = program("generate", *GREEDY, "--json-schema", schema, "--format", "json", ANN)
     assert (done.returncode, done.stdout) == (6, "")
     assert "after 3 tries" in done.stderr
 
 
-def test_half_a_document_is_never_a_success(program):
+def test_an_incomplete_document_is_never_a_success(program):
     done = program("generate", *GREEDY, "--json-schema", "name, age int", "--max-tokens", "3", "--format", "json", ANN)
     assert (done.returncode, done.stdout) == (6, "") and "cut at max_tokens" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_a_shape_is_ended_in_time(program):
+def test_complete_json_ends_a_document_within_max_tokens(program):
     shape = ("--json-schema", "name, age int", "--max-tokens", "16")
     done = program("generate", *GREEDY, *shape, "--complete-json", "--format", "json", "Ada Lovelace was 36 years old.")
     answer = json.loads(done.stdout)
@@ -62,7 +62,7 @@ def test_a_shape_is_ended_in_time(program):
 
 
 @pytest.mark.parametrize(("option", "whole"), [("--complete-json", True), ("--no-complete-json", False), ("", True)])
-def test_lines_of_a_batch_are_ended_in_time(program, tmp_path, option: str, whole: bool):
+def test_complete_json_ends_lines_of_a_batch_within_max_tokens(program, tmp_path, option: str, whole: bool):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Ada Lovelace was a lady who was 36 years old."}\n')
     shape = ("--json-schema", "name, more, age int", "--max-tokens", "22", *([option] if option else []))
     done = program("batch", "in.jsonl", "-m", "builtin", "--temperature", "0", *shape, "-q")
@@ -74,7 +74,7 @@ def test_lines_of_a_batch_are_ended_in_time(program, tmp_path, option: str, whol
         assert choice["finish_reason"] == "length"
 
 
-def test_keys_are_added_where_that_is_asked_for(program):
+def test_additional_keys_are_allowed_only_on_request(program):
     schema = '{"type": "object", "properties": {"name": {"type": "string"}}}'
     done = program("generate", *GREEDY, "--json-schema", schema, "--option", "schema-in-prompt=false", ANN)
     assert json.loads(done.stdout).keys() <= {"name"} and done.stdout.count("\n") == 1
@@ -85,12 +85,12 @@ def test_keys_are_added_where_that_is_asked_for(program):
 
 
 @pytest.mark.parametrize("schema", ["{", '{"type": "strin"}', '{"allOf": [{"type": "string"}, {"type": "null"}]}'])
-def test_an_unusable_schema_ends_with_6_before_anything_is_generated(program, schema):
+def test_an_unusable_schema_exits_with_6_before_anything_is_generated(program, schema):
     done = program("generate", *GREEDY, "--json-schema", schema, ANN)
     assert (done.returncode, done.stdout) == (6, "") and done.stderr.count("\n") == 1
 
 
-def test_a_schema_or_grammar_that_is_longer_than_names_of_files_can_be(program):
+def test_a_schema_or_grammar_longer_than_a_file_name(program):
     fields = [f"field{n} int: the number of whatever comes at place {n}" for n in range(8)]
     shown = program("saved", "schemas", "show", ", ".join(fields))
     assert len(json.loads(shown.stdout)["properties"]) == 8, shown.stderr
@@ -105,7 +105,7 @@ def test_a_file_of_a_grammar_of_llama_cpp(program, tmp_path):
     assert done.returncode == 0 and done.stdout in ("Yes!\n", "No!\n"), done.stderr
 
 
-def test_choices_and_expressions(program):
+def test_choices_and_regular_expressions(program):
     done = program("generate", *GREEDY, "--choices", "yes,no", "Is Paris in France?")
     assert done.returncode == 0 and done.stdout in ("yes\n", "no\n")
     done = program("generate", *GREEDY, "--regex", r"\d{4}", "When?")

@@ -49,7 +49,7 @@ def ask(client, text, **given):
     return client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": text}], **given)
 
 
-def test_the_official_client_hears_the_tone(client) -> None:
+def test_the_official_client_gets_the_tone(client) -> None:
     # an answer in one piece, and a conversation that goes on from it
     message = ask(client, "A low tone.", **ALOUD).choices[0].message
     assert message.content is None and message.audio.transcript == "".join(INTERLEAVED_TEXT)
@@ -110,7 +110,7 @@ def test_the_official_client_hears_the_tone(client) -> None:
         ask(client, "A low tone.", **ALOUD | {"audio": {"voice": "us-male", "format": "opus"}})
 
 
-def test_sound_is_packed_as_openai_s_is_and_its_voices_are_known(client) -> None:
+def test_audio_formats_and_voices_of_openai_are_accepted(client) -> None:
     for format, start in ((None, b""), ("mp3", b""), ("opus", b"OggS"), ("flac", b"fLaC")):
         wanted = {} if format is None else {"response_format": format}
         answer = client.audio.speech.with_raw_response.create(
@@ -132,7 +132,7 @@ def test_a_model_without_a_voice_is_refused(client) -> None:
             refused()
 
 
-def test_who_leaves_in_mid_sentence_ends_the_sound(client) -> None:
+def test_a_client_that_disconnects_ends_the_speech(client) -> None:
     with client.audio.speech.with_streaming_response.create(
         model=MODEL, voice="us-male", input="A drone.", response_format="pcm"
     ) as response:

@@ -59,7 +59,7 @@ def created(client, data: bytes):
     )
 
 
-def test_what_openai_s_client_does_with_files_and_batches(serve):
+def test_openais_client_uses_files_and_batches(serve):
     _, client = serve()
     data = rows(3)
     file, batch = created(client, data)
@@ -109,7 +109,7 @@ def test_what_openai_s_client_does_with_files_and_batches(serve):
         client.batches.create(input_file_id=batch.output_file_id, endpoint="/v1/edits", completion_window="24h")
 
 
-def test_a_batch_outlives_its_server():
+def test_a_batch_survives_its_server():
     """A short form of ``python scripts/kill_served_batch.py``."""
     script = ROOT / "scripts" / "kill_served_batch.py"
     done = subprocess.run(

@@ -85,7 +85,7 @@ def rounds_of_messages(client, count):
 
 
 @lengths(3, 20, "count")
-def test_an_agent_s_loop_reads_no_prefix_twice(serve, count):
+def test_the_loop_of_an_agent_computes_no_prefix_twice(serve, count):
     _, openai_client, anthropic_client = serve()
     for rounds in (rounds_of_responses(openai_client, count), rounds_of_messages(anthropic_client, count)):
         counts = list(rounds)
@@ -94,7 +94,7 @@ def test_an_agent_s_loop_reads_no_prefix_twice(serve, count):
             assert longer > prompt + answered >= restored >= prompt + answered - MOST_UNREAD, counts
 
 
-def test_stored_responses_survive_a_killed_server_and_streams_are_told_of_its_end(serve):
+def test_stored_responses_survive_a_killed_server_and_streams_end_with_an_error(serve):
     import openai
 
     process, client, _ = serve()

@@ -15,7 +15,7 @@ from leap_core.opening import Leap
 from .conftest import LONG, QUESTION
 
 
-def test_what_was_exported_is_continued_by_chat_batch_and_library(program, tmp_path, leap_home):
+def test_an_export_is_continued_by_chat_batch_and_library(program, tmp_path, leap_home):
     assert program("chat", "--session", "talk", stdin=f"Hello.\n{QUESTION}\n").returncode == 0
     for format in ("openai", "jsonl"):
         assert program("export", "talk", "--format", format, "-o", f"{format}.json").returncode == 0
@@ -50,7 +50,7 @@ def test_an_answered_job_is_exported(program):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_a_killed_answer_leaves_its_question_and_the_session_goes_on(program, start, leap_home):
+def test_a_killed_answer_keeps_its_question_and_the_session_continues(program, start, leap_home):
     process = start("generate", "-m", "builtin", "--session", "long", "--format", "jsonl", LONG)
     assert b"chunk" in process.stdout.readline()
     process.kill()
@@ -64,7 +64,7 @@ def test_a_killed_answer_leaves_its_question_and_the_session_goes_on(program, st
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGINT")
-def test_an_interrupted_answer_is_kept_as_far_as_it_came(start, leap_home):
+def test_an_interrupted_answer_is_saved_as_far_as_it_was_generated(start, leap_home):
     process = start("generate", "-m", "builtin", "--save", "--format", "jsonl", LONG)
     assert b"chunk" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -79,7 +79,7 @@ def test_an_interrupted_answer_is_kept_as_far_as_it_came(start, leap_home):
 
 @pytest.mark.cold
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on files")
-def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
+def test_a_full_disk_loses_the_session_and_not_the_answer(program, shell):
     """A limit on the size of files is what a full disk is to SQLite: here as large as the memory it shares, 32 KiB, and
     a little more."""
     assert program("chat", "-m", "builtin", "--session", "x", stdin="Hello.\n").returncode == 0
@@ -93,7 +93,7 @@ def test_a_full_disk_costs_the_session_and_not_the_answer(program, shell):
 @pytest.mark.cold
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on files")
 @pytest.mark.parametrize("command", [f"printf '{QUESTION}\\n' | leap chat -m builtin", f"leap generate '{QUESTION}'"])
-def test_a_disk_without_room_for_any_session_still_gives_the_answer(shell, command):
+def test_a_disk_without_space_for_any_session_still_gives_the_answer(shell, command):
     done = shell(f"trap '' XFSZ; ulimit -f 4; {command} --session x")
     assert "Paris" in done.stdout
     assert done.returncode == 1 and "leap: warning: this conversation is not saved: " in done.stderr

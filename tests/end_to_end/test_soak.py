@@ -60,7 +60,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.timeout(600)
 @lengths(24, 200, "count")
-def test_every_answer_equals_the_one_given_alone(count: int) -> None:
+def test_every_answer_equals_the_one_generated_alone(count: int) -> None:
     asked = requests(count)
     with Leap.load("builtin", ModelLoadingOptions(slots=1, cpu_threads=1)) as alone:
         expected = [answer(alone, request).full_message for request in asked]

@@ -46,7 +46,7 @@ def test_text_and_sound_in_one_answer(program, miniature, tmp_path) -> None:
     assert frequency(tmp_path / "out.wav") == (pytest.approx(450, abs=5), 1920 * 16)
 
 
-def test_a_pipe_gets_sound_while_it_is_made(start, miniature, tmp_path) -> None:
+def test_a_pipe_gets_audio_while_it_is_generated(start, miniature, tmp_path) -> None:
     process = start("say", "-m", str(miniature), "A drone.", "-o", "-", stdout=subprocess.PIPE)
     assert process.stdout is not None
     head = process.stdout.read(44 + 10 * 3840)
@@ -57,7 +57,7 @@ def test_a_pipe_gets_sound_while_it_is_made(start, miniature, tmp_path) -> None:
     assert len(head + rest) % 2 == 0 and check_wav(head + rest).samples > 10 * 1920
 
 
-def test_cancelled_in_mid_sentence_the_file_is_whole(start, miniature, tmp_path) -> None:
+def test_a_file_of_cancelled_speech_is_complete(start, miniature, tmp_path) -> None:
     process = start("say", "-m", str(miniature), "A drone.", "-o", "out.wav", stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size > 40_000 for path in tmp_path.glob(".out.wav.*")):
@@ -98,7 +98,7 @@ def test_a_job_whose_model_has_no_voice_fails(program, tmp_path) -> None:
     assert "does not speak" in program("jobs", "status", id).stdout
 
 
-def test_a_warm_model_speaks_beside_text(program, miniature, tmp_path) -> None:
+def test_a_loaded_model_speaks_beside_text(program, miniature, tmp_path) -> None:
     model = str(miniature)
     try:
         assert program("load", model, "--slots", "4").returncode == 0
@@ -136,7 +136,7 @@ def test_a_spoken_conversation(program, miniature, tmp_path) -> None:
     assert frequency(tmp_path / "talk-2.wav") == (pytest.approx(900, abs=5), 1920 * 16)
 
 
-def test_a_kept_conversation_goes_on_aloud_and_is_exported_with_its_sound(program, miniature, tmp_path) -> None:
+def test_a_saved_conversation_continues_in_speech_and_is_exported_with_audio(program, miniature, tmp_path) -> None:
     model = str(miniature)
     assert (
         program("chat", "-m", model, "--session", "tones", "--speak", "one.wav", stdin="A low tone.\n").returncode == 0

@@ -33,7 +33,7 @@ def weather(tmp_path: Path) -> Path:
     return tmp_path / "called.txt"
 
 
-def test_a_call_and_its_round_trip(program: Program, weather: Path):
+def test_a_call_runs_and_its_result_is_answered(program: Program, weather: Path):
     done = program("generate", *GREEDY, "--allow-tool", "get_weather", "--show-calls", PARIS)
     assert done.returncode == 0 and "21" in done.stdout
     assert weather.read_text() == "Paris\n"
@@ -60,7 +60,7 @@ def test_a_required_call_is_always_made(program: Program, weather: Path):
 
 
 @pytest.mark.parametrize("policy", [None, "ask", "deny"])
-def test_a_denied_tool_ends_with_7_and_has_not_run(
+def test_a_denied_tool_exits_with_7_and_does_not_run(
     program: Program, weather: Path, leap_home: Path, policy: str | None
 ):
     if policy is not None:
@@ -72,7 +72,7 @@ def test_a_denied_tool_ends_with_7_and_has_not_run(
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 7)])
-def test_whoever_sits_at_the_terminal_decides(
+def test_the_user_at_the_terminal_decides(
     variables: dict[str, str], tmp_path: Path, weather: Path, typed: bytes, code: int
 ):
     leader, follower = pty.openpty()
@@ -94,7 +94,7 @@ def test_whoever_sits_at_the_terminal_decides(
     assert weather.exists() is (code == 0)
 
 
-def test_a_tool_that_fails_is_told_to_the_model(program: Program, tmp_path: Path):
+def test_a_tool_failure_is_reported_to_the_model(program: Program, tmp_path: Path):
     (tmp_path / "weather.py").write_text(
         WEATHER.replace("    with open", "    raise OSError('no network')\n    with open")
     )
@@ -102,7 +102,7 @@ def test_a_tool_that_fails_is_told_to_the_model(program: Program, tmp_path: Path
     assert done.returncode == 0 and "error OSError: no network" in done.stderr
 
 
-def test_declared_tools_are_called_and_left_to_the_caller(program: Program, tmp_path: Path):
+def test_calls_of_declared_tools_are_returned_to_the_caller(program: Program, tmp_path: Path):
     shown = json.loads(program("tools", "show", "get_weather", "--tools-file", "weather.py").stdout)
     (tmp_path / "tools.json").write_text(json.dumps([shown]))
     done = program("generate", "-m", "builtin", "--temperature", "0", "--tools-file", "tools.json", PARIS)
@@ -110,18 +110,18 @@ def test_declared_tools_are_called_and_left_to_the_caller(program: Program, tmp_
     assert json.loads(done.stdout) == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
 
 
-def test_no_call_where_none_is_wanted(program: Program, weather: Path):
+def test_tool_choice_none_makes_no_call(program: Program, weather: Path):
     done = program("generate", *GREEDY, "--allow-tool", "get_weather", "--tool-choice", "none", PARIS)
     assert done.returncode == 0 and done.stdout.strip() and not weather.exists()
 
 
-def test_tools_in_a_chat(program: Program, weather: Path):
+def test_tools_run_in_a_chat(program: Program, weather: Path):
     done = program("chat", *GREEDY, "--allow-tool", "get_weather", stdin=f"{PARIS}\nHello!\n")
     assert done.returncode == 0 and "21" in done.stdout.splitlines()[0]
     assert weather.read_text() == "Paris\n"
 
 
-def test_a_registered_command(program: Program):
+def test_a_registered_command_runs(program: Program):
     added = program("tools", "add", "shout", "--command", "tr a-z A-Z", "--schema", "text")
     assert added.returncode == 0
     assert program("tools", "call", "shout", '{"text": "a"}').returncode == 7

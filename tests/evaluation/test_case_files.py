@@ -21,7 +21,7 @@ def shown(cases):
     return [(case.id, case.request, [(each.name, each.value) for each in case.expectations]) for case in cases.cases]
 
 
-def test_lines_yaml_and_a_table_say_the_same(tmp_path):
+def test_jsonl_yaml_and_csv_give_the_same_cases(tmp_path):
     lines = '{"id": "a", "prompt": "Hi", "expect": {"contains": "x"}, "group": "g", "weight": 2}\n'
     yaml = "- id: a\n  prompt: Hi\n  expect: {contains: x}\n  group: g\n  weight: 2\n"
     table = "id,prompt,contains,group,weight\na,Hi,x,g,2\n"
@@ -38,7 +38,7 @@ def test_other_columns_of_a_table_are_variables(tmp_path):
     assert case.variables == {"text": "Bonjour"} and case.request == {} and case.expectations[0].name == "regex"
 
 
-def test_promptfoo(tmp_path):
+def test_promptfoo_files_are_read(tmp_path):
     config = """
 prompts: ["Translate {{text}} to {{language}}", {role: x}]
 providers: [openai:gpt]
@@ -67,7 +67,7 @@ tests:
         assert what in told
 
 
-def test_promptfoo_s_table(tmp_path):
+def test_promptfoo_tables_are_read(tmp_path):
     text = 'question,__expected,__expected2\nWhat?,"icontains: Rome",similar(0.9): Roma\nWho?,me,\n'
     one, other = read_cases(file(tmp_path, "t.csv", text)).cases
     assert [(each.name, each.value, each.settings) for each in one.expectations] == [
@@ -77,7 +77,7 @@ def test_promptfoo_s_table(tmp_path):
     assert one.variables == {"question": "What?"} and other.expectations[0].value == ["me"]
 
 
-def test_evals_and_inspect(tmp_path):
+def test_evals_and_inspect_files_are_read(tmp_path):
     lines = [
         {"input": [{"role": "user", "content": "2+2?"}], "ideal": ["4", "four"]},
         {"input": "The capital?", "target": "Rome", "id": 7},
@@ -95,7 +95,7 @@ def test_evals_and_inspect(tmp_path):
     assert read.unsupported == ("line 3: setup is not supported",)
 
 
-def test_the_leaderboard_s_questions(tmp_path):
+def test_questions_of_the_function_calling_leaderboard_are_read(tmp_path):
     question = {
         "id": "simple_0",
         "question": [[{"role": "user", "content": "Area?"}]],
@@ -153,13 +153,13 @@ def test_the_leaderboard_s_questions(tmp_path):
         ("c.jsonl", '{"prompt": "x", "expect": "a", "weight": 0}', "weight: expected a number above 0"),
     ],
 )
-def test_what_is_no_case(tmp_path, name, text, message):
+def test_invalid_cases_are_refused(tmp_path, name, text, message):
     with pytest.raises(LeapError) as caught:
         read_cases(file(tmp_path, name, text))
     assert message in caught.value.message
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(LeapError, match="cannot read"):
         read_cases(tmp_path / "nowhere.jsonl")
 
@@ -171,7 +171,7 @@ def test_a_missing_file(tmp_path):
         *("latency(1000)", "not-is-refusal", "cost(0.01)", "rouge-n(0.6): text", "similar:cosine(0.8): x", "is-xml"),
     ],
 )
-def test_an_assertion_of_a_table_that_leap_has_not_is_left_out_and_said(cell):
+def test_an_unknown_assertion_of_a_table_is_skipped_and_reported(cell):
     cases, unsupported = case_of({"q": "1", "__expected": cell, "__expected2": "contains: a"})
     assert [case["expect"] for case in cases] == [[{"contains": "a"}]]
     assert len(unsupported) == 1 and "is not supported" in unsupported[0]
@@ -180,7 +180,7 @@ def test_an_assertion_of_a_table_that_leap_has_not_is_left_out_and_said(cell):
 
 
 @pytest.mark.parametrize("cell", ["Note: hello", "https://x.org", "12:30", "Paris", "a-b: c", "file://x.json"])
-def test_a_text_of_a_table_with_a_colon_is_a_text(cell):
+def test_a_table_text_with_a_colon_is_not_an_assertion(cell):
     cases, unsupported = case_of({"q": "1", "__expected": cell})
     assert [case["expect"] for case in cases] == [[{"equals": cell}]] and unsupported == []
 
@@ -190,7 +190,7 @@ def test_a_quoted_comma_of_a_list_is_a_comma():
     assert cases[0]["expect"] == [{"contains_any": ["a, b", "c"]}]
 
 
-def test_words_that_older_yaml_takes_for_booleans_are_texts(tmp_path):
+def test_words_that_yaml_1_1_reads_as_booleans_are_strings(tmp_path):
     from leap_core.batch.input.small_files import read_yaml
 
     text = b"enum: [on, off, yes, no, y, n, On]\ntruth: [true, False]\nday: 2026-01-02\nn: 3"

@@ -43,7 +43,7 @@ def evaluate(leap, tmp_path):
     return run
 
 
-def test_the_table_has_the_rate_with_its_interval(evaluate):
+def test_the_table_has_the_pass_rate_with_its_interval(evaluate):
     done, asked = evaluate()
     assert done.code == 0, done.stderr
     assert "66.7% of 3" in done.stdout and "20.8% to 93.9%" in done.stdout
@@ -51,7 +51,7 @@ def test_the_table_has_the_rate_with_its_interval(evaluate):
     assert "builtin: 3 of 3 requests answered" in done.stderr
 
 
-def test_only_what_is_new_is_asked(evaluate):
+def test_only_new_cases_are_asked(evaluate):
     evaluate()
     assert evaluate()[1] == []
     changed = [*CASES[:2], {**CASES[2], "prompt": "four"}]
@@ -63,7 +63,7 @@ def test_only_what_is_new_is_asked(evaluate):
     assert evaluate(expecting, "--replace")[1] == ["four", "one", "two"]
 
 
-def test_columns_of_models_and_of_what_is_varied(evaluate, leap):
+def test_models_and_variants_are_columns(evaluate, leap):
     done, asked = evaluate(
         CASES[:1], "--vary", "temperature=0,0.5", "--format", "json", models=("builtin", "builtin-vl")
     )
@@ -73,7 +73,7 @@ def test_columns_of_models_and_of_what_is_varied(evaluate, leap):
     assert len(found["comparisons"]) == 6 and asked == ["one"] * 4
 
 
-def test_repeats_have_seeds_that_follow_each_other(evaluate, leap):
+def test_repeats_have_consecutive_seeds(evaluate, leap):
     evaluate(CASES[:1], "--repeat", "3", "--seed", "7")
     assert sorted(request.options.rng_seed for request in leap.asked) == [7, 8, 9]
     assert all(request.options.temperature is None for request in leap.asked)
@@ -88,7 +88,7 @@ def test_templates_take_variables(evaluate):
     assert asked == ["Translate: Hi"]
 
 
-def test_two_columns_are_told_apart_or_not(leap, evaluate, tmp_path):
+def test_two_columns_are_compared_for_significance(leap, evaluate, tmp_path):
     cases = [{"id": str(n), "prompt": str(n), "expect": "good"} for n in range(8)]
     evaluate(cases, "-o", "x", answer=lambda text: "bad")
     done, _ = evaluate(cases, "-o", "y", answer=lambda text: "good")
@@ -105,7 +105,7 @@ def test_two_columns_are_told_apart_or_not(leap, evaluate, tmp_path):
     assert done.stdout.count("[failed] builtin: bad") == 8 == done.stdout.count("[passed] other: good")
 
 
-def test_regression_and_least_rate_end_with_8(evaluate, tmp_path):
+def test_regressions_and_a_minimum_rate_exit_with_8(evaluate, tmp_path):
     cases = [{"id": str(n), "prompt": str(n), "expect": "good"} for n in range(8)]
     assert evaluate(cases, "-o", "before", answer=lambda text: "good")[0].code == 0
     same, _ = evaluate(cases, "-o", "now", "--baseline", "before/results.jsonl", answer=lambda text: "good")
@@ -124,7 +124,7 @@ def test_regression_and_least_rate_end_with_8(evaluate, tmp_path):
     assert none.code == 2 and "cannot read results" in none.stderr
 
 
-def test_a_case_without_an_answer_is_an_error_and_is_asked_again(evaluate, tmp_path):
+def test_a_case_without_an_answer_is_an_error_and_is_retried(evaluate, tmp_path):
     from leap_core.errors import LeapGenerationError
 
     done, _ = evaluate(answer=lambda text: LeapGenerationError("out of order") if text == "two" else f"<{text}>")
@@ -166,12 +166,12 @@ def test_files_that_name_programs_are_refused_unless_allowed(evaluate, tmp_path)
     assert "100.0% of 1" in evaluate(cases, "--allow-python")[0].stdout
 
 
-def test_what_cannot_be_asked_is_said_by_the_case_s_name(evaluate):
+def test_an_unusable_case_is_named(evaluate):
     done, asked = evaluate([{"id": "odd", "prompt": "x", "temprature": 1, "expect": "a"}])
     assert done.code == 2 and "odd: " in done.stderr and "temprature" in done.stderr and asked == []
 
 
-def test_a_judge_is_asked_about_the_answers(evaluate):
+def test_a_judge_rates_the_answers(evaluate):
     cases = [{"id": "a", "prompt": "x", "expect": {"judge": "Is it polite?"}}]
     done, _ = evaluate(cases)
     assert done.code == 2 and "--judge MODEL" in done.stderr
@@ -190,7 +190,7 @@ def test_cases_of_a_batch(leap, tmp_path):
     assert leap("eval", "make", "--from", "sessions").code == 2
 
 
-def test_what_leap_asked_to_measure_makes_no_case(leap):
+def test_measuring_requests_in_the_log_become_no_cases(leap):
     from leap_core.conversation.prompt_log import Entry, PromptLog
 
     with PromptLog(leap.home / "log.db") as log:
@@ -201,7 +201,7 @@ def test_what_leap_asked_to_measure_makes_no_case(leap):
     assert sorted(prompts) == ["asked by chat", "asked by generate", "asked by job generate"]
 
 
-def test_answers_that_are_rated_bad_make_no_case(leap):
+def test_answers_rated_bad_become_no_cases(leap):
     from leap_core.conversation.messages import ChatMessage
     from leap_core.conversation.prompt_log import Entry, PromptLog
     from leap_core.conversation.sessions import SessionStore
@@ -224,7 +224,7 @@ def test_answers_that_are_rated_bad_make_no_case(leap):
 
 
 @pytest.mark.parametrize("name", ["expected", "expected_output", "ideal", "target", "answer", "output", "reference"])
-def test_a_field_that_other_programs_have_for_expect_is_pointed_to(evaluate, leap, tmp_path, name):
+def test_another_programs_name_for_expect_leads_to_it(evaluate, leap, tmp_path, name):
     done, _ = evaluate([{"prompt": "one", name: "<one>"}])
     said = f"did you mean expect, in the place of {name}?"
     assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1
@@ -232,7 +232,7 @@ def test_a_field_that_other_programs_have_for_expect_is_pointed_to(evaluate, lea
     assert said in leap("eval", "c.csv", "-m", "builtin").stderr
 
 
-def test_cases_are_no_results(evaluate, leap, tmp_path):
+def test_a_case_file_as_results_is_refused(evaluate, leap, tmp_path):
     for text in (json.dumps(CASES[0]), "[]", '"x"', "{}"):
         (tmp_path / "c.jsonl").write_text(f"{text}\n")
         done = leap("eval", "show", "c.jsonl")
@@ -240,7 +240,7 @@ def test_cases_are_no_results(evaluate, leap, tmp_path):
         assert "__init__" not in done.stderr and "leap eval show CASES.eval" in done.stderr
 
 
-def test_equals_within_the_answer_is_pointed_to_contains(evaluate):
+def test_equals_that_matches_a_part_suggests_contains(evaluate):
     cases = [{"prompt": text, "expect": text.upper()} for text in ("one", "two")]
     done, _ = evaluate(cases)
     assert done.stderr.count("`contains` finds a text within") == 1 and done.code == 0
@@ -250,14 +250,14 @@ def test_equals_within_the_answer_is_pointed_to_contains(evaluate):
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
-def test_marks_that_unicode_ends_lines_with_are_characters_of_a_case(evaluate, leap, tmp_path, mark):
+def test_unicode_line_separators_are_characters_of_a_case(evaluate, leap, tmp_path, mark):
     case = json.dumps({"id": "a", "prompt": f"one{mark}two", "expect": f"<one{mark}two>"}, ensure_ascii=False)
     done, _ = evaluate(f"{case}\n")
     assert "100.0% of 1" in done.stdout, done.stderr
     assert leap("eval", "show").stdout.split("\n")[1] == done.stdout.split("\n")[1]
 
 
-def test_parts_are_put_together(evaluate, tmp_path):
+def test_results_of_shards_are_merged(evaluate, tmp_path):
     """Each part by itself, and then the table of all, which asks nothing."""
     whole, asked = evaluate(CASES, "-o", "whole")
     of_parts = [evaluate(CASES, "-o", "parts", "--shard", f"{n}/2") for n in (1, 2)]
@@ -268,7 +268,7 @@ def test_parts_are_put_together(evaluate, tmp_path):
     assert "66.7% of 3" in merged.stdout and "66.7% of 3" in whole.stdout
 
 
-def test_models_are_looked_for_before_anything_is_asked(evaluate):
+def test_missing_models_are_found_before_anything_is_asked(evaluate):
     cases = [*CASES, {"id": "z", "prompt": "x", "expect": {"judge": "Is it?"}}]
     for options, message in [((), "--judge MODEL"), (("--judge", "nosuch"), "no model 'nosuch'")]:
         done, asked = evaluate(cases, *options)
@@ -277,7 +277,7 @@ def test_models_are_looked_for_before_anything_is_asked(evaluate):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_killed_evaluation_goes_on_and_says_the_same(tmp_path):
+def test_a_killed_evaluation_resumes_with_the_same_result(tmp_path):
     """The whole form, with 100 cases, three models and five kills, is scripts/evaluation_under_kills.py."""
     lines = "".join(json.dumps(case) + "\n" for case in evaluation_under_kills.cases(16))
     (tmp_path / "cases.jsonl").write_text(lines)

@@ -33,20 +33,20 @@ def verdict(expect, text="", **answer):
         ({"schema": {"type": "object", "required": ["a"]}}, '{"a": 1}', "{}"),
     ],
 )
-def test_texts(expect, good, bad):
+def test_expectations_of_texts(expect, good, bad):
     assert verdict(expect, good).passed and verdict(expect, good).score == 1
     failed = verdict(expect, bad)
     assert not failed.passed and failed.score == 0 and failed.message
 
 
-def test_what_is_counted():
+def test_expectations_of_counts():
     assert verdict({"max_tokens": 3}, tokens=3).passed
     assert verdict({"max_tokens": 3}, tokens=4).message == "4 tokens, more than 3"
     assert verdict({"finish": "stop"}).passed
     assert not verdict({"finish": "stop"}, finish="length").passed
 
 
-def test_numbers_of_other_models():
+def test_expectations_that_use_other_models():
     assert verdict({"judge": "Is it polite?"}, asked={0: 0.51}).passed
     assert not verdict({"judge": "Is it polite?", "threshold": 0.9}, asked={0: 0.51}).passed
     assert verdict({"not": {"similar": "x"}}, asked={0: 0.1}).passed
@@ -77,7 +77,7 @@ def test_a_choice_is_the_likeliest_option():
         ({"contains": "a", "weight": "heavy"}, "expect.weight"),
     ],
 )
-def test_what_is_no_expectation(expect, message):
+def test_invalid_expectations_are_refused(expect, message):
     with pytest.raises(LeapError) as caught:
         read_expectations(expect, "expect", KINDS)
     assert message in caught.value.message
@@ -94,7 +94,7 @@ def test_what_is_no_expectation(expect, message):
         ("1", 1, 'the document: 1 instead of "1"'),
     ],
 )
-def test_the_first_difference_has_its_place(expected, actual, place):
+def test_the_first_difference_has_its_position(expected, actual, place):
     assert first_difference(expected, actual) == place
 
 
@@ -139,20 +139,20 @@ def test_parallel_calls_come_in_any_order_and_each_counts_once():
     assert difference_of_calls(expected, [("f", {"a": 1}), ("f", {"a": 2})], ordered=True) is not None
 
 
-def test_a_float_is_no_declared_integer():
+def test_a_float_does_not_match_a_declared_integer():
     types = {"f": {"a": "integer", "b": "number"}}
     expected = read_calls({"f": {"a": [5], "b": [5]}}, "calls")
     assert difference_of_calls(expected, [("f", {"a": 5, "b": 5.0})], types) is None
     assert "an integer was declared" in (difference_of_calls(expected, [("f", {"a": 5.0, "b": 5})], types) or "")
 
 
-def test_no_calls_and_any_calls():
+def test_expectations_of_no_call_and_of_any_call():
     called = [("f", {})]
     assert verdict({"no_calls": True}).passed and not verdict({"no_calls": True}, calls=called).passed
     assert verdict({"calls": "any"}, calls=called).passed and not verdict({"calls": "any"}).passed
 
 
-def test_a_function_of_the_user_judges(tmp_path):
+def test_a_function_of_the_user_checks_an_answer(tmp_path):
     (tmp_path / "checks.py").write_text(
         "def short(text, about): return len(text) < 5\n"
         "def share(text, about): return len(text) / 10\n"

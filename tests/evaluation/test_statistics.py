@@ -33,12 +33,12 @@ MCNEMAR = [
 
 
 @pytest.mark.parametrize(("passed", "total", "low", "high"), WILSON)
-def test_wilson(passed, total, low, high):
+def test_wilson_intervals(passed, total, low, high):
     assert wilson(passed, total) == pytest.approx((low, high), abs=1e-6)
 
 
 @pytest.mark.parametrize(("first", "second", "p"), MCNEMAR)
-def test_mcnemar(first, second, p):
+def test_mcnemar_p_values(first, second, p):
     assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p, abs=1e-6)
 
 
@@ -47,7 +47,7 @@ def test_mcnemar_of_more_cases_than_a_float_can_count():
     assert 0 < mcnemar(1000, 1200) < 0.0001 and mcnemar(1100, 1100) == 1.0
 
 
-def test_nothing_allows_to_say_nothing():
+def test_no_cases_give_the_widest_interval():
     assert wilson(0, 0) == (0.0, 1.0)
 
 
@@ -65,7 +65,7 @@ def test_the_bootstrap_of_a_mean_is_repeatable_and_near_the_normal_interval():
     assert bootstrap_mean([1.0] * 5) == (1.0, 1.0)
 
 
-def test_weights_move_a_mean():
+def test_weights_change_a_mean():
     low, high = bootstrap_mean([0.0, 1.0] * 50, [1.0, 3.0] * 50)
     assert low < 0.75 < high
 
@@ -84,7 +84,7 @@ def test_flipped_signs_of_yes_and_no_are_mcnemar(first, second):
     assert sign_flip([1.0] * first + [-1.0] * second + [0.0] * 7) == pytest.approx(mcnemar(first, second), abs=0.006)
 
 
-def test_few_cases_cannot_be_told_apart_by_grades_or_weights():
+def test_few_cases_give_no_significance_by_grades_or_weights():
     """A bootstrap of three cases calls this sure; of eight patterns of signs two do as much."""
     graded = [[CaseResult(f"c{n}", name, score=score) for n in range(3)] for name, score in (("a", 0.9), ("b", 0.4))]
     assert compare(*graded).p == 0.25 and compare(*graded).p_better == 0.125 and compare(*graded[::-1]).p_better == 1.0

@@ -52,7 +52,7 @@ def said(runner, **options):
     return list(stream)[-1].full_message.text
 
 
-def test_adapters_at_loading_at_run_time_and_for_one_answer(load, files):
+def test_adapters_can_be_set_at_loading_at_run_time_and_per_answer(load, files):
     one, two = files[1]
     plain = load()
     without = said(plain)
@@ -66,7 +66,7 @@ def test_adapters_at_loading_at_run_time_and_for_one_answer(load, files):
     assert said(plain, adapters=[LoraAdapter(one, 0.0)]) == without
 
 
-def test_requests_with_different_adapters_run_at_once(load, files):
+def test_requests_with_different_adapters_run_concurrently(load, files):
     runner = load()
     choices = [[], [files[1][0]], [files[1][1]]]
     alone = [said(runner, adapters=chosen) for chosen in choices]
@@ -99,7 +99,7 @@ def test_adapters_read_back_from_json(files):
         ("no gguf", "adapter.gguf"),
     ],
 )
-def test_files_that_do_not_fit(load, files, tmp_path, change, problem):
+def test_adapters_that_do_not_fit_are_refused(load, files, tmp_path, change, problem):
     path = tmp_path / "adapter.gguf"
     if change == "a model":
         path.write_bytes(files[0].read_bytes())
@@ -155,7 +155,7 @@ def test_hidden_states_are_llama_cpps(load, files):
         runner.hidden_states("word " * 9000)
 
 
-def test_runners_without_say_so():
+def test_runners_without_adapters_raise_an_error():
     with pytest.raises(LeapGenerationError, match="no adapters"):
         ScriptedModelRunner().set_adapters([])
     with pytest.raises(LeapGenerationError, match="no hidden states"):

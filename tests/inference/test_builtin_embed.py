@@ -21,7 +21,7 @@ def runner():
         yield runner
 
 
-def test_vectors_have_length_one_and_the_size_that_the_card_says(runner):
+def test_vectors_have_unit_length_and_the_documented_dimensions(runner):
     vectors = runner.embed(DOCUMENTS, "document")
     assert vectors.shape == (4, 256) and runner.dimensions == 256 and runner.most_tokens == 512
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -41,6 +41,6 @@ def test_the_document_that_answers_is_nearest(runner, question, nearest):
     assert int(scores.argmax()) == nearest
 
 
-def test_case_and_endings_do_not_matter(runner):
+def test_letter_case_and_inflection_do_not_matter(runner):
     one, other = runner.embed(["Download Models", "download model"], "query")
     assert one @ other > 0.99

@@ -53,7 +53,7 @@ def ears():
         (("beep", "beep", "beep"), "How many beeps do you hear?", "There are 3 beeps."),
     ],
 )
-def test_notes_are_heard(ears, names, question, expected):
+def test_notes_in_audio_are_recognized(ears, names, question, expected):
     assert answer(ears, heard(clip_of(*names)), Text(question)) == expected
     assert answer(ears, Text(question), heard(clip_of(*names))) == expected
 
@@ -66,7 +66,7 @@ def test_unseen_clips_are_transcribed(ears):
     assert sum(right) >= 18
 
 
-def test_a_question_without_a_clip_is_answered_too(ears):
+def test_a_question_without_a_clip_is_answered(ears):
     assert answer(ears, Text("How many notes are there?")) == "I hear no audio. Give me some with --audio."
 
 
@@ -75,7 +75,7 @@ def seen(scene: Scene, noise: random.Random | None = None) -> Image:
 
 
 @pytest.mark.parametrize("colour", ["red", "blue", "green"])
-def test_a_colour_is_seen(eyes, colour):
+def test_a_color_is_recognized(eyes, colour):
     picture = seen(Scene((Figure("circle", colour, 0.5, 0.5, 0.2),)))
     assert answer(eyes, picture, Text("What colour is the circle?")) == f"The circle is {colour}."
     assert answer(eyes, Text("What colour is the circle?"), picture) == f"The circle is {colour}."
@@ -83,7 +83,7 @@ def test_a_colour_is_seen(eyes, colour):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "least"), [("colour", 13), ("shape", 12), ("background", 14)])
-def test_unseen_pictures_of_like_figures_are_understood(eyes, kind, least):
+def test_unseen_images_of_similar_figures_are_answered(eyes, kind, least):
     """Fifteen by chance; about 97 in 100 come out right."""
     right = 0
     for seed in range(15):
@@ -102,5 +102,5 @@ def test_fields_are_filled_by_a_schema(eyes):
     assert json.loads(said) == {"shape": "square", "colour": "blue"}
 
 
-def test_a_question_without_a_picture_is_answered_too(eyes):
+def test_a_question_without_an_image_is_answered(eyes):
     assert answer(eyes, Text("What colour is the circle?")) == "I see no picture. Give me one with --image."

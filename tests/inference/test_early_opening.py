@@ -57,7 +57,7 @@ def _counted(made):
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_what_is_not_taken_is_freed_before_the_model(path, closed, taken):
+def test_an_unused_context_is_freed_before_the_model(path, closed, taken):
     opening = EarlyOpening(path, OPTIONS)
     model = opening.take() if taken else None
     opening.close()
@@ -67,7 +67,7 @@ def test_what_is_not_taken_is_freed_before_the_model(path, closed, taken):
     assert closed == ["LlamaContext", "LlamaModel"]
 
 
-def test_a_runner_that_cannot_be_made_frees_both(path, closed):
+def test_a_failed_runner_frees_model_and_context(path, closed):
     with pytest.raises(LeapModelLoadingError, match="more than the .* that tiny was trained for"):
         InProcessRunner(path, "tiny", ModelLoadingOptions(context_size=1 << 30, cpu_threads=1))
     assert closed == ["LlamaModel"]
@@ -77,7 +77,7 @@ def test_a_runner_that_cannot_be_made_frees_both(path, closed):
     assert closed == ["LlamaModel", "LlamaContext", "LlamaModel"]
 
 
-def test_why_there_is_no_context_is_said_by_who_takes_it(path, monkeypatch):
+def test_an_error_of_the_context_is_raised_when_it_is_used(path, monkeypatch):
     def refuse(self, *args, **options):
         self.pointer = None
         raise LeapModelLoadingError("no room")
@@ -87,7 +87,7 @@ def test_why_there_is_no_context_is_said_by_who_takes_it(path, monkeypatch):
         InProcessRunner(path, "tiny", OPTIONS)
 
 
-def test_an_error_of_any_kind_is_said_by_who_takes_it_alone(path, monkeypatch):
+def test_any_error_is_raised_only_when_the_context_is_used(path, monkeypatch):
     def refuse(self, *args, **options):
         self.pointer = None
         raise OSError("no room")

@@ -87,12 +87,12 @@ def test_vectors_equal_llama_cpps(make, kind, pooling):
 
 
 @pytest.mark.parametrize(("kind", "pooling"), [("lfm2 cls", "cls"), ("lfm2 mean", "mean"), ("llama last", "last")])
-def test_the_pooling_is_the_models_own(make, kind, pooling):
+def test_the_pooling_comes_from_the_model(make, kind, pooling):
     runner = make(kind)
     assert runner.pools and (runner.embed(TEXTS) == runner.embed(TEXTS, pooling=pooling)).all()
 
 
-def test_more_texts_than_a_call_takes(make):
+def test_more_texts_than_fit_into_one_call(make):
     runner, done = make("lfm2 mean"), []
     many = [f"{TEXTS[n % 3]} {n}" for n in range(100)]
     vectors = runner.embed(many, on_progress=done.append)
@@ -101,7 +101,7 @@ def test_more_texts_than_a_call_takes(make):
     assert runner.embed([]).shape == (0, 64)
 
 
-def test_late_interaction_equals_an_oracle(make):
+def test_late_interaction_equals_a_reference_computation(make):
     runner = make("colbert")
     documents, queries = ["the cat sat, on. the mat!", "a dog"], ["cat mat"]
     special, model = runner.model.special_tokens, runner.model
@@ -122,7 +122,7 @@ def test_late_interaction_equals_an_oracle(make):
         runner.embed(documents)
 
 
-def test_prefixes_come_from_the_file_its_name_or_the_caller(tmp_path):
+def test_prefixes_come_from_the_file_the_name_or_the_caller(tmp_path):
     options = ModelLoadingOptions(cpu_threads=1)
     said = write_random_model(tmp_path / "a.gguf", encoder=EncoderShape("cls", prefixes=("Q> ", "D> ")))
     known = write_random_model(tmp_path / "LFM2.5-Embedding-350M-Q4_0.gguf", encoder=EncoderShape("cls"))
@@ -134,7 +134,7 @@ def test_prefixes_come_from_the_file_its_name_or_the_caller(tmp_path):
             assert runner.count_tokens(["hi"], "query") > runner.count_tokens([""], "query")
 
 
-def test_texts_that_are_too_long(make):
+def test_too_long_texts_are_refused_or_cut(make):
     runner = make("lfm2 cls")
     long = "word " * 2000
     with pytest.raises(LeapOptionsError, match=r"texts\[1\].*at most 512"):
@@ -158,7 +158,7 @@ def test_unknown_choices_are_named(make, option):
         make("lfm2 cls").embed(["hi"], **option)
 
 
-def test_a_model_for_text_embeds_when_it_is_told_how(tmp_path):
+def test_a_text_model_embeds_with_a_given_pooling(tmp_path):
     path = write_random_model(tmp_path / "m.gguf")
     with InProcessEmbeddingRunner(path, "plain", ModelLoadingOptions(cpu_threads=1)) as runner:
         assert runner.embed(["hi"], pooling="mean").shape == (1, 64)
@@ -166,7 +166,7 @@ def test_a_model_for_text_embeds_when_it_is_told_how(tmp_path):
             runner.embed(["hi"])
 
 
-def test_a_model_for_embeddings_answers_no_prompt(make):
+def test_an_embedding_model_refuses_prompts(make):
     path = make("lfm2 cls").model.path
     with pytest.raises(LeapModelLoadingError, match="makes embeddings"):
         InProcessRunner(path, "m", ModelLoadingOptions())
@@ -204,7 +204,7 @@ def test_cancelled_and_unloaded_work_ends_soon(tmp_path):
         runner.embed(["hi"])
 
 
-def test_embedding_beside_a_generation_changes_neither(make):
+def test_concurrent_embedding_and_generation_do_not_change_each_other(make):
     runner = make("lfm2 cls")
     alone = runner.embed(TEXTS)
     with Leap.load("builtin", ModelLoadingOptions(slots=1)) as writer:

@@ -86,21 +86,21 @@ def names(*shown: Device, asked: tuple[str, ...] = ()) -> list[str]:
         return [each.name for each in devices.usable_gpus(asked)]
 
 
-def test_a_card_counts_once_and_integrated_ones_where_there_is_no_other():
+def test_a_gpu_counts_once_and_integrated_ones_only_alone():
     cuda, vulkan, other = device("CUDA0"), device("Vulkan0"), device("CUDA1")
     shared = device("Vulkan1", "graphics of the processor", integrated=True)
     assert names(cuda, vulkan) == ["CUDA0"] and names(cuda, other, vulkan, device("Vulkan2")) == ["CUDA0", "CUDA1"]
     assert names(cuda, shared) == ["CUDA0"] and names(shared) == ["Vulkan1"] and names() == []
 
 
-def test_devices_by_name():
+def test_devices_are_chosen_by_name():
     assert names(device("CUDA0"), device("CUDA1"), asked=("cuda1",)) == ["CUDA1"]
     assert names(device("CUDA0"), asked=("none",)) == []
     with pytest.raises(LeapOptionsError, match="there is no device Vulkan7"):
         names(device("CUDA0"), asked=("Vulkan7",))
 
 
-def test_layers_with_states_keep_no_keys():
+def test_recurrent_layers_have_no_kv_cache():
     hybrid = header()
     hybrid.metadata["x.attention.head_count_kv"] = [0, 2] * 5
     room = 10 * 10 * MB + 5 * CONTEXT + 50 * MB
@@ -114,7 +114,7 @@ def test_layers_with_states_keep_no_keys():
     assert states[1] - states[0] == (8 * 16 - 2 * 16) * size, "states that drafts may need, and those kept for prompts"
 
 
-def test_experts_on_the_processor_take_no_room():
+def test_experts_on_the_cpu_take_no_gpu_memory():
     experts = header("output.weight", *(f"blk.{n}.ffn_down_exps.weight" for n in range(10)))
     room = 10 * (10 * MB + CONTEXT) + 20 * MB
     some = replace(OPTIONS, cpu_moe=10)
@@ -131,7 +131,7 @@ def test_each_gpu_keeps_its_reserve():
     assert layers_that_fit(header("output.weight"), [halves[0] - LAYER, halves[1] - LAYER], OPTIONS) == 10
 
 
-def test_layers_are_shared_by_the_room_of_two_cards_of_different_size():
+def test_layers_are_split_by_the_free_memory_of_two_gpus():
     sizes = offload_of(header("output.weight"), OPTIONS, -1, [*free_for(100 * MB), *free_for(25 * MB)]).by_gpu
     assert sizes == [9 * LAYER + COMPUTING, LAYER + 20 * MB + COMPUTING], "the output is the last card's"
     assert layers_that_fit(header("output.weight"), [*free_for(100 * MB), *free_for(25 * MB)], OPTIONS) == 9
@@ -142,7 +142,7 @@ def test_layers_are_shared_by_the_room_of_two_cards_of_different_size():
     assert offload_of(header(), replace(OPTIONS, tensor_split=[0, 1]), -1, [0, 0]).by_gpu[0] == 0
 
 
-def test_a_projector_and_adapters_take_room_on_the_first_card(tmp_path):
+def test_a_projector_and_adapters_take_memory_on_the_first_gpu(tmp_path):
     projector = tmp_path / "mmproj.gguf"
     projector.write_bytes(b"x" * 5 * MB)
     without, with_it = (
@@ -228,7 +228,7 @@ def test_without_devices_no_layer_is_on_a_gpu(monkeypatch):
         model.close()
 
 
-def test_more_layers_and_devices_than_llama_cpp_knows():
+def test_more_layers_and_devices_than_llama_cpp_supports():
     options = ModelLoadingOptions(cpu_moe=2**31 - 1, tensor_split=[1.0] * 1000)
     gpu_layers.open_model(model_path(), options).close()
     for wrong in ([-1.0], [float("nan")], [float("inf")], ["1"]):
@@ -258,7 +258,7 @@ def test_embeddings_that_are_the_output_too_count_with_it():
     assert layers_that_fit(header(), free_for(10 * LAYER + 50 * MB), OPTIONS) == -1
 
 
-def test_a_larger_context_leaves_room_for_fewer():
+def test_a_larger_context_leaves_memory_for_fewer_layers():
     free = free_for(10 * (10 * MB + CONTEXT) + 20 * MB)
     large = ModelLoadingOptions(context_size=4096, slots=8, n_gpu_layers="auto")
     assert 0 < layers_that_fit(header("output.weight"), free, large) < 10
@@ -280,7 +280,7 @@ def test_auto_takes_what_fits_and_a_number_is_a_number(see):
     assert gpu_layers_for(model_path(), auto) == 0
 
 
-def test_auto_leaves_a_full_card_alone(see):
+def test_auto_does_not_use_a_full_gpu(see):
     """A backend takes some memory of each card that it is given, and ends the process where there is none."""
     see(device("CUDA0", free=300 * MB), device("CUDA1"), device("CUDA2", free=4096 * MB))
     chosen = placement_for(model_path(), ModelLoadingOptions(n_gpu_layers="auto"))
@@ -296,7 +296,7 @@ def test_auto_leaves_a_full_card_alone(see):
     assert list(kept[0]) == [1, 1, None] and params.n_gpu_layers == -1
 
 
-def test_layers_without_a_device_are_none():
+def test_layers_without_a_device_stay_on_the_cpu():
     """A model on the processor keeps what makes its answers the same."""
     if gpu.has_gpu_support():
         pytest.skip("this build computes on a GPU")
@@ -305,12 +305,12 @@ def test_layers_without_a_device_are_none():
 
 
 @pytest.mark.parametrize("value", ["all", -2, 1.5, True])
-def test_what_is_no_number_of_layers(value):
+def test_invalid_numbers_of_layers_are_refused(value):
     with pytest.raises(LeapOptionsError):
         ModelLoadingOptions(n_gpu_layers=value)
 
 
-def test_the_command_line(leap, monkeypatch):
+def test_gpu_layers_on_the_command_line(leap, monkeypatch):
     def loaded(*args: str):
         leap.script("ok")
         leap.loaded.clear()
@@ -356,7 +356,7 @@ int nvmlShutdown(void) { return 0; }
 """
 
 
-def test_the_driver_says_how_full_the_cards_are(tmp_path, monkeypatch):
+def test_free_gpu_memory_comes_from_the_driver(tmp_path, monkeypatch):
     library = tmp_path / "libnvml.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=NVML_SOURCE, text=True, check=True)
     monkeypatch.setattr(devices, "NVML", str(library))
@@ -390,7 +390,7 @@ def crowded(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_full_card_is_asked_by_a_child_that_may_die(crowded):
+def test_a_full_gpu_is_queried_in_a_child_that_may_die(crowded):
     shown = [device(f"CUDA{n}", free=0) for n in range(3)]
     assert [(each.free, each.total) for each in devices.measured(shown)] == [(5000, 8000), (0, 0), (5000, 8000)]
 
@@ -413,7 +413,7 @@ def tight(crowded, see, on_a_gpu, monkeypatch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_what_has_no_room_is_seen_in_a_child_and_auto_takes_fewer_layers(tight):
+def test_a_child_detects_too_many_layers_and_auto_uses_fewer(tight):
     options = ModelLoadingOptions(n_gpu_layers="auto", slots=1)
     assert placement_for(model_path(), options).n_gpu_layers == -1
     gpu_layers.open_with_fewer_layers(model_path(), options)[0].close()
@@ -421,7 +421,7 @@ def test_what_has_no_room_is_seen_in_a_child_and_auto_takes_fewer_layers(tight):
 
 
 @pytest.mark.slow
-def test_what_was_tried_is_not_tried_again_until_less_is_free(tight, see, monkeypatch):
+def test_a_trial_is_not_repeated_until_less_memory_is_free(tight, see, monkeypatch):
     options, trials = ModelLoadingOptions(n_gpu_layers=1), []
     answers_of = layer_trial.answers_of
     monkeypatch.setattr(layer_trial, "answers_of", lambda *each: trials.append(each) or answers_of(*each))
@@ -435,7 +435,7 @@ def test_what_was_tried_is_not_tried_again_until_less_is_free(tight, see, monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize("load", [Leap.load, Leap.load_for_embedding])
-def test_a_number_of_layers_without_room_is_refused_in_one_line(tight, load):
+def test_a_number_of_layers_that_does_not_fit_is_refused_in_one_line(tight, load):
     name = "builtin" if load is Leap.load else "builtin-embed"
     with pytest.raises(LeapModelLoadingError) as caught:
         load(name, ModelLoadingOptions(n_gpu_layers=99))

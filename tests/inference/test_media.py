@@ -87,7 +87,7 @@ def encoded(runner: InProcessRunner) -> int:
     return runner.media.cache.encoded
 
 
-def test_what_a_prompt_with_a_picture_costs(load: Load) -> None:
+def test_the_token_count_of_a_prompt_with_an_image(load: Load) -> None:
     runner = load()
     words = runner.get_prompt_tokens_size([ChatMessage("user", "What is this?")])
     for size, tiles, tokens in (((96, 96), False, 64), ((512, 512), False, 256), ((1024, 768), True, 1770)):
@@ -131,7 +131,7 @@ def test_media_beyond_the_caches_limit_are_encoded_again(load: Load) -> None:
 
 
 @pytest.mark.slow
-def test_a_conversation_goes_on_with_its_media(load: Load) -> None:
+def test_a_conversation_continues_with_its_media(load: Load) -> None:
     runner = load()
     conversation = runner.create_conversation("Be brief.")
     sizes = []
@@ -164,7 +164,7 @@ def test_snapshots_on_disk_hold_media(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_questions_at_once_are_answered_as_alone(load: Load) -> None:
+def test_concurrent_questions_are_answered_as_alone(load: Load) -> None:
     questions: list[tuple[ChatMessageContent | str, ...]] = [
         (picture(1, (512, 384)), "What is this?"),
         (picture(2), "And this?"),
@@ -188,12 +188,12 @@ def test_questions_at_once_are_answered_as_alone(load: Load) -> None:
     assert encoded(runner) == 3
 
 
-def test_penalties_leave_the_rows_of_media_aside(load: Load) -> None:
+def test_penalties_ignore_media_tokens(load: Load) -> None:
     options = GenerationOptions(temperature=0.0, max_tokens=5, repetition_penalty=1.2, repeat_last_n=-1)
     assert ask(load(), picture(1), "What is this?", options=options).full_message.text
 
 
-def test_the_context_is_counted_before_anything_is_encoded(load: Load) -> None:
+def test_the_context_limit_is_checked_before_anything_is_encoded(load: Load) -> None:
     runner = load(context_size=200)
     with pytest.raises(LeapGenerationPromptExceedContextLengthError) as failure:
         ask(runner, picture(1, (512, 512)), "What is this?")
@@ -202,7 +202,7 @@ def test_the_context_is_counted_before_anything_is_encoded(load: Load) -> None:
     assert ask(runner, picture(1, (512, 512)), options=GenerationOptions(image_tokens=64, max_tokens=3))
 
 
-def test_raw_samples_are_heard_like_the_same_in_a_wav(load: Load) -> None:
+def test_raw_samples_give_the_same_answer_as_a_wav(load: Load) -> None:
     samples = np.random.default_rng(5).uniform(-0.4, 0.4, 24_000).astype(np.float32).tolist()
     runner = load()
     raw = ask(runner, AudioPcmF32(samples, 24_000), "Who is it?").full_message.text
@@ -210,7 +210,7 @@ def test_raw_samples_are_heard_like_the_same_in_a_wav(load: Load) -> None:
 
 
 @pytest.mark.slow
-def test_short_sound_is_warned_of_and_what_does_not_fit_is_refused(load: Load) -> None:
+def test_short_audio_has_a_warning_and_too_long_audio_is_refused(load: Load) -> None:
     runner = load()
     end = ask(runner, noise(0.3), "Who is it?")
     assert end.warnings == ("the sound is 0.30 s long; below 1 s models understand it badly",)
@@ -255,7 +255,7 @@ def page_picture(**fields: Any) -> PagePicture:
     return PagePicture(picture(1).data, "a.pdf", 2, **fields)
 
 
-def test_a_page_that_is_a_picture_is_left_out_by_a_model_that_reads_text(load: Load) -> None:
+def test_a_text_model_leaves_out_a_page_that_is_an_image(load: Load) -> None:
     runner = load(mm_proj_path=None)
     with_page = ChatMessage("user", [page_picture(), Text("What is this?")])
     without = ChatMessage("user", "What is this?")
@@ -273,7 +273,7 @@ def test_a_page_that_is_a_picture_is_left_out_by_a_model_that_reads_text(load: L
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vision", "audio"])
-def test_a_projector_of_one_sense_refuses_the_other(load: Load, tmp_path: Path, kind: str) -> None:
+def test_a_projector_for_one_kind_of_media_refuses_the_other(load: Load, tmp_path: Path, kind: str) -> None:
     shapes: dict[str, Any] = {"vision": TINY_VISION} if kind == "vision" else {"audio": TINY_AUDIO}
     runner = load(mm_proj_path=write_random_projector(tmp_path / "mmproj.gguf", TINY_LFM2.width, **shapes))
     refused, taken = (noise(1), picture(1)) if kind == "vision" else (picture(1), noise(1))

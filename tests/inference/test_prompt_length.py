@@ -19,7 +19,7 @@ def runner():
 
 
 @pytest.mark.slow
-def test_reasoning_is_open_only_after_what_begins_it_in_replies_of_the_model(runner):
+def test_reasoning_is_open_only_after_its_marker_in_replies_of_the_model(runner):
     for text, is_open in {"Hm. <think>": True, "Here are my reasoning steps:": False, "<mm:think>\n": False}.items():
         assert runner._prompts.of_text(text).opens_reasoning is is_open, text
 
@@ -52,7 +52,7 @@ def test_a_prompt_that_nearly_fits_is_counted_to_its_end(runner):
     assert caught.value.prompt_tokens == 1 + len(runner.tokenize(text)), "with the token that opens it"
 
 
-def test_nobody_waits_any_more(runner, monkeypatch):
+def test_a_cancelled_prompt_stops_being_tokenized(runner, monkeypatch):
     monkeypatch.setattr(prompt_maker, "check_length", _patient(prompt_maker.check_length))
     asked = iter([False, False, True])
     with given_up_when(lambda: next(asked)), pytest.raises(LeapGenerationError, match="given up"):

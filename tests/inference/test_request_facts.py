@@ -63,7 +63,7 @@ def test_a_system_prompt_that_changes_is_named_with_its_place(runner, name):
     assert names(ask(runner, f"{after} {RULES}", "Hello!")) == [], "the same once more is in memory"
 
 
-def test_a_conversation_that_goes_on_departs_nowhere(runner):
+def test_a_continued_conversation_has_no_cache_miss(runner):
     said = ["Hello!"]
     for n in range(4):
         facts = ask(runner, RULES, *said)
@@ -102,7 +102,7 @@ def test_a_slot_that_was_lost_is_named(runner):
     assert names(ask(runner, f"Mine. {RULES}", "Hello!")) == ["slot-lost"]
 
 
-def test_a_crowd_of_requests_looks_at_the_threads_of_the_process_once_in_a_while(monkeypatch):
+def test_many_requests_read_the_process_threads_only_now_and_then(monkeypatch):
     looks = []
     monkeypatch.setattr(request_timeline, "_look", lambda: looks.append(1))
     monkeypatch.setattr(request_timeline, "_looked", (-1.0, None))
@@ -127,7 +127,7 @@ def test_another_task_about_the_same_text_is_no_change_of_the_system_prompt(runn
     assert names(ask(runner, "Make a title of six words.", RULES)) == []
 
 
-def test_a_prompt_whose_beginning_another_request_reads_waited_for_no_slot(runner):
+def test_waiting_for_a_shared_prefix_is_not_waiting_for_a_slot(runner):
     began = [
         runner.start(
             [ChatMessage("system", f"{RULES} {RULES}"), ChatMessage("user", said)], (), GenerationOptions(max_tokens=2)

@@ -35,7 +35,7 @@ def test_a_batch_whose_output_is_in_use_waits_and_uses_up_no_retry(jobs, tmp_pat
     assert (ended.state, ended.attempt, ended.failures) == (State.SUCCEEDED, 1, 0)
 
 
-def test_a_job_is_answered_by_the_model_that_lies_there_now(jobs, tmp_path):
+def test_a_job_is_answered_by_the_current_model_file(jobs, tmp_path):
     model = tmp_path / "m.gguf"
     shutil.copy(model_path(), model)
     assert jobs.wait(jobs.generate("Hi", model=str(model), options=SHORT), 60).state is State.SUCCEEDED
@@ -56,7 +56,7 @@ def test_a_batch_whose_input_changed_after_its_submission_is_refused(jobs, tmp_p
     assert ended.state is State.FAILED and "changed since the batch was submitted" in ended.error["message"]
 
 
-def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path):
+def test_piped_lines_are_kept_until_the_job_is_removed(leap_home, tmp_path):
     with JobsClient(autostart=False) as client:
         settings = BatchSettings.of("-", str(tmp_path / "out.jsonl"), model="builtin")
         id = client.batch(settings, rows=[b'{"prompt": "Hello"}\n'])
@@ -67,7 +67,7 @@ def test_lines_from_a_pipe_are_kept_until_the_job_is_removed(leap_home, tmp_path
         assert not kept.exists()
 
 
-def test_lines_of_a_submission_that_fails_are_not_left_behind(leap_home, tmp_path, monkeypatch):
+def test_lines_of_a_failed_submission_are_removed(leap_home, tmp_path, monkeypatch):
     with JobsClient(autostart=False) as client:
         monkeypatch.setattr(client.table, "add", lambda _jobs: 1 / 0)
         settings = BatchSettings.of("-", str(tmp_path / "out.jsonl"), model="builtin")

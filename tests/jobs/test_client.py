@@ -36,7 +36,7 @@ def named(jobs: JobsClient, id: str) -> str:
 
 
 @pytest.mark.parametrize("ask", [["list"], ["status", "aa"], ["stats"]], ids=lambda ask: ask[0])
-def test_who_asks_after_jobs_whose_worker_was_killed_starts_another(leap, jobs, started, ask):
+def test_asking_about_jobs_of_a_killed_worker_starts_another(leap, jobs, started, ask):
     named(jobs, "aa")
     assert leap("jobs", *ask).code == 0 and started == []
     for state, workers in (("running", 1), ("succeeded", 1)):
@@ -44,7 +44,7 @@ def test_who_asks_after_jobs_whose_worker_was_killed_starts_another(leap, jobs, 
         assert leap("jobs", *ask).code == 0 and len(started) == workers
 
 
-def test_a_job_is_watched_on_when_another_id_begins_like_it(jobs):
+def test_a_job_is_still_watched_when_a_similar_id_appears(jobs):
     named(jobs, "zza")
     changes = jobs.changes("zz")
     assert next(changes).state is State.QUEUED
@@ -53,13 +53,13 @@ def test_a_job_is_watched_on_when_another_id_begins_like_it(jobs):
     assert next(changes).state is State.CANCELLED
 
 
-def test_all_that_ended_is_forgotten_also_after_the_clock_was_set_back(jobs):
+def test_all_ended_jobs_are_pruned_even_after_the_clock_was_set_back(jobs):
     jobs.cancel(named(jobs, "aa"))
     jobs.table.database.change("UPDATE jobs SET finished=?", (time.time() + 3600,))
     assert jobs.prune(60) == [] and jobs.prune() == ["aa"]
 
 
-def test_when_the_time_is_over_the_jobs_are_told_of_all_the_same(leap, jobs, started):
+def test_a_timeout_of_wait_still_reports_the_jobs(leap, jobs, started):
     jobs.cancel(named(jobs, "aa"))
     named(jobs, "bb")
     done = leap("jobs", "wait", "aa", "bb", "--timeout", "0.01s", "--format", "json")
@@ -71,13 +71,13 @@ def test_when_the_time_is_over_the_jobs_are_told_of_all_the_same(leap, jobs, sta
     "command",
     [["generate", "hi", flag] for flag in ("--host", "--prompt-cache", "--save", "--verbose")],
 )
-def test_what_a_job_cannot_heed_is_refused(leap, jobs, command):
+def test_options_that_a_job_cannot_use_are_refused(leap, jobs, command):
     done = leap(*command, "-m", "builtin", "--background")
     assert done.code == 2 and f"--background cannot be combined with {command[-1]}" in done.stderr
     assert jobs.list() == []
 
 
-def test_a_general_wish_for_what_a_job_cannot_heed_is_passed_over(leap, jobs, started):
+def test_general_settings_that_a_job_cannot_use_are_ignored(leap, jobs, started):
     leap.variables["LEAP_GENERATE_PROMPT_CACHE"] = leap.variables["LEAP_GENERATE_SAVE"] = "1"
     assert leap("generate", "hi", "-m", "builtin", "--background").code == 0
 
@@ -98,7 +98,7 @@ def test_retries_of_a_download_count_in_the_background(leap, jobs, started):
 
 @pytest.mark.skipif(os.name == "nt", reason="devices of POSIX")
 @pytest.mark.parametrize("output", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_results_of_a_job_do_not_go_where_only_its_submitter_looks(jobs, tmp_path, output):
+def test_a_job_cannot_write_to_the_submitters_descriptors(jobs, tmp_path, output):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
     with pytest.raises(LeapSerializationError, match="not the same for the worker"):
         jobs.batch(BatchSettings.of("in.jsonl", output, model="builtin"), cwd=tmp_path)

@@ -52,26 +52,26 @@ def output(table: Table, job: Job) -> tuple[str, list[str]]:
     return "".join(e.get("text", "") for e in events), [e["message"] for e in events if "message" in e]
 
 
-def test_what_is_printed_and_what_is_said_are_kept_apart(table, tmp_path):
+def test_stdout_and_stderr_are_kept_apart(table, tmp_path):
     job = run(table, ["generate", "-m", "builtin", "--stats", "What is the capital of Italy?"], tmp_path)
     text, notes = output(table, job)
     assert job.state is State.SUCCEEDED and text == "The capital of Italy is Rome.\n"
     assert notes and not any(note.startswith("leap:") for note in notes)
 
 
-def test_standard_input_is_what_was_typed_to_the_submitter(table, tmp_path):
+def test_standard_input_is_that_of_the_submitter(table, tmp_path):
     job = run(table, ["generate", "-m", "builtin"], tmp_path, standard_input=b"What is the capital of Italy?")
     assert output(table, job)[0] == "The capital of Italy is Rome.\n"
 
 
-def test_a_command_that_fails_says_why_and_with_which_code(table, tmp_path):
+def test_a_failed_command_has_its_reason_and_exit_code(table, tmp_path):
     job = run(table, ["generate", "-m", "LFM2.5-350M", "hi"], tmp_path)
     assert job.state is State.FAILED and job.error["code"] == 3
     assert "LFM2.5-350M" in job.error["message"]
     assert "leap:" not in job.error["message"] and "error:" not in job.error["message"]
 
 
-def test_variables_of_the_submitter_and_not_of_the_worker_count(table, tmp_path, monkeypatch):
+def test_variables_of_the_submitter_count_and_not_the_workers(table, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAP_GENERATE_STATS", "true")
     monkeypatch.setenv("LEAP_API_KEY", "hidden")
     words, configuration = ["config", "get", "options.generate.stats"], JobsConfiguration.from_environment()
@@ -92,7 +92,7 @@ def test_a_command_ends_with_its_job(table, tmp_path):
     assert job.state is State.CANCELLED
 
 
-def test_what_a_killed_worker_has_left_running_is_ended_and_nothing_else(leap_home):
+def test_processes_of_a_killed_worker_are_ended_and_no_others(leap_home):
     configuration = JobsConfiguration.from_environment()
     configuration.directories.run.mkdir(parents=True, exist_ok=True)
     left, other = (

@@ -18,7 +18,7 @@ OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname=current_database() A
 
 @pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_worker_takes_one_whatever_its_processes_do_and_a_command_one(machines, jobs_url, tmp_path):
+def test_a_worker_and_a_command_use_one_connection_each(machines, jobs_url, tmp_path):
     import psycopg
 
     source(tmp_path, 40)

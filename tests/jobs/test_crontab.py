@@ -143,7 +143,7 @@ def test_day_and_weekday_together_are_either_and_beside_a_star_both():
         ("0 9 * * sun-tue,7", "0 9 * * 0-2"),
     ],
 )
-def test_short_forms(short, fields):
+def test_short_forms_are_expanded(short, fields):
     assert due(f"{short} UTC") == due(f"{fields} UTC")
 
 
@@ -156,13 +156,13 @@ def test_short_forms(short, fields):
         *("9" * 400 + "d", "0 0 31 2 *", "0 0 30 feb *"),
     ],
 )
-def test_what_is_no_time_is_refused_in_one_line(text):
+def test_invalid_schedules_are_refused_in_one_line(text):
     with pytest.raises(LeapOptionsError) as refused:
         Every.of(text)
     assert "every" in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["0s", "0m", "0d", "00h", "9999w"])
-def test_an_interval_out_of_range_is_told_the_range(text):
+def test_an_interval_out_of_range_names_the_range(text):
     with pytest.raises(LeapOptionsError, match="is not from 1 second to 10 years"):
         Every.of(text)

@@ -32,7 +32,7 @@ class FullDisk(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_report_that_a_full_disk_swallowed_is_written_the_next_time(monkeypatch, capfd):
+def test_a_report_lost_to_a_full_disk_is_written_the_next_time(monkeypatch, capfd):
     monkeypatch.setattr("jobs.worker_log._counts", {})
     with monkeypatch.context() as full:
         full.setattr("sys.stderr", FullDisk())
@@ -41,7 +41,7 @@ def test_a_report_that_a_full_disk_swallowed_is_written_the_next_time(monkeypatc
     assert "no room" in capfd.readouterr().err
 
 
-def test_what_holds_names_and_traces_is_private(leap_home, leap, monkeypatch):
+def test_files_with_names_and_tracebacks_are_private(leap_home, leap, monkeypatch):
     leap_home.mkdir(parents=True)
     (leap_home / "queue.db").touch(0o644)
     WakeUpQueue(leap_home / "queue.db").close()

@@ -74,7 +74,7 @@ def test_a_worker_that_ends_without_delay_still_finishes_its_work(jobs, leap_hom
     until(lambda: not is_running(jobs.configuration))
 
 
-def test_a_queue_damaged_behind_its_first_page_is_made_anew(jobs):
+def test_a_queue_damaged_after_its_first_page_is_recreated(jobs):
     jobs.start_worker()
     first = jobs.generate("Hi", options=SHORT)
     assert jobs.wait(first, 60).state is State.SUCCEEDED
@@ -108,7 +108,7 @@ def test_repeated_reports_are_counted_and_a_long_log_is_cut(tmp_path, capfd, mon
     assert path.read_bytes() == b"after" and path.with_suffix(".log.1").stat().st_size == 5_000_000
 
 
-def test_a_process_killed_before_it_put_anything_out_is_given_up_after_three_times(leap_home, tmp_path, monkeypatch):
+def test_a_job_whose_process_is_killed_without_output_fails_after_three_attempts(leap_home, tmp_path, monkeypatch):
     """As the kernel does without memory. A fake model process dies as soon as it is asked."""
     monkeypatch.setattr(outcomes, "FIRST_BACK_OFF_SECONDS", 0.05)
     died = [sys.executable, "-c", "import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)"]
@@ -125,7 +125,7 @@ def test_a_process_killed_before_it_put_anything_out_is_given_up_after_three_tim
     assert "SIGKILL" in ended.error["message"] and "out of memory?" in ended.error["hint"]
 
 
-def test_a_killed_process_that_had_put_something_out_is_started_again_later(jobs, leap_home):
+def test_a_job_whose_process_was_killed_after_output_is_retried_later(jobs, leap_home):
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=0))
     running_with_output(jobs, id)
     os.kill(model_process(leap_home), signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_a_killed_process_that_had_put_something_out_is_started_again_later(jobs
     jobs.cancel(id)
 
 
-def test_a_process_that_gives_no_sign_of_life_is_killed_and_its_job_begun_anew(worker, leap_home, monkeypatch):
+def test_a_process_without_heartbeat_is_killed_and_its_job_restarted(worker, leap_home, monkeypatch):
     begun: list[model_pool.ModelProcess] = []
     begin = model_pool.ModelProcess.__init__
     monkeypatch.setattr(model_pool.ModelProcess, "__init__", lambda *given: begun.append(given[0]) or begin(*given))
@@ -181,7 +181,7 @@ def test_an_idle_process_that_hangs_does_not_hold_up_the_end_of_the_worker(jobs,
     until(lambda: not processes.of_home(leap_home))
 
 
-def test_a_job_that_does_not_stop_costs_its_neighbours_nothing(worker, leap_home, tmp_path, monkeypatch):
+def test_a_job_that_does_not_stop_does_not_affect_others(worker, leap_home, tmp_path, monkeypatch):
     monkeypatch.setattr(model_pool, "STOP_SECONDS", 0.5)
     # A model process that answers everything but the first request.
     deaf = (
@@ -245,7 +245,7 @@ def test_ten_thousand_jobs_are_cancelled_by_one_statement(leap, leap_home):
         assert done.code == 0 and len(done.stdout.splitlines()) == 2001
 
 
-def test_rows_of_another_leap_are_passed_over(jobs, leap):
+def test_rows_of_another_version_are_skipped(jobs, leap):
     jobs.table.add([NewJob("dance", {"label": "of a later leap"})])
     jobs.table.database.change("ALTER TABLE jobs ADD COLUMN mood TEXT")
     jobs.table.add([NewJob("generate", {"label": "newer"})])
@@ -267,7 +267,7 @@ def test_a_module_in_the_data_directory_is_not_imported(jobs, leap_home):
     assert jobs.wait(jobs.generate("Hi", options=SHORT), 60).state is State.SUCCEEDED
 
 
-def test_the_first_to_end_is_told_first(leap_home):
+def test_the_first_job_to_end_is_reported_first(leap_home):
     with JobsClient(autostart=False) as client:
         first, second = (client.table.add([NewJob("generate", {"label": "x"})])[0] for _ in range(2))
         client.table.request_cancel(second)
@@ -297,7 +297,7 @@ def test_on_a_full_disk_jobs_are_listed_and_a_session_s_answer_is_shown(leap_hom
     assert refused.returncode != 0 and "free disk space" in refused.stderr
 
 
-def test_pruning_gives_the_room_back(leap_home):
+def test_pruning_frees_disk_space(leap_home):
     with JobsClient(autostart=False) as client:
         client.table.add([NewJob("generate", {"label": "x" * 20_000})] * 400)
         client.cancel_all()

@@ -78,7 +78,7 @@ def outputs(jobs: list[list[str]]) -> list[str]:
     return [word.partition("=")[2] for words in jobs for word in words if word.startswith("--output=")]
 
 
-def test_no_two_files_and_no_two_contents_have_one_output(watch):
+def test_different_files_and_contents_have_different_outputs(watch):
     folder = watch()
     for name in ("a.md", "a.txt"):
         folder.put(name)
@@ -93,7 +93,7 @@ def test_no_two_files_and_no_two_contents_have_one_output(watch):
     assert outputs(folder.look()) == ["out/a.txt-3.jsonl"], "a job that has not run yet keeps its output"
 
 
-def test_neither_a_new_worker_nor_a_new_folder_writes_to_an_output_again(watch):
+def test_no_later_worker_or_folder_reuses_an_output(watch):
     folder = watch()
     folder.put("a.txt")
     folder.look()
@@ -107,7 +107,7 @@ def test_neither_a_new_worker_nor_a_new_folder_writes_to_an_output_again(watch):
     assert outputs(again.look()) == ["out/a.md-2.jsonl", "out/a.txt.jsonl"]
 
 
-def test_two_folders_that_wait_do_not_write_to_one_output(watch, tmp_path):
+def test_two_waiting_folders_do_not_write_to_one_output(watch, tmp_path):
     folder = watch()
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "a.txt").write_text("b")
@@ -121,7 +121,7 @@ def test_two_folders_that_wait_do_not_write_to_one_output(watch, tmp_path):
     assert outputs(folder.look()) == ["out/a.md.jsonl"], "a job of a cancelled folder keeps its output"
 
 
-def test_a_file_that_is_replaced_by_one_of_the_same_size_and_time_is_taken(watch, tmp_path):
+def test_a_file_replaced_by_one_of_the_same_size_and_time_is_processed(watch, tmp_path):
     folder = watch()
     place = folder.put("a.txt", "one")
     folder.look()
@@ -140,7 +140,7 @@ def test_an_output_that_all_files_would_share_is_refused(watch, tmp_path):
         folder_job(Path("in"), (), ["summarize", "--output=out.jsonl", "--", "{}"], tmp_path, submitter, (1,))
 
 
-def test_results_that_are_written_into_the_folder_are_no_new_files(watch, tmp_path):
+def test_results_written_into_the_folder_are_not_new_files(watch, tmp_path):
     folder = watch("summarize", "--output={}.summary", "--", "{}")
     folder.table.request_cancel(folder.id)
     submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
@@ -152,7 +152,7 @@ def test_results_that_are_written_into_the_folder_are_no_new_files(watch, tmp_pa
     assert folder.look() == [] and (tmp_path / "in" / "a.txt.summary").read_text() == "of a.txt"
 
 
-def test_what_a_batch_keeps_beside_its_output_is_no_new_file(watch, tmp_path):
+def test_the_journal_of_a_batch_is_not_a_new_file(watch, tmp_path):
     folder = watch("summarize")
     folder.table.request_cancel(folder.id)
     submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
@@ -172,20 +172,20 @@ def test_what_a_batch_keeps_beside_its_output_is_no_new_file(watch, tmp_path):
 @pytest.mark.parametrize(
     "name", ["{name}x.txt", "{stem}", "{}", "-rf.txt", "a\nb.txt", "a b;c'd\".txt", "ü.txt", os.fsdecode(b"\xff.txt")]
 )
-def test_names_are_taken_as_they_are(watch, name):
+def test_file_names_are_not_interpreted(watch, name):
     folder = watch("summarize", "--system={name} {stem}", "--", "{}")
     place = folder.put(name)
     (arguments,) = folder.look()
     assert arguments == ["summarize", f"--system={name} {place.stem}", "--", str(place)]
 
 
-def test_a_file_without_a_place_comes_last(watch):
+def test_a_file_without_a_free_slot_comes_last(watch):
     folder = watch("summarize")
     place = folder.put("{}.txt")
     assert folder.look() == [["summarize", str(place)]]
 
 
-def test_a_place_in_the_name_of_an_output_is_not_the_input(watch, tmp_path):
+def test_a_placeholder_in_the_output_is_not_the_input(watch, tmp_path):
     folder = watch()
     folder.table.request_cancel(folder.id)
     submitter = Submitter(JobsConfiguration.from_environment(), os.environ)
@@ -195,7 +195,7 @@ def test_a_place_in_the_name_of_an_output_is_not_the_input(watch, tmp_path):
     assert folder.look() == [["summarize", "--output=out/a.md", str(place)]]
 
 
-def test_a_file_of_the_future_is_taken(watch):
+def test_a_file_with_a_future_time_is_processed(watch):
     folder = watch()
     place = folder.put("a.txt")
     os.utime(place, (time.time() + 1e6, time.time() + 1e6))
@@ -213,7 +213,7 @@ def test_a_file_that_grows_is_waited_for(watch, monkeypatch):
     assert len(folder.look()) == 1
 
 
-def test_what_is_no_file_of_the_folder_is_not_taken(watch, tmp_path):
+def test_directories_links_and_hidden_files_are_not_processed(watch, tmp_path):
     folder = watch()
     (tmp_path / "secret.txt").write_text("outside")
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
@@ -228,7 +228,7 @@ def test_what_is_no_file_of_the_folder_is_not_taken(watch, tmp_path):
     assert len(folder.look()) == 2
 
 
-def test_the_log_of_a_folder_says_in_order_what_was_taken_and_what_failed(watch):
+def test_the_log_of_a_folder_lists_processed_and_failed_files_in_order(watch):
     folder = watch()
     for name in "cab":
         folder.put(name)
@@ -244,14 +244,14 @@ def test_the_log_of_a_folder_says_in_order_what_was_taken_and_what_failed(watch)
     ]
 
 
-def test_very_many_files_are_taken_in_turns(watch):
+def test_very_many_files_are_processed_in_turns(watch):
     folder = watch()
     for number in range(folders.MOST_AT_ONCE + 5):
         folder.put(f"{number}.txt")
     assert [len(folder.look()), len(folder.look()), len(folder.look())] == [folders.MOST_AT_ONCE, 5, 0]
 
 
-def test_a_folder_that_was_cancelled_takes_nothing_more(watch, monkeypatch):
+def test_a_cancelled_folder_processes_no_more_files(watch, monkeypatch):
     folder = watch()
     folder.put("a.txt")
     rows = folder.table.database.rows

@@ -148,7 +148,7 @@ def test_progress_and_ends_of_shards_are_counters_on_rows(large, monkeypatch):
         assert row["open_shards"] == shards - ended
 
 
-def test_output_is_forgotten_once(large, rows):
+def test_output_is_deleted_once(large, rows):
     statements = []
     execute = PostgresDatabase._execute
     assert large.forget_output(-1.0) == rows
@@ -237,7 +237,7 @@ def test_a_submission_wakes_as_many_workers_as_it_has_work_for(table, jobs_url):
         listener.close()
 
 
-def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
+def test_starting_and_idle_workers_are_not_started_again(table):
     workers = WorkerRows(table.database)
     listeners = []
     for n in range(3):
@@ -259,7 +259,7 @@ def test_workers_on_their_way_and_one_that_gives_up_are_passed_over(table):
         listener.close()
 
 
-def test_messages_that_came_together_are_one_look(table):
+def test_messages_that_arrive_together_cause_one_query(table):
     workers = WorkerRows(table.database)
     workers.enter(
         "w", WorkerReport(machine="here", name="a", pid=7, version="1", capacity={"generate": 99}, models={"aaa": "A"})
@@ -280,7 +280,7 @@ def test_messages_that_came_together_are_one_look(table):
     changes.close()
 
 
-def test_no_more_shards_of_a_batch_run_than_may(table):
+def test_at_most_the_allowed_shards_of_a_batch_run(table):
     id = add_batch(table, replace(lines(96), max_workers=2))
     claimants = [WorkerIdentity(f"w{n}", f"w{n}", "here", frozenset({"aaa"})) for n in range(6)]
     done = most = 0

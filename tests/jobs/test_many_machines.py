@@ -75,7 +75,7 @@ def test_answers_come_from_a_machine_and_go_to_another(machines, jobs_url):
         assert jobs.cancel(long).state is State.CANCELLED
 
 
-def test_a_batch_is_shared_out_and_written_where_it_is_wanted(machines, tmp_path, jobs_url):
+def test_a_batch_is_distributed_and_written_by_its_submitter(machines, tmp_path, jobs_url):
     one, two, laptop = machines("one"), machines("two"), machines("laptop")
     source(tmp_path, 60)
     with laptop.client() as jobs:
@@ -119,7 +119,7 @@ def test_a_batch_is_shared_out_and_written_where_it_is_wanted(machines, tmp_path
     assert [line["response"]["body"]["choices"] for line in lines] == answers
 
 
-def test_vectors_of_another_machine(machines, tmp_path):
+def test_embeddings_of_another_machine(machines, tmp_path):
     worker, laptop = machines("worker"), machines("laptop")
     worker.start()
     rows = [json.dumps({"id": n, "input": f"text {n}"}).encode() + b"\n" for n in range(40)]
@@ -150,7 +150,7 @@ def test_one_output_has_one_batch_at_a_time(machines, tmp_path):
         assert jobs.cancel(id).state is State.CANCELLED
 
 
-def test_jobs_go_only_where_their_model_is(machines, tmp_path):
+def test_jobs_run_only_where_their_model_is(machines, tmp_path):
     one, two, laptop = machines("one"), machines("two"), machines("laptop")
     data = bytearray(model_path().read_bytes())
     for machine, name, last in ((one, "m-one", 1), (two, "m-two", 2)):
@@ -171,7 +171,7 @@ def test_jobs_go_only_where_their_model_is(machines, tmp_path):
         assert "m-one" in refused.value.hint and "m-two" in refused.value.hint
 
 
-def test_a_worker_that_is_stopped_past_its_lease_loses_its_job_and_can_no_longer_write(machines, jobs_url):
+def test_a_worker_stopped_past_its_lease_loses_its_job_and_cannot_write(machines, jobs_url):
     one, two, laptop = machines("one", lease=3.0), machines("two", lease=3.0), machines("laptop")
     pid = one.start()
     with laptop.client() as jobs:
@@ -241,7 +241,7 @@ def test_two_named_workers_of_one_machine(machines):
     assert second.stop()
 
 
-def test_the_server_is_named_without_its_password(leap_home):
+def test_the_server_is_shown_without_its_password(leap_home):
     shutil.rmtree(leap_home, ignore_errors=True)
     with pytest.raises(LeapUnavailableError) as refused:
         JobsClient({**os.environ, "LEAP_JOBS_URL": "postgresql://me:geheim@127.0.0.1:9/jobs?password=auch"})
@@ -249,7 +249,7 @@ def test_the_server_is_named_without_its_password(leap_home):
     assert "auch" not in str(refused.value) and "refused" in str(refused.value), "why it cannot be reached"
 
 
-def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
+def test_the_command_line_works_over_a_server(machines, leap, jobs_url, tmp_path):
     machine = machines("one")
     leap.variables["LEAP_JOBS_URL"] = jobs_url
     source(tmp_path, 6)
@@ -272,7 +272,7 @@ def test_the_command_line_over_a_server(machines, leap, jobs_url, tmp_path):
     assert leap("jobs", "worker", "--name", "second", "--shutdown").code == 0
 
 
-def test_a_task_over_a_server(machines, leap, jobs_url, leap_home):
+def test_a_task_runs_over_a_server(machines, leap, jobs_url, leap_home):
     """Header, recipe and texts go along; what comes back is what the command prints."""
     recipe = leap_home / "recipes" / "classify.toml"
     recipe.parent.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ def hub():
         yield hub
 
 
-def test_a_model_that_no_worker_has_is_told_and_fetched_where_that_is_allowed(machines, hub, leap):
+def test_a_model_that_no_worker_has_is_reported_and_downloaded_where_allowed(machines, hub, leap):
     laptop = machines("laptop", variables=hub.environment)
     download_model("LFM2-350M:Q4_0", variables=laptop.variables)
     modest = machines("modest")
@@ -76,7 +76,7 @@ def test_a_model_that_no_worker_has_is_told_and_fetched_where_that_is_allowed(ma
         assert jobs.cancel(later.id).state is State.CANCELLED
 
 
-def test_what_a_hub_offers_under_the_name_is_not_fetched_when_its_digest_is_another(leap_home, hub, capfd, monkeypatch):
+def test_a_hub_model_with_another_digest_is_not_downloaded(leap_home, hub, capfd, monkeypatch):
     for name, value in hub.environment.items():
         monkeypatch.setenv(name, value)
     looks: list[None] = []

@@ -95,7 +95,7 @@ def test_more_threads_than_connections_share_out_a_batch(pooled_url, jobs_url):
         assert direct.get(id).state.is_final, "the same tables"
 
 
-def test_what_is_announced_comes_from_the_server_itself(pooled_url):
+def test_announcements_come_from_the_server_itself(pooled_url):
     with Table(pooled_url) as table, Table(pooled_url) as other:
         changes = table.database.listen("abcdefgh")
         assert changes.wait(1) == []
@@ -104,7 +104,7 @@ def test_what_is_announced_comes_from_the_server_itself(pooled_url):
         changes.close()
 
 
-def test_doctor_says_where_announcements_do_not_come_through(pooled_url, leap):
+def test_doctor_reports_when_announcements_do_not_arrive(pooled_url, leap):
     leap.variables["LEAP_JOBS_URL"] = pooled_url.partition("&listen_host")[0]
     assert "jobs_url says with listen_host and listen_port where the server itself is" in leap("doctor").stderr
     with closing(PostgresDatabase.at(pooled_url)) as database:
@@ -116,7 +116,7 @@ def test_doctor_says_where_announcements_do_not_come_through(pooled_url, leap):
 
 @pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_worker_behind_a_pooler(jobs_url, pooled_url, tmp_path):
+def test_a_worker_runs_behind_a_pooler(jobs_url, pooled_url, tmp_path):
     import psycopg
 
     machine = Machine(tmp_path / "worker", pooled_url)

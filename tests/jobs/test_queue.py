@@ -39,7 +39,7 @@ def test_many_jobs_of_a_kind_are_one_message(tmp_path):
     queue.close()
 
 
-def test_many_messages_are_dropped_and_every_kind_is_looked_for(tmp_path):
+def test_a_flood_of_messages_becomes_one_query_for_every_kind(tmp_path):
     woken: list[str] = []
     queue = WakeUpQueue(tmp_path / "queue.db", wake=woken.append)
     for n in range(100):
@@ -50,7 +50,7 @@ def test_many_messages_are_dropped_and_every_kind_is_looked_for(tmp_path):
 
 
 @pytest.mark.parametrize("message", [["nosuch", "id", 1], [["generate"], "id", 1]])
-def test_a_message_of_no_kind_wakes_nothing(tmp_path, message):
+def test_a_message_without_a_kind_wakes_nothing(tmp_path, message):
     woken: list[str] = []
     queue = WakeUpQueue(tmp_path / "queue.db", wake=woken.append)
     queue.send([(message[1], message[2], "generate", 0)])
@@ -81,7 +81,7 @@ def test_psycopg_is_not_imported_and_can_be_afterwards():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_file_that_is_no_queue_is_made_anew_and_closed_again(tmp_path):
+def test_a_file_that_is_not_a_queue_is_recreated(tmp_path):
     place = tmp_path / "queue.db"
     place.write_text("no database, " * 100)
     WakeUpQueue(place).close()

@@ -24,7 +24,7 @@ def complete(url: str) -> list[str]:
     return [line.split("\t")[1] for line in done.stdout.splitlines() if line.startswith("plain")]
 
 
-def test_the_newest_jobs_of_a_state_with_their_labels(place, monkeypatch):
+def test_the_newest_jobs_of_a_state_are_listed_with_labels(place, monkeypatch):
     monkeypatch.setattr(recent, "SERVER_SECONDS", 60.0)
     with Table(place) as table:
         parameters = {"label": 'say "ä"\\', "messages": ["x" * 10_000]}
@@ -37,7 +37,7 @@ def test_the_newest_jobs_of_a_state_with_their_labels(place, monkeypatch):
     assert [job.id for job in recent.newest(place, [State.CANCELLED.value])] == [first]
 
 
-def test_ids_are_completed_over_a_server_and_one_that_is_away_is_not_waited_for(jobs_url, leap_home):
+def test_ids_are_completed_over_a_server_without_waiting_for_an_unreachable_one(jobs_url, leap_home):
     pytest.importorskip("psycopg")
     with Table(jobs_url) as table:
         ids = list(table.add([NewJob("generate", {"label": "x"})] * 3))

@@ -30,7 +30,7 @@ SECRET, PROMPT = "geheim", "parrots of Peru"
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.skipif(not model_path().is_file(), reason="the built-in model has not been trained yet")
 @lengths(False, True, "waits")
-def test_a_password_and_a_prompt_are_written_where_they_belong_only(own_postgres, tmp_path, leap, monkeypatch, waits):
+def test_a_password_and_a_prompt_are_written_only_where_needed(own_postgres, tmp_path, leap, monkeypatch, waits):
     """``waits``: until the worker has noticed, after half a minute, that its server is gone."""
     monkeypatch.setattr("jobs.table.postgres.FIRST_RETRY_SECONDS", 1.0)
     url = own_postgres.get_uri().replace("postgres:@", f"postgres:{SECRET}@")
@@ -69,7 +69,7 @@ def test_a_password_and_a_prompt_are_written_where_they_belong_only(own_postgres
     shutil.rmtree(machine.home)
 
 
-def test_addresses_keep_what_is_no_secret():
+def test_shown_addresses_keep_what_is_not_secret():
     address = "postgresql://me:a@db/jobs?sslmode=verify-full&password=b&sslrootcert=/ca.pem&sslpassword=c"
     assert without_secrets(address) == "postgresql://me@db/jobs?sslmode=verify-full&sslrootcert=/ca.pem"
     assert without_secrets("postgresql://db/jobs") == "postgresql://db/jobs"
@@ -79,7 +79,7 @@ def test_addresses_keep_what_is_no_secret():
     assert "<string>postgresql://db/jobs</string>" in unit_file("launchd", "/h", None, "postgresql://db/jobs")
 
 
-def test_what_is_left_of_a_batch_is_told(tmp_path: Path):
+def test_the_remainder_of_a_batch_is_reported(tmp_path: Path):
     with Table(tmp_path / "jobs.db") as table:
         (id,) = table.add([NewJob("batch", {"label": "x"})])
         job = table.get(id)
@@ -90,7 +90,7 @@ def test_what_is_left_of_a_batch_is_told(tmp_path: Path):
     assert doing(job) == f"{id} batch queued"
 
 
-def test_doctor_looks_at_the_server_and_its_clock(jobs_url, leap, monkeypatch):
+def test_doctor_checks_the_server_and_its_clock(jobs_url, leap, monkeypatch):
     leap.variables["LEAP_JOBS_URL"] = jobs_url
 
     def checks() -> dict[str, dict[str, object]]:
@@ -105,7 +105,7 @@ def test_doctor_looks_at_the_server_and_its_clock(jobs_url, leap, monkeypatch):
     assert late["state"] == "warning" and "differs from this machine's by +90 s" in late["detail"]
 
 
-def test_tls_is_libpq_s(leap):
+def test_tls_options_are_those_of_libpq(leap):
     """The parameter reaches libpq, which refuses it; a server is not needed for that."""
     leap.variables["LEAP_JOBS_URL"] = "postgresql://127.0.0.1:9/db?sslmode=never-heard-of"
     done = leap("jobs", "list")

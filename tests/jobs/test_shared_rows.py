@@ -69,13 +69,13 @@ def test_a_shard_reads_and_writes_no_file(configuration):
     assert settings.input.urls == UrlAccess.DATA and settings.input.own_clients is False
 
 
-def test_what_a_job_may_name_stays(configuration):
+def test_allowed_fields_of_a_row_are_kept(configuration):
     kept = configuration.inputs / "sound.wav"
     parameters = {**SOUND, "kept": str(kept), "loading": {"slots": 2}}
     assert confined(job("transcribe", **parameters), configuration).to_json().items() >= parameters.items()
 
 
-def test_a_row_brings_no_variables_that_jobs_do_not_take(configuration, monkeypatch):
+def test_a_row_cannot_set_other_variables(configuration, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "https://mine")
     foreign = {"LD_PRELOAD": "/x.so", "LEAP_HOME": "/x", "HF_TOKEN": "x", "HF_ENDPOINT": "https://theirs"}
     taken = JobRequest(variables=foreign).environment()
@@ -113,7 +113,7 @@ def test_a_row_edited_in_the_table_ends_as_failed_and_writes_nothing(machines, t
     assert precious.read_text() == "mine"
 
 
-def test_a_transcript_on_a_server_is_in_the_result_and_no_file(machines, tmp_path):
+def test_a_transcript_on_a_server_is_in_the_result_and_not_in_a_file(machines, tmp_path):
     machine = machines("laptop")
     request = {"name": "x.wav", "prompt": "", "longest": 30.0, "max_tokens": 8, "format": "text"}
     with machine.client() as jobs, pytest.raises(LeapJobError, match="cannot write a file"):

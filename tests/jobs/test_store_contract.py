@@ -91,7 +91,7 @@ def test_a_job_goes_where_its_model_and_its_machine_are(table):
     assert table.claim_next("generate", holder) is not None and table.claim_next("download", holder) is not None
 
 
-def test_what_a_newer_leap_submits_is_left_alone(table):
+def test_jobs_of_a_newer_version_are_not_claimed(table):
     add(table)
     table.add([NewJob("dance", {"label": "unknown"})])
     table.database.change("UPDATE jobs SET version=99 WHERE kind='generate'")
@@ -109,7 +109,7 @@ def test_what_a_newer_leap_submits_is_left_alone(table):
     ],
     ids=["requeued", "recovered", "finished"],
 )
-def test_a_zombie_s_writes_are_fenced(table, usurp):
+def test_writes_of_a_lost_worker_are_fenced(table, usurp):
     add(table)
     claim = begin(table)
     usurp(table, claim)
@@ -123,7 +123,7 @@ def test_a_zombie_s_writes_are_fenced(table, usurp):
     assert table.events(claim.id, 1) == [] and table.get(claim.id).state is not State.SUCCEEDED
 
 
-def test_waiting_between_attempts(table):
+def test_attempts_wait_longer_each_time(table):
     id = add(table)
     table.requeue(begin(table), delay=30, error={"message": "broken"}, failed=True)
     job = table.get(id)
@@ -139,7 +139,7 @@ def test_waiting_between_attempts(table):
     assert table.get(id).deaths == 0
 
 
-def test_cancelling(table):
+def test_jobs_can_be_cancelled_in_each_state(table):
     queued, running = add(table), add(table)
     assert table.request_cancel(queued) is State.CANCELLED
     assert table.get(queued).finished is not None
@@ -154,7 +154,7 @@ def test_cancelling(table):
     assert table.cancel_all() == 51 and table.unfinished_ids() == frozenset()
 
 
-def test_recovery(table):
+def test_jobs_of_a_lost_worker_are_recovered(table):
     often, cancelled, queued = add(table), add(table), add(table, priority=-1)
     for n in range(3):
         begin(table)
@@ -181,7 +181,7 @@ def test_ended_jobs_are_forgotten_with_their_output(table):
     assert table.prune(time.time() + 3600) == [id] and table.get(id) is None and table.events(id, 1) == []
 
 
-def test_finding_and_counting(table, monkeypatch):
+def test_jobs_are_found_and_counted(table, monkeypatch):
     letters = iter("twinaaaatwinbbbb")
     monkeypatch.setattr("secrets.choice", lambda _alphabet: next(letters))
     first, second = add(table), add(table)
@@ -233,7 +233,7 @@ def test_many_who_open_a_new_store_at_once_all_can(place):
     assert len(set(ids)) == 30
 
 
-def test_output_is_kept_for_so_long_and_of_so_many_attempts(table):
+def test_output_is_kept_for_a_time_and_a_number_of_attempts(table):
     old, new, tried = (add(table, priority=-n) for n in range(3))
     for id in (old, new):
         claim = begin(table)
@@ -251,7 +251,7 @@ def test_output_is_kept_for_so_long_and_of_so_many_attempts(table):
     assert [len(table.events(tried, attempt)) for attempt in range(1, 5)] == [0, 0, 1, 1]
 
 
-def test_models_that_a_worker_lacks(table):
+def test_models_that_a_worker_lacks_are_listed(table):
     table.add([NewJob("generate", {}, model="aaa", origin="A"), NewJob("generate", {}, model="bbb")])
     table.add([NewJob("generate", {}, model="ccc", origin="C"), NewJob("download", {}, machine="there")])
     worker = WorkerIdentity("me", "run-1", "here", frozenset({"ccc"}))
@@ -314,7 +314,7 @@ def test_followers_are_queued_with_their_job_and_are_about_it(table):
     assert [job.comes_after for job in followers] == [(id,), (id,)]
 
 
-def test_many_that_release_at_once_release_each_job_once(table, place):
+def test_concurrent_releases_release_each_job_once(table, place):
     first = add(table)
     later = [add(table, after=(first,)) for _ in range(20)]
     table.finish(begin(table), Ending(State.SUCCEEDED))
@@ -338,7 +338,7 @@ def schedule(table: Table, every: str, moment: float, **given: object) -> str:
     return table.add([repeated(job, Every.of(every), **given)])[0]  # type: ignore[arg-type]
 
 
-def test_what_is_due_is_queued_once_by_whoever_looks_first(table, place):
+def test_a_due_job_is_queued_once_by_the_first_to_look(table, place):
     moment = 1_800_000_000.0
     id = schedule(table, "60s", moment, overlap="queue")
     assert fire(table, moment + 59) == []
@@ -361,7 +361,7 @@ def test_what_is_due_is_queued_once_by_whoever_looks_first(table, place):
     assert (told.state, told.progress["runs"], told.run_after) == (State.QUEUED, 7, moment + 480)
 
 
-def test_what_was_missed_is_run_once_or_not_at_all(table):
+def test_missed_runs_happen_once_or_not_at_all(table):
     moment = 1_800_000_000.0
     run, skip = (schedule(table, "60s", moment, missed=missed) for missed in ("run", "skip"))
     assert len(fire(table, moment + 3600)) == 1
@@ -369,7 +369,7 @@ def test_what_was_missed_is_run_once_or_not_at_all(table):
     assert (table.get(run).progress["runs"], table.get(skip).progress["skipped"]) == (1, 1)
 
 
-def test_a_run_that_goes_on_lets_the_next_one_be_skipped_or_queued(table):
+def test_a_running_run_makes_the_next_one_skip_or_queue(table):
     moment = 1_800_000_000.0
     schedule(table, "60s", moment)
     assert len(fire(table, moment + 60)) == 1 and fire(table, moment + 120) == []
@@ -377,7 +377,7 @@ def test_a_run_that_goes_on_lets_the_next_one_be_skipped_or_queued(table):
     assert len(fire(table, moment + 180)) == 1
 
 
-def test_a_schedule_that_cannot_be_read_stops_no_other_one(table):
+def test_an_unreadable_schedule_does_not_stop_others(table):
     moment = 1_800_000_000.0
     strange = schedule(table, "60s", moment)
     job = table.get(strange)
@@ -402,7 +402,7 @@ def test_what_follows_each_run_need_not_say_that_nothing_follows_it(table):
 @pytest.mark.parametrize(
     "parameters", [{"every": 5}, {"every": None}, {"job": 3}, {"begun": "x"}, {"every": "@daily", "job": {}}]
 )
-def test_a_damaged_schedule_ends_and_stops_no_other_one(table, parameters):
+def test_a_damaged_schedule_ends_and_does_not_stop_others(table, parameters):
     moment = 1_800_000_000.0
     damaged = schedule(table, "60s", moment)
     text = json.dumps({**table.get(damaged).parameters, **parameters})
@@ -421,7 +421,7 @@ def test_a_damaged_job_that_comes_after_another_keeps_no_other_one_waiting(table
     assert list(table.release()) == [sound] and table.get(damaged).state is State.FAILED
 
 
-def test_a_schedule_is_paused_goes_on_runs_at_once_and_is_cancelled(table):
+def test_a_schedule_is_paused_resumed_run_at_once_and_cancelled(table):
     id = schedule(table, "3600s", time.time())
     pause(table, table.get(id))
     assert fire(table, time.time() + 1e6) == [] and table.release() == []
@@ -505,6 +505,6 @@ def test_minutes_that_clocks_skip_or_show_twice_are_run_once():
         ("0 9 * * * ../../etc/passwd", "there is no zone"),
     ],
 )
-def test_times_that_are_none_are_refused(text, reason):
+def test_invalid_times_are_refused(text, reason):
     with pytest.raises(LeapOptionsError, match=reason):
         Every.of(text)

@@ -51,7 +51,7 @@ def test_a_job_from_its_beginning_to_its_end(table):
     assert [event.number for event in table.events(id, 1, after=0)] == [1, 2]
 
 
-def test_of_many_who_claim_one_gets_it(table):
+def test_one_of_many_concurrent_claims_wins(table):
     ids = [add(table) for _ in range(20)]
     won = []
 
@@ -78,7 +78,7 @@ def test_of_many_who_claim_one_gets_it(table):
     ],
     ids=["requeued", "recovered", "finished"],
 )
-def test_who_lost_a_job_can_no_longer_write(table, usurp):
+def test_a_worker_that_lost_a_job_can_no_longer_write(table, usurp):
     claim = claimed(table, add(table))
     usurp(table, claim)
     for act in (
@@ -113,7 +113,7 @@ def test_cancelling_in_each_state(table):
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_a_job_that_is_to_be_cancelled_is_not_queued_again(table, failed):
+def test_a_job_being_cancelled_is_not_queued_again(table, failed):
     id = add(table)
     claim = claimed(table, id)
     table.request_cancel(id)
@@ -123,7 +123,7 @@ def test_a_job_that_is_to_be_cancelled_is_not_queued_again(table, failed):
     assert table.unfinished() == 0 and table.retry(id).attempt == 2
 
 
-def test_recovery_takes_over_what_ran_and_gives_up_at_the_limit(table):
+def test_recovery_requeues_running_jobs_and_fails_them_at_the_limit(table):
     often, cancelled, queued = add(table), add(table), add(table)
     for n in range(3):
         claimed(table, often)
@@ -149,7 +149,7 @@ def test_only_ended_jobs_are_removed_and_their_output_goes_with_them(table):
     assert table.get(id) is None and table.events(id, 1) == []
 
 
-def test_names_that_lead_nowhere(table, monkeypatch):
+def test_unknown_ids_are_errors(table, monkeypatch):
     id = add(table)
     for prefix in ("", "zz*", "%", "'", id + "x"):
         with pytest.raises(LeapJobError, match="there is no job"):
@@ -192,26 +192,26 @@ def test_higher_priority_comes_first(table):
     assert claim_all(table) == [high, middle, low]
 
 
-def test_many_are_added_at_once_or_not_at_all(table):
+def test_many_jobs_are_added_together_or_not_at_all(table):
     with pytest.raises(TypeError):
         table.add([NewJob("generate", {}), NewJob("generate", {"x": object()})])
     assert table.jobs() == []
     assert len(set(table.add([NewJob("generate", {})] * 300))) == 300
 
 
-def test_names_of_files_need_not_be_text(table):
+def test_file_names_need_not_be_valid_unicode(table):
     path = os.fsdecode(b"/caf\xe9/m.gguf")
     (id,) = table.add([NewJob("generate", {"model": path, "prompt": "caf\u00e9"})])
     assert table.get(id).parameters == {"model": path, "prompt": "caf\u00e9"}
 
 
-def test_nobody_else_can_read_the_table(table):
+def test_the_table_is_private(table):
     if os.name == "posix":
         assert stat.S_IMODE(table.database.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(table.database.path.parent.stat().st_mode) == 0o700
 
 
-def test_what_submit_has_returned_is_on_the_disk(table, tmp_path):
+def test_a_submitted_job_is_on_the_disk(table, tmp_path):
     """A copy of the files as they are at that moment, as a machine without power would find them, has the job."""
     id = add(table)
     assert table.database.connection.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: each commit is fsynced"
@@ -223,7 +223,7 @@ def test_what_submit_has_returned_is_on_the_disk(table, tmp_path):
         assert after.get(id) == table.get(id)
 
 
-def test_a_damaged_or_full_table_is_told_in_one_sentence(tmp_path):
+def test_a_damaged_or_full_table_is_a_one_line_error(tmp_path):
     path = tmp_path / "data" / "jobs.db"
     path.parent.mkdir()
     path.write_bytes(b"not a database, " * 100)

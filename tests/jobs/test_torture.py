@@ -33,17 +33,17 @@ with JobsClient() as jobs:
 
 
 @pytest.mark.long
-def test_nothing_is_lost_and_nothing_is_twice_when_processes_are_killed(tmp_path):
+def test_nothing_is_lost_or_duplicated_when_processes_are_killed(tmp_path):
     Torture(tmp_path / "torture", rounds=6, lines=60, seed=11).run()
 
 
 @pytest.mark.long
-def test_nothing_is_lost_and_nothing_is_twice_over_three_machines(own_postgres, tmp_path):
+def test_nothing_is_lost_or_duplicated_over_three_machines(own_postgres, tmp_path):
     MachinesTorture(tmp_path / "machines", own_postgres, acts=3, lines=36, generations=4, seed=3).run()
 
 
 @lengths(3, 25, "each")
-def test_eight_who_submit_at_once(leap_home, each):
+def test_eight_processes_can_submit_concurrently(leap_home, each):
     submitters = [
         subprocess.Popen([sys.executable, "-c", SUBMITTER, str(each)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(8)

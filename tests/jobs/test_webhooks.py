@@ -110,7 +110,7 @@ def let_it_be_due(table: Table) -> None:
     table.database.change(f"UPDATE jobs SET run_after=0 WHERE kind='{WEBHOOK}'")
 
 
-def test_ten_tries_over_three_days_then_no_more(table, receiver):
+def test_a_webhook_has_ten_attempts_over_three_days(table, receiver):
     hook = receiver(*[answer(500)] * 10)
     id = message(table, hook.url)
     for pause in (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400):
@@ -128,14 +128,14 @@ def test_ten_tries_over_three_days_then_no_more(table, receiver):
 
 
 @pytest.mark.parametrize("code", [301, 408, 409, 425, 429, 500, 502, 503, 504])
-def test_what_may_be_taken_later_is_sent_again(code, table, receiver):
+def test_temporary_refusals_are_retried(code, table, receiver):
     id = message(table, receiver(answer(code, "Location: http://127.0.0.1:1/")).url)
     try_once(table)
     assert table.get(id).state is State.QUEUED
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 410, 413, 422])
-def test_what_is_refused_for_good_is_not(code, table, receiver):
+def test_permanent_refusals_are_not_retried(code, table, receiver):
     id = message(table, receiver(answer(code)).url)
     try_once(table)
     job = table.get(id)
@@ -153,7 +153,7 @@ def test_what_is_refused_for_good_is_not(code, table, receiver):
         ("Retry-After: IN AN HOUR", 3000, 3600),  # from before the message was stored
     ],
 )
-def test_a_receiver_says_when_to_try_again(header, least, most, table, receiver):
+def test_retry_after_of_a_receiver_is_used(header, least, most, table, receiver):
     in_an_hour = format_datetime(datetime.now(timezone.utc) + timedelta(hours=1), usegmt=True)
     id = message(table, receiver(answer(503, header.replace("IN AN HOUR", in_an_hour))).url)
     begun = time.time()
@@ -162,7 +162,7 @@ def test_a_receiver_says_when_to_try_again(header, least, most, table, receiver)
 
 
 @pytest.mark.parametrize("said", [answer(204), b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"a" * 500])
-def test_a_receiver_that_drips_its_answer_has_a_fixed_time(said, table, receiver, monkeypatch):
+def test_a_receiver_that_answers_slowly_has_a_time_limit(said, table, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "ANSWER_SECONDS", 0.6)
     hook = receiver(said, pause=0.25)
     id = message(table, hook.url)

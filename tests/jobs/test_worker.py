@@ -57,7 +57,7 @@ def running_with_output(jobs: JobsClient, id: str):
     until(has_output)
 
 
-def test_an_answer_is_followed_while_it_is_made(jobs):
+def test_an_answer_is_followed_while_it_is_generated(jobs):
     id = jobs.generate("What is the capital of France?", options=GenerationOptions(temperature=0.0))
     events = [event.value for event in jobs.follow(id)]
     job = jobs.wait(id)
@@ -80,7 +80,7 @@ def test_models_are_found_where_the_submitter_found_them(jobs, tmp_path):
     assert [jobs.wait(id, 60).state for id in (batch, answer)] == [State.SUCCEEDED] * 2
 
 
-def test_a_home_that_is_told_from_here_is_the_worker_s_too(tmp_path, monkeypatch):
+def test_a_relative_home_is_the_same_for_the_worker(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with JobsClient({**os.environ, "LEAP_HOME": "./home"}) as jobs:
         try:
@@ -90,7 +90,7 @@ def test_a_home_that_is_told_from_here_is_the_worker_s_too(tmp_path, monkeypatch
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("jobs.db")] == ["home/jobs.db"]
 
 
-def test_paths_of_a_batch_are_those_of_who_submits_it(jobs, tmp_path):
+def test_paths_of_a_batch_are_relative_to_the_submitter(jobs, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"prompt": "Hello"}\n')
     (tmp_path / "builtin").mkdir()  # no model
     settings = BatchSettings.of("in.jsonl", "out.jsonl", model="builtin", options={"max_tokens": 3})
@@ -100,7 +100,7 @@ def test_paths_of_a_batch_are_those_of_who_submits_it(jobs, tmp_path):
         jobs.batch(replace(settings, output=replace(settings.output, path="-")), cwd=tmp_path)
 
 
-def test_lines_from_a_pipe_are_kept_for_the_job(jobs, tmp_path):
+def test_piped_lines_are_kept_for_the_job(jobs, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=('{"prompt": "Hello"}\n',))
@@ -110,7 +110,7 @@ def test_lines_from_a_pipe_are_kept_for_the_job(jobs, tmp_path):
     writer.join()
 
 
-def test_a_queue_that_cannot_be_reached_costs_no_job(jobs, monkeypatch):
+def test_an_unreachable_queue_loses_no_job(jobs, monkeypatch):
     def broken(*_):
         raise LeapUnavailableError("the queue cannot be written to")
 
@@ -164,7 +164,7 @@ def test_cancelling_queued_running_and_ended_jobs(jobs):
 
 
 @pytest.mark.parametrize("number", usually([6], [6, 11]), ids=["abort", "segfault"])
-def test_a_crash_of_llama_cpp_costs_one_attempt_and_not_the_worker(jobs, leap_home, monkeypatch, number):
+def test_a_crash_of_llama_cpp_uses_one_attempt_and_not_the_worker(jobs, leap_home, monkeypatch, number):
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))
     running_with_output(jobs, id)
     worker = jobs.worker()["pid"]
@@ -178,7 +178,7 @@ def test_a_crash_of_llama_cpp_costs_one_attempt_and_not_the_worker(jobs, leap_ho
     assert jobs.worker()["pid"] == worker
 
 
-def test_a_killed_model_process_costs_no_attempt_of_those_that_are_borne(jobs, leap_home):
+def test_a_killed_model_process_uses_no_attempt_within_the_tolerated_number(jobs, leap_home):
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=0))
     for attempt in (2, 3):
         running_with_output(jobs, id)
@@ -188,7 +188,7 @@ def test_a_killed_model_process_costs_no_attempt_of_those_that_are_borne(jobs, l
     jobs.cancel(id)
 
 
-def test_a_killed_worker_takes_its_processes_along_and_the_next_goes_on(jobs, leap_home):
+def test_a_killed_worker_ends_its_processes_and_the_next_one_resumes(jobs, leap_home):
     id = jobs.generate("Count.", options=ENDLESS)
     running_with_output(jobs, id)
     os.kill(jobs.worker()["pid"], signal.SIGKILL)
@@ -233,7 +233,7 @@ def test_a_job_whose_message_was_lost_is_found(jobs):
     assert jobs.wait(id, 60).state is State.SUCCEEDED
 
 
-def test_a_message_that_comes_while_all_places_are_taken_is_not_lost(jobs, leap_home):
+def test_a_message_while_all_slots_are_busy_is_not_lost(jobs, leap_home):
     leap_home.mkdir(parents=True, exist_ok=True)
     (leap_home / "config.toml").write_text("[jobs]\ngenerate = 1\n")
     first = jobs.generate("Count.", options=ENDLESS)
@@ -270,7 +270,7 @@ def test_models_are_run_without_modules_from_the_current_directory(leap_home, tm
     assert process.code == 0
 
 
-def test_what_cannot_get_better_is_not_tried_again(jobs):
+def test_permanent_failures_are_not_retried(jobs):
     long = jobs.generate("word " * 20_000, policy=Policy(retries=5))
     gone = jobs.submit([NewJob("generate", {"model": "/nowhere.gguf", "messages": []}, retries=5)])[0]
     assert jobs.wait(long).error["type"] == "LeapGenerationPromptExceedContextLengthError"
@@ -292,7 +292,7 @@ def test_short_jobs_and_other_kinds_do_not_wait_for_long_ones(jobs, tmp_path):
     jobs.cancel(long)
 
 
-def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
+def test_a_lost_or_damaged_queue_loses_no_job(jobs):
     for damage in (b"", b"not a database, " * 100):
         parameters = jobs.generation("Hi", options=GenerationOptions(max_tokens=2)).parameters
         (id,) = jobs.table.add([NewJob("generate", parameters)])
@@ -304,7 +304,7 @@ def test_a_queue_that_was_lost_or_damaged_loses_no_job(jobs):
         assert jobs.wait(id, 60).state is State.SUCCEEDED
 
 
-def test_a_log_that_cannot_be_written_keeps_no_job_from_its_end(jobs, leap_home):
+def test_an_unwritable_log_does_not_stop_a_job(jobs, leap_home):
     with open("/dev/full", "w") as full:
         worker = subprocess.Popen([sys.executable, "-m", "jobs.worker"], cwd=ROOT, stdout=full, stderr=full)
     until(lambda: is_running(jobs.configuration))
@@ -321,7 +321,7 @@ def test_a_process_that_hangs_is_killed_when_its_job_is_cancelled(jobs, leap_hom
     assert jobs.cancel(id).state is State.CANCELLED and jobs.events(id)
 
 
-def test_a_killed_host_costs_one_attempt(jobs, leap_home):
+def test_a_killed_host_uses_one_attempt(jobs, leap_home):
     leap = [sys.executable, "-m", "leap_cli"]
     subprocess.run([*leap, "load", "builtin"], cwd=ROOT, check=True, capture_output=True)
     id = jobs.generate("Count.", options=ENDLESS, policy=Policy(retries=1))

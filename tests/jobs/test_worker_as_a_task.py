@@ -45,7 +45,7 @@ def machine(machines):
     return machines("task", lease=120.0)
 
 
-def test_until_empty_does_all_there_is_and_ends(machine, worker, tmp_path):
+def test_until_empty_runs_all_jobs_and_ends(machine, worker, tmp_path):
     source(tmp_path, 40)
     with machine.client() as jobs:
         id = jobs.batch(settings(tmp_path))
@@ -54,7 +54,7 @@ def test_until_empty_does_all_there_is_and_ends(machine, worker, tmp_path):
         assert jobs.get(id).state is State.SUCCEEDED
 
 
-def test_when_its_time_is_over_it_ends(machine, worker):
+def test_a_worker_ends_when_its_time_is_over(machine, worker):
     process = worker("--option", "for=1s")
     assert process.wait(100) == 0
     with machine.client() as jobs:
@@ -62,7 +62,7 @@ def test_when_its_time_is_over_it_ends(machine, worker):
         assert jobs.get(late).state is State.QUEUED
 
 
-def test_what_it_has_when_its_time_is_over_it_does_and_begins_nothing_more(machine, monkeypatch):
+def test_a_worker_whose_time_is_over_finishes_its_job_and_starts_no_other(machine, monkeypatch):
     loops: list[WorkerLoop] = []
     monkeypatch.setattr(worker_module, "WorkerLoop", lambda *of: loops.append(WorkerLoop(*of)) or loops[-1])
     with machine.client() as jobs:
@@ -84,7 +84,7 @@ def test_what_it_has_when_its_time_is_over_it_does_and_begins_nothing_more(machi
 
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["the worker", "all processes of the task"])
-def test_a_task_that_is_ended_hands_its_leases_back_at_once(machine, worker, to_all):
+def test_a_terminated_worker_returns_its_leases_at_once(machine, worker, to_all):
     with machine.client() as jobs:
         id = jobs.generate("Count.", options=ENDLESS)
         process = worker("--foreground")

@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 
-def test_two_workers_of_one_directory_are_one(jobs, leap_home):
+def test_only_one_worker_runs_per_directory(jobs, leap_home):
     from jobs.worker_process import start_worker
 
     first = jobs.start_worker()["pid"]
@@ -45,7 +45,7 @@ def test_two_workers_of_one_directory_are_one(jobs, leap_home):
     assert jobs.worker()["pid"] == first
 
 
-def test_a_worker_that_came_second_ends_with_the_first(leap_home, monkeypatch):
+def test_a_second_worker_waits_and_ends_with_the_first(leap_home, monkeypatch):
     """It was started while the first was not seen yet, and would stay behind when that one is stopped."""
     monkeypatch.setattr("jobs.worker.worker.LOCK_SECONDS", 60.0)
     second = Worker(JobsConfiguration.from_environment())
@@ -63,7 +63,7 @@ def test_a_worker_that_came_second_ends_with_the_first(leap_home, monkeypatch):
         thread.join()
 
 
-def test_a_worker_that_comes_up_after_the_last_job_ends(leap_home):
+def test_a_worker_that_starts_after_the_last_job_ends(leap_home):
     """It was started while another one came up slowly, and would stay when that one has been stopped."""
     from jobs.worker_process import start_worker
 
@@ -109,7 +109,7 @@ def test_a_worker_that_was_killed_is_not_named_as_the_one_that_runs(leap_home, m
     assert keeper.start()["pid"] == os.getpid()
 
 
-def test_a_worker_in_the_foreground_stays_without_work(jobs, leap_home):
+def test_a_foreground_worker_stays_without_work(jobs, leap_home):
     leap_home.mkdir(parents=True, exist_ok=True)
     (leap_home / "config.toml").write_text("[jobs]\nidle_minutes = 0.001\n")
     command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
@@ -126,7 +126,7 @@ def heed_hangups() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
-def test_a_terminal_that_is_closed_queues_the_jobs_of_its_worker_again(leap_home):
+def test_a_closed_terminal_requeues_the_jobs_of_its_worker(leap_home):
     with JobsClient(autostart=False) as jobs:
         command = [sys.executable, "-m", "leap_cli", "jobs", "worker", "--foreground"]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, preexec_fn=heed_hangups) as worker:
@@ -151,7 +151,7 @@ def test_a_worker_without_work_ends_by_itself_and_leaves_no_lock(jobs, leap_home
     assert jobs.wait(again).state is State.SUCCEEDED
 
 
-def test_whoever_asks_after_a_worker_was_killed_starts_another(jobs, leap_home):
+def test_asking_after_a_worker_was_killed_starts_another(jobs, leap_home):
     (id,) = jobs.table.add([NewJob("generate", {"model": "builtin", "messages": [{"role": "user", "content": "Hi"}]})])
     jobs.ensure_worker_for_unfinished()
     assert not is_running(jobs.configuration), "a worker that was stopped stays so"

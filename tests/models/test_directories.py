@@ -12,7 +12,7 @@ from leap_core.models.hub_settings import ForeignCaches
 from leap_core.system.directories import Directories
 
 
-def test_everything_lies_below_leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_below_leap_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Directories.from_environment({"LEAP_HOME": str(tmp_path / "home")})
     for path in (found.config, found.data, found.models, found.cache, found.logs, found.run_path, found.config_file):
         assert path == tmp_path / "home" or tmp_path / "home" in path.parents
@@ -29,7 +29,7 @@ def test_without_leap_home_the_system_decides(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.skipif(os.name != "posix", reason="of the system's users")
-def test_who_has_no_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_home_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     import pwd
 
     def nobody(_: int) -> None:

@@ -32,7 +32,7 @@ def served(hub, variables):
 
 
 @pytest.mark.slow
-def test_it_is_fetched_once_and_loaded(served):
+def test_a_model_is_downloaded_once_and_loaded(served):
     events = []
     for _ in range(2):
         with Leap.download_and_load("LFM2-350M", "Q4_0", OPTIONS, on_event=events.append) as runner:
@@ -42,7 +42,7 @@ def test_it_is_fetched_once_and_loaded(served):
     assert len(sources) == 2 and sources[0] != "present" == sources[1]
 
 
-def test_sampling_given_at_loading_goes_before_the_models(served):
+def test_sampling_given_at_loading_overrides_the_models(served):
     sampling = SamplingDefaults(temperature=0.0, top_k=1)
     with Leap.download_and_load("LFM2-350M", "Q4_0", OPTIONS, sampling=sampling) as runner:
         assert (runner._defaults.temperature, runner._defaults.top_k) == (0.0, 1)

@@ -39,7 +39,7 @@ def wait_for(condition) -> None:
         time.sleep(0.01)
 
 
-def test_the_way_of_the_sdks_example(hub, model, content, leap_home):
+def test_the_sdks_example_works(hub, model, content, leap_home):
     downloader = LeapModelDownloader()
     assert downloader.query_status(model) == NotOnLocal()
     assert downloader.get_model_file(model) == leap_home / "models" / "LFM2-350M-Q4_0" / FILE
@@ -54,7 +54,7 @@ def test_the_way_of_the_sdks_example(hub, model, content, leap_home):
 
 
 @pytest.mark.slow
-def test_a_requested_download_runs_behind_and_can_be_stopped(hub, model, content):
+def test_a_requested_download_runs_in_the_background_and_can_be_stopped(hub, model, content):
     hub.bytes_per_second = 1_000_000
     downloader = LeapModelDownloader()
     downloader.request_download_model(model)
@@ -72,7 +72,7 @@ def test_a_requested_download_runs_behind_and_can_be_stopped(hub, model, content
     assert downloader.get_error(model) is None
 
 
-def test_a_failed_download_tells_why(hub, model):
+def test_a_failed_download_has_a_reason(hub, model):
     hub.fault("status", "/api/", status=404, times=9)
     downloader = LeapModelDownloader(DownloadOptions(retries=0))
     with pytest.raises(LeapModelDownloadError, match="404"):
@@ -82,7 +82,7 @@ def test_a_failed_download_tells_why(hub, model):
     assert downloader.query_status(model) == NotOnLocal()
 
 
-def test_force_replaces_only_when_the_new_file_is_there(hub, model, content):
+def test_force_replaces_only_when_the_new_file_is_complete(hub, model, content):
     downloader = LeapModelDownloader(DownloadOptions(retries=0))
     path = downloader.download_model(model)
     hub.fault("status", status=404, times=9)
@@ -192,7 +192,7 @@ def test_the_local_filename_is_the_files_name(hub, variables, content, leap_home
     assert downloader.query_status(model) == NotOnLocal()
 
 
-def test_the_file_of_a_manifest_is_foretold(hub, variables, content, leap_home):
+def test_the_file_of_a_manifest_is_known_in_advance(hub, variables, content, leap_home):
     hub.add_file(f"{OWNER}/{REPO}", FILE, content)
     hub.add_file(f"{OWNER}/{REPO}", "leap/Q4_0.json", json.dumps(manifest(f"../{FILE}")).encode())
     model = HuggingFaceDownloadableModel(OWNER, REPO, "leap/Q4_0.json")
@@ -217,7 +217,7 @@ def test_a_stop_ends_every_download_of_the_model(hub, model):
     assert not background.is_alive()
 
 
-def test_a_name_is_no_downloadable_model(variables):
+def test_a_bare_name_is_not_downloadable(variables):
     for wrong in ("name", 5, None):
         with pytest.raises(LeapOptionsError, match="DownloadableModel"):
             LeapModelDownloader().download_model(wrong)
@@ -225,7 +225,7 @@ def test_a_name_is_no_downloadable_model(variables):
             LeapModelDownloader().request_download_model(wrong)
 
 
-def test_a_file_that_is_no_model_is_not_downloaded(variables, tmp_path):
+def test_a_file_other_than_a_model_is_not_downloaded(variables, tmp_path):
     (tmp_path / "passwd").write_text("root:x:0:0")
     with pytest.raises(LeapError):
         LeapModelDownloader().download_model(OwnModel((tmp_path / "passwd").as_uri(), "passwd.gguf"))

@@ -303,7 +303,7 @@ def test_a_release_that_cannot_be_trusted_is_refused(releases, changes, says):
     assert names() == []
 
 
-def test_a_release_that_is_not_there(releases, leap):
+def test_a_missing_release_is_an_error(releases, leap):
     leap.variables |= {name: value for name, value in os.environ.items() if name.startswith(("LEAP_", "HF_"))}
     done = leap("engine", "install", "b1")
     assert done.code == 4 and "has no release b1 of llama.cpp (404)" in done.stderr, done.stderr
@@ -337,7 +337,7 @@ def test_a_release_that_points_to_a_build_is_followed(releases):
         ({"name": "other.txt"}, "has no cpu build"),
     ],
 )
-def test_a_pointer_that_leads_nowhere_is_refused(releases, pointer, says):
+def test_a_pointer_to_a_missing_build_is_refused(releases, pointer, says):
     point(releases, **pointer)
     with pytest.raises(LeapError, match=says):
         install_engine("v1.0.0")
@@ -447,7 +447,7 @@ def test_the_cuda_build_fits_the_driver_and_brings_its_runtime(monkeypatch, driv
 
 
 @pytest.mark.slow
-def test_a_gpu_backend_that_cannot_load_is_said(build, leap):
+def test_a_gpu_backend_that_cannot_load_is_reported(build, leap):
     compiled(build, "libneeded.so", "int needed(void) { return 1; }", "-Wl,-soname,libneeded.so.7")
     source = "int needed(void); int ggml_backend_init(void) { return needed(); }"
     compiled(build, "libggml-cuda.so", source, f"-L{build}", "-lneeded", "-Wl,--no-as-needed")
@@ -457,7 +457,7 @@ def test_a_gpu_backend_that_cannot_load_is_said(build, leap):
 
 
 @pytest.mark.slow
-def test_a_fetch_that_stops_half_way_goes_on(releases):
+def test_an_interrupted_download_resumes(releases):
     name = releases()
     hub = releases.hub
     hub.fault("status", where=name, times=50, status=403)

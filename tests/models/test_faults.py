@@ -81,7 +81,7 @@ def test_a_stalled_connection_is_given_up_and_resumed(hub, download, content, ta
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 408])
 @pytest.mark.parametrize("where", [API, RESOLVE, FILES])
-def test_passing_statuses_are_tried_again(hub, download, content, target, status, where):
+def test_temporary_statuses_are_retried(hub, download, content, target, status, where):
     hub.fault("status", where, status=status, times=2)
     download(NAME)
     assert target.read_bytes() == content
@@ -97,7 +97,7 @@ def test_retry_after_is_honoured(hub, download, content, target):
     assert "429 Too Many Requests; trying again in 1.0 s" in download.notices
 
 
-def test_a_server_that_wants_us_to_wait_for_hours_is_not_waited_for(hub, download, target):
+def test_a_retry_after_of_hours_is_not_waited_for(hub, download, target):
     hub.fault("status", status=503, retry_after="7200", times=9)
     with pytest.raises(LeapModelDownloadError, match="wants us to wait 7200 s"):
         download(NAME)
@@ -210,7 +210,7 @@ def test_a_newer_file_replaces_an_installed_one(hub, download, content, target):
 
 
 @pytest.mark.slow
-def test_what_is_here_is_not_fetched_again(hub, download, content):
+def test_an_installed_model_is_not_downloaded_again(hub, download, content):
     download(NAME)
     served = hub.bytes_served()
     download(NAME)
@@ -268,7 +268,7 @@ def test_a_login_page_is_not_a_model(hub, download, leap_home):
 
 
 @pytest.mark.slow
-def test_stopping_keeps_what_has_arrived(hub, variables, content, target):
+def test_stopping_keeps_received_bytes(hub, variables, content, target):
     hub.bytes_per_second = 1_000_000
     stop = threading.Event()
 
@@ -298,7 +298,7 @@ def test_garbage_in_the_state_file_is_harmless(hub, download, content, target):
 
 
 @pytest.mark.slow
-def test_marks_for_bytes_that_never_reached_the_disk_are_found_out(hub, download, content, target):
+def test_progress_marks_for_bytes_not_on_disk_are_detected(hub, download, content, target):
     """As after a power failure: the state says that blocks are there, and the part has zeros."""
     hub.fault("truncate", after=1_500_000, times=99)
     download.options = DownloadOptions(retries=0)
@@ -330,7 +330,7 @@ def sha(data: bytes) -> str:
 
 
 @pytest.mark.slow
-def test_a_server_that_refuses_a_second_connection_is_left_with_one(hub, variables, content, target, monkeypatch):
+def test_a_server_that_refuses_a_second_connection_gets_one(hub, variables, content, target, monkeypatch):
     monkeypatch.setattr("leap_core.models.download.transfer.SMALLEST_SPLIT", BLOCK)
     monkeypatch.setattr("leap_core.models.download.transfer.MEASURED_SECONDS", 0.1)
     monkeypatch.setattr("leap_core.models.download.transfer.WORTH_SECONDS", 0.1)

@@ -42,10 +42,10 @@ def test_the_largest_that_fits_is_taken_where_the_usual_one_does_not() -> None:
     assert quantization == "Q3_K_M" and "Q4_K_M does not fit" in notice
 
 
-def test_what_was_asked_for_is_taken_in_any_case() -> None:
+def test_a_requested_quantization_is_always_used() -> None:
     assert planned(1_000, "Q8_0") == ("Q8_0", "")
 
 
-def test_where_nothing_fits_it_is_said() -> None:
+def test_no_fitting_quantization_is_reported() -> None:
     quantization, notice = planned(1_000)
     assert quantization == "Q4_K_M" and "no quantization that fits" in notice

@@ -124,7 +124,7 @@ def test_flipped_bits_are_read_or_refused_but_never_crash(sound: Path, tmp_path:
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(64), "does not name its architecture"),
     ],
 )
-def test_says_what_a_file_is_instead(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_other_file_types_are_named(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(LeapModelLoadingError, match=".") as caught:
@@ -181,7 +181,7 @@ def sentencepiece(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
     writer.add_tokenizer_model("llama")
 
 
-def test_a_byte_may_be_a_token_as_it_is(tmp_path: Path) -> None:
+def test_a_raw_byte_can_be_a_token(tmp_path: Path) -> None:
     writer = gguf.GGUFWriter(tmp_path / "bytes.gguf", "llama")
     sentencepiece(writer, ["a", *(f"<0x{n:02X}>" for n in range(256) if n != ord("a"))])
     writer.write_header_to_file()
@@ -209,7 +209,7 @@ def test_overlapping_tensors_are_refused(sound: Path, tmp_path: Path) -> None:
         read_gguf_header(path)
 
 
-def test_missing_file_and_things_that_are_no_files(tmp_path: Path) -> None:
+def test_missing_files_and_directories_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LeapModelNotFoundError, match="there is no file"):
         read_gguf_header(tmp_path / "nowhere.gguf")
     with pytest.raises(LeapModelLoadingError, match="is a directory"):

@@ -14,7 +14,7 @@ from tests.support.hub import FakeHub, ServedFile
 from .conftest import Downloads
 
 
-def test_a_file_without_bytes_is_no_model(hub: FakeHub, download: Downloads, leap_home) -> None:
+def test_an_empty_file_is_not_a_model(hub: FakeHub, download: Downloads, leap_home) -> None:
     hub.add_file("me/Empty-GGUF", "Empty-Q4_0.gguf", b"")
     with pytest.raises(LeapModelDownloadError, match="Empty-Q4_0.gguf in me/Empty-GGUF has no bytes"):
         download("me/Empty-GGUF")
@@ -38,7 +38,7 @@ def _with_file(hub: FakeHub, name: str) -> ServedFile:
     return files[name]
 
 
-def test_half_a_surrogate_in_a_name_is_passed_over(hub: FakeHub, download: Downloads) -> None:
+def test_a_lone_surrogate_in_a_name_is_skipped(hub: FakeHub, download: Downloads) -> None:
     _with_file(hub, "half-\ud800-Q8_0.gguf")
     assert download("me/Odd-GGUF").path.name == "Odd-Q4_0.gguf"
     with pytest.raises(LeapModelDownloadError) as caught:
@@ -47,7 +47,7 @@ def test_half_a_surrogate_in_a_name_is_passed_over(hub: FakeHub, download: Downl
 
 
 @pytest.mark.parametrize("commit", ["c" * 100_000, "../../x", "", "a b"])
-def test_a_strange_commit_is_not_repeated(hub: FakeHub, download: Downloads, commit: str) -> None:
+def test_an_invalid_commit_is_not_printed(hub: FakeHub, download: Downloads, commit: str) -> None:
     _with_file(hub, "Odd-Q8_0.gguf")
     hub._commits["me/Odd-GGUF"] = {commit: hub._commits["me/Odd-GGUF"][hub._heads["me/Odd-GGUF"]]}
     hub._heads["me/Odd-GGUF"] = commit

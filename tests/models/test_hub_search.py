@@ -32,7 +32,7 @@ def hub(hub, leap):
     return hub
 
 
-def test_what_runs_here_with_sizes_and_memory(leap, hub):
+def test_runnable_models_are_listed_with_sizes_and_memory(leap, hub):
     done = leap("models", "search", "lfm2", "--memory", "900MB", "--format", "json")
     assert (done.code, done.stderr) == (0, "")
     small, split = json.loads(done.stdout)
@@ -52,7 +52,7 @@ def test_what_runs_here_with_sizes_and_memory(leap, hub):
     assert tight[0]["fits"] is False and "of memory" in tight[0]["obstacle"]
 
 
-def test_a_table_says_what_was_passed_over(leap, hub):
+def test_a_table_counts_skipped_models(leap, hub):
     done = leap("models", "search", "LFM2")
     assert done.code == 0 and SMALL in done.stdout and "lfm2moe" in done.stdout
     assert "passed over: 3 of architectures that do not run here" in done.stderr
@@ -62,19 +62,19 @@ def test_a_table_says_what_was_passed_over(leap, hub):
     assert (nothing.code, nothing.stdout) == (0, "") and "no GGUF model named 'no such'" in nothing.stderr
 
 
-def test_what_the_catalogue_says_cannot_run_is_passed_over(leap, hub):
+def test_models_that_cannot_run_are_skipped(leap, hub):
     hub.add_file("LiquidAI/d1-omni-600M-GGUF", "d1-omni-600M-Q8_0.gguf", b"x")
     hub.described["LiquidAI/d1-omni-600M-GGUF"] = {"architecture": "lfm2"}
     assert leap("models", "search", "d1", "--format", "quiet").stdout == ""
 
 
-def test_a_repository_that_may_not_be_read_is_passed_over(leap, hub):
+def test_an_unreadable_repository_is_skipped(leap, hub):
     hub.gated.add(SPLIT)
     assert leap("models", "search", "lfm2", "--format", "quiet").stdout.split() == [SMALL]
 
 
 @pytest.mark.slow
-def test_without_a_hub_one_line_is_said(leap, hub):
+def test_without_a_hub_there_is_a_one_line_error(leap, hub):
     hub.fault("status", where=API, status=400)
     refused = leap("models", "search", "lfm2")
     hub.fault("status", where=API, status=503, retry_after="4000")

@@ -46,7 +46,7 @@ def test_a_downloaded_file_answers_to_its_name(download: Downloads, hub: FakeHub
     assert resolve_local("other").path == resolve_local("someone--Other").path
 
 
-def test_a_name_that_nothing_answers_to_is_told_what_is_installed(installed) -> None:
+def test_an_unknown_name_lists_installed_models(installed) -> None:
     with pytest.raises(LeapModelNotFoundError) as caught:
         resolve_local("Nobody")
     assert "installed: My-Q4_0, My-Q8_0" in caught.value.hint
@@ -73,7 +73,7 @@ def test_a_broken_configuration_has_no_aliases(installed, leap_home: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a:b", "../x", "x.gguf", "builtin", "-x", ".x"])
-def test_what_cannot_be_an_alias(name: str) -> None:
+def test_invalid_aliases_are_refused(name: str) -> None:
     with pytest.raises(LeapOptionsError):
         check_alias(name, "My")
 
@@ -87,7 +87,7 @@ def test_the_listed_architectures_are_those_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("architecture", "hint"), [("lfm3", "b11960"), ("lfm2-bidir", "again"), ("lfm9", "newer"), ("dflash", "without it")]
 )
-def test_an_unknown_architecture_is_refused_before_it_is_fetched(
+def test_an_unknown_architecture_is_refused_before_the_download(
     download: Downloads, hub: FakeHub, tmp_path: Path, architecture: str, hint: str
 ) -> None:
     path = _model_of(tmp_path, architecture)
@@ -99,7 +99,7 @@ def test_an_unknown_architecture_is_refused_before_it_is_fetched(
     assert Store(Path()).installed() == []
 
 
-def test_an_unknown_architecture_on_this_disk_is_told(leap, tmp_path: Path) -> None:
+def test_an_installed_unknown_architecture_is_reported(leap, tmp_path: Path) -> None:
     path = _model_of(tmp_path, "lfm3")
     with pytest.raises(LeapModelLoadingError) as caught:
         from leap_core import Leap
@@ -145,7 +145,7 @@ def test_the_catalogue_says_what_it_cannot_run_and_what_is_replaced(leap) -> Non
         ("LFM2.5-350M-Base", "leap models convert"),
     ],
 )
-def test_what_leap_cannot_run_is_refused_before_the_hub_is_asked(
+def test_unsupported_models_are_refused_before_the_hub_is_asked(
     download: Downloads, hub: FakeHub, name: str, reason: str
 ) -> None:
     with pytest.raises(LeapModelLoadingError, match=f"{name} cannot run: .*{reason}"):
@@ -153,7 +153,7 @@ def test_what_leap_cannot_run_is_refused_before_the_hub_is_asked(
     assert hub.log == []
 
 
-def test_a_beginning_that_is_most_of_a_name_means_the_shortest() -> None:
+def test_a_long_prefix_of_a_name_means_the_shortest_match() -> None:
     assert Catalogue.load().find("LFM2.5-8B").name == "LFM2.5-8B-A1B"
     with pytest.raises(LeapModelNotFoundError, match="could be LFM2.5-Encoder-230M"):
         Catalogue.load().find("LFM2.5-Enc")

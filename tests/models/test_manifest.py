@@ -43,13 +43,13 @@ def test_a_published_manifest_is_read():
     assert manifest.to_json() == PUBLISHED
 
 
-def test_paths_in_it_need_not_be_text(tmp_path: Path):
+def test_paths_in_a_manifest_need_not_be_valid_unicode(tmp_path: Path):
     manifest = Manifest("m.gguf", path_on_disk=os.fsdecode(b"/caf\xe9/m.gguf"))
     write_manifest(manifest, tmp_path / "m.json")
     assert read_manifest(tmp_path / "m.json") == manifest
 
 
-def test_what_is_written_is_read_back(tmp_path: Path):
+def test_a_written_manifest_is_read_back(tmp_path: Path):
     manifest = Manifest(
         "main.gguf",
         "llama.cpp/lfm2-audio-v1",
@@ -114,7 +114,7 @@ def test_what_is_written_is_read_back(tmp_path: Path):
         ("load_time_parameters.model", "http://[bad/x.gguf", "load_time_parameters.model", "is no URL"),
     ],
 )
-def test_an_error_names_the_key_and_the_likely_one(path, value, where, message):
+def test_an_error_names_the_key_and_suggests_one(path, value, where, message):
     text = changed(path, value)
     assert [p for p in problems_of(text, "m.json") if p.is_error and p.path == where and message in p.message]
     with pytest.raises(LeapSerializationError, match="^m.json: "):
@@ -122,7 +122,7 @@ def test_an_error_names_the_key_and_the_likely_one(path, value, where, message):
 
 
 @pytest.mark.parametrize("text", [b"", b"not json", b"[]", b"\xff\xfe", b"[" * 100_000, b"null", b'{"a": NaN'])
-def test_what_is_no_manifest_is_one_error(text):
+def test_an_invalid_manifest_is_one_error(text):
     problems = problems_of(text, "m.json")
     assert len(problems) == 1 and problems[0].is_error
     with pytest.raises(LeapSerializationError):
@@ -150,7 +150,7 @@ def test_an_unknown_key_is_only_a_warning():
         ("file://localhost/x.gguf", "/models/a/a.json", "/x.gguf"),
     ],
 )
-def test_where_a_manifests_files_lie(value, base, expected):
+def test_paths_of_a_manifests_files(value, base, expected):
     assert locate(value, base) == expected
 
 
@@ -180,7 +180,7 @@ def test_creating_one_finds_companions_and_the_catalogues_sampling(make_gguf, va
         ),
     ],
 )
-def test_null_is_no_value(path, value):
+def test_null_counts_as_missing(path, value):
     text = json.dumps({"schema_version": "1.0.0", **value})
     assert [(problem.path, problem.message) for problem in problems_of(text, "m")] == [(path, "is missing")]
     with pytest.raises(LeapSerializationError, match="is missing"):

@@ -43,7 +43,7 @@ def said(reference: Path, options: ModelLoadingOptions | None = None, **generati
 
 
 @pytest.mark.slow
-def test_they_are_loaded_with_the_model_and_travel_with_it(directory: Path, leap_home: Path) -> None:
+def test_adapters_are_loaded_and_imported_with_their_model(directory: Path, leap_home: Path) -> None:
     alone = directory / "alone"
     alone.mkdir()
     (alone / "model.gguf").write_bytes((directory / "model.gguf").read_bytes())
@@ -60,7 +60,7 @@ def test_they_are_loaded_with_the_model_and_travel_with_it(directory: Path, leap
     assert read.adapters == (("poet.gguf", 0.5),) and read.files["lora_adapters_0"] == "poet.gguf"
 
 
-def test_answers_of_another_adapter_are_no_answers_of_a_batch(directory: Path, leap_home: Path) -> None:
+def test_answers_of_another_adapter_are_not_reused_by_a_batch(directory: Path, leap_home: Path) -> None:
     def fingerprint() -> str:
         return fingerprint_of(str(directory / "mine.json"), ModelLoadingOptions(), variables={}, cwd=directory)
 
@@ -78,11 +78,11 @@ def test_answers_of_another_adapter_are_no_answers_of_a_batch(directory: Path, l
         ([{"file": "a.gguf"}], "lora_adapters[0]"),
     ],
 )
-def test_what_is_wrong_with_them(adapters: object, problem: str) -> None:
+def test_invalid_adapters_are_named(adapters: object, problem: str) -> None:
     assert any(problem in str(each) for each in problems_of(manifest(adapters), "m.json") if each.is_error)
 
 
-def test_one_that_is_missing(directory: Path) -> None:
+def test_a_missing_adapter_is_named(directory: Path) -> None:
     (directory / "poet.gguf").unlink()
     with pytest.raises(LeapModelNotFoundError, match=r"poet\.gguf"):
         resolve_local(str(directory / "mine.json"))

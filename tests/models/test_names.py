@@ -59,7 +59,7 @@ def test_a_model_that_hears_takes_everything_in_its_own_quantization():
     }
 
 
-def test_companions_of_other_models_are_left_alone():
+def test_companions_of_other_models_are_ignored():
     files = ["LFM2-350M-Q4_0.gguf", "LFM2-VL-450M-Q4_0.gguf", "mmproj-LFM2-VL-450M-BF16.gguf"]
     assert companions_of("LFM2-350M-Q4_0.gguf", files) == {}
     assert companions_of("LFM2_VL-450M-Q4_0.gguf", files) == {"multimodal_projector": files[2]}
@@ -104,7 +104,7 @@ def test_names_in_urls_are_refused_too(url):
         file_name_of_url(url)
 
 
-def test_sound_names_are_kept():
+def test_valid_names_are_kept():
     assert safe_file_name("mmproj-LFM2.5-VL-1.6b-Q8_0.gguf", "x") == "mmproj-LFM2.5-VL-1.6b-Q8_0.gguf"
     assert file_name_of_url("https://h/a%20b/Mod%C3%A8le-Q4_0.gguf?download=true") == "Modèle-Q4_0.gguf"
     assert directory_name("A model/of mine", "Q4_0") == "A-model-of-mine-Q4_0"

@@ -63,7 +63,7 @@ def test_each_store_is_listed_and_each_model_is_found_by_its_name_and_nothing_is
 
 
 @pytest.mark.slow
-def test_the_ways_to_write_a_name(stores: OtherStores) -> None:
+def test_all_spellings_of_a_name_are_found(stores: OtherStores) -> None:
     names = stores.fill()
     ways = {
         "LLAMA3.2:1B": "llama3.2:1b",
@@ -99,7 +99,7 @@ def _same(found: Path, expected: Path) -> None:
     assert found == expected, f"{found} is not {expected}"
 
 
-def test_what_leap_has_comes_first_and_a_program_can_be_named(stores: OtherStores, leap, make_gguf) -> None:
+def test_leaps_own_models_come_first_and_a_program_can_be_named(stores: OtherStores, leap, make_gguf) -> None:
     own = stores.ollama("registry.ollama.ai/library/mine")
     assert leap("models", "import", str(make_gguf("Mine-Q4_0.gguf"))).code == 0
     assert resolved("mine").owner is None
@@ -114,7 +114,7 @@ def test_a_tag_may_be_left_out_where_it_is_clear(stores: OtherStores) -> None:
         resolved("qq")
 
 
-def test_a_name_of_another_size_is_another_model(stores: OtherStores) -> None:
+def test_a_name_with_another_size_is_another_model(stores: OtherStores) -> None:
     stores.ollama("registry.ollama.ai/library/qq3", "1.7b")
     with pytest.raises(LeapModelNotFoundError):
         resolved("qq3:17b")
@@ -122,7 +122,7 @@ def test_a_name_of_another_size_is_another_model(stores: OtherStores) -> None:
         resolved("qq:31.7b")
 
 
-def test_of_one_repository_the_usual_quantization_is_taken(stores: OtherStores) -> None:
+def test_the_usual_quantization_of_a_repository_is_used(stores: OtherStores) -> None:
     stores.lm_studio("a", "M-GGUF", "M-Q8_0.gguf", "M-Q4_K_M.gguf", "mmproj-M-F16.gguf")
     found = resolved("M")
     assert found.path.name == "M-Q4_K_M.gguf"
@@ -139,7 +139,7 @@ def test_projectors_and_adapters_of_ollama_are_used(stores: OtherStores) -> None
     assert [adapter.path for adapter in local.adapters] == list(model.adapters)
 
 
-def test_what_cannot_be_loaded_is_not_listed(stores: OtherStores) -> None:
+def test_unloadable_models_are_not_listed(stores: OtherStores) -> None:
     stores.ollama("registry.ollama.ai/library/tensors", more={"tensor": b"x"})
     stores.write(".ollama/models/manifests/registry.ollama.ai/library/cloud/latest", '{"layers": []}')
     stores.ollama("registry.ollama.ai/library/short").write_bytes(b"GGUF")
@@ -149,7 +149,7 @@ def test_what_cannot_be_loaded_is_not_listed(stores: OtherStores) -> None:
     assert listed() == {}
 
 
-def test_hostile_stores_are_read_around(stores: OtherStores) -> None:
+def test_hostile_stores_are_skipped(stores: OtherStores) -> None:
     good = stores.ollama("registry.ollama.ai/library/good")
     manifests = ".ollama/models/manifests/registry.ollama.ai/library"
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../etc/passwd"}
@@ -180,7 +180,7 @@ def test_hostile_stores_are_read_around(stores: OtherStores) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
-def test_folders_that_cannot_be_read_are_read_around(stores: OtherStores) -> None:
+def test_unreadable_folders_are_skipped(stores: OtherStores) -> None:
     good = stores.lm_studio("a", "good", "good-Q4_0.gguf")
     closed = stores.lm_studio("b", "closed", "closed-Q4_0.gguf").parent.parent
     closed.chmod(0)
@@ -190,7 +190,7 @@ def test_folders_that_cannot_be_read_are_read_around(stores: OtherStores) -> Non
         closed.chmod(0o755)
 
 
-def test_folders_that_raise_are_read_around(stores: OtherStores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_raise_errors_are_skipped(stores: OtherStores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for whoever may read everything."""
     good = stores.lm_studio("a", "good", "good-Q4_0.gguf")
     stores.lm_studio("b", "closed", "closed-Q4_0.gguf")
@@ -224,7 +224,9 @@ def test_listing_500_models_opens_no_weights(stores: OtherStores, monkeypatch: p
     assert not [file for file in opened if "/blobs/" in file or file.endswith(".gguf")]
 
 
-def test_they_can_be_turned_off(stores: OtherStores, leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_of_other_programs_can_be_turned_off(
+    stores: OtherStores, leap_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stores.fill()
     monkeypatch.setenv("LEAP_OTHER_PROGRAMS", "no")
     assert listed() == {}
@@ -235,7 +237,7 @@ def test_they_can_be_turned_off(stores: OtherStores, leap_home: Path, monkeypatc
     assert listed() == {}
 
 
-def test_where_programs_say_that_their_models_are(stores: OtherStores, tmp_path: Path) -> None:
+def test_variables_of_other_programs_set_their_folders(stores: OtherStores, tmp_path: Path) -> None:
     moved = OtherStores(tmp_path / "moved", stores.gguf)
     moved.ollama("registry.ollama.ai/library/a")
     moved.lm_studio("l", "m", "lm-Q4_0.gguf")

@@ -82,7 +82,7 @@ def test_the_repositorys_own_manifest_decides(hub, download):
     assert written["original_url"].endswith("/leap/Q4_0.json") and written["path_on_disk"] == str(found.path)
 
 
-def test_a_broken_manifest_of_the_repository_is_told_and_not_used(hub, download):
+def test_a_broken_manifest_of_the_repository_is_reported_and_not_used(hub, download):
     add_vision(hub)
     hub.add_file(VL, "leap/Q4_0.json", b'{"inferenceType": 1}')
     assert download("LFM2.5-VL-1.6B").mm_proj_path is not None
@@ -106,7 +106,7 @@ def test_a_local_manifest_of_urls(hub, download, content, tmp_path):
     assert download(str(path)).path.read_bytes() == content
 
 
-def test_a_split_model_comes_whole(hub, download):
+def test_a_split_model_has_all_its_parts(hub, download):
     for part in (1, 2):
         hub.add_file("me/Big-GGUF", f"Big-Q4_0-0000{part}-of-00002.gguf", bytes([part]) * 5000)
     found = download("me/Big-GGUF")
@@ -115,7 +115,7 @@ def test_a_split_model_comes_whole(hub, download):
     assert found.path.name == names[0] and found.path.parent.name == "me--Big-Q4_0"
 
 
-def test_a_revision(hub, download, content):
+def test_a_revision_can_be_named(hub, download, content):
     hub.add_file("me/Mine-GGUF", "Mine-Q4_0.gguf", content)
     old = hub.files_of("me/Mine-GGUF", "main")[0]
     hub.add_file("me/Mine-GGUF", "Mine-Q4_0.gguf", content[::-1])
@@ -126,7 +126,7 @@ def test_a_revision(hub, download, content):
         download("me/Mine-GGUF", revision="nowhere")
 
 
-def test_a_quantization_that_there_is_not(hub, variables):
+def test_an_unknown_quantization_lists_the_known_ones(hub, variables):
     add_vision(hub)
     with pytest.raises(LeapModelNotFoundError, match="no quantization Q2_K") as caught:
         plan_download("LFM2.5-VL-1.6B:Q2_K")
@@ -184,7 +184,7 @@ def test_two_files_of_one_name_are_refused(hub, variables):
 
 
 @pytest.mark.parametrize("answer", [b"[]", b"{}", b'{"sha": 5}', b'{"sha": "../x", "siblings": []}', b"not json"])
-def test_answers_that_make_no_sense(variables, answer):
+def test_invalid_answers_of_the_hub_are_errors(variables, answer):
     class Nonsense(Web):
         def document(self, url, what, headers=None):
             return answer, {}
@@ -251,7 +251,7 @@ def test_offline_nobody_is_asked(hub, download, content, monkeypatch):
     assert download("LFM2-350M").path == path and len(hub.log) == asked
 
 
-def test_a_proxy_is_used(hub, download, content, monkeypatch):
+def test_a_configured_proxy_is_used(hub, download, content, monkeypatch):
     hub.add_file("LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf", content)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name)
@@ -330,7 +330,7 @@ def certificate(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
-def test_own_certificates_are_trusted_when_named(download, certificate, monkeypatch, variable):
+def test_custom_certificates_are_trusted_when_named(download, certificate, monkeypatch, variable):
     key, cert = certificate
     with FakeHub(certificate=cert, key=key) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
@@ -374,7 +374,7 @@ def test_a_set_is_never_half_old_and_half_new(hub, download):
     assert hub.bytes_served(FILES) - served == len(b"newer" * 2000), "what had arrived is not fetched again"
 
 
-def test_a_first_set_that_is_not_whole_is_not_loaded(hub, download):
+def test_an_incomplete_first_set_is_not_loaded(hub, download):
     add_vision(hub)
     hub.fault("status", "mmproj-LFM2.5-VL-1.6b-Q8_0.gguf", status=403, times=9)
     with pytest.raises(LeapModelDownloadError):

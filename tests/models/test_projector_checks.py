@@ -47,7 +47,7 @@ def keyed(header: GGUFHeader, **values: Any) -> GGUFHeader:
     return replace(header, metadata=metadata)
 
 
-def test_what_a_projector_takes(vision: GGUFHeader, audio: GGUFHeader, tmp_path: Path) -> None:
+def test_media_types_of_a_projector(vision: GGUFHeader, audio: GGUFHeader, tmp_path: Path) -> None:
     eyes, ears = check_projector(vision), check_projector(audio)
     assert (eyes.sees, eyes.hears, eyes.width, eyes.longest_seconds) == (True, False, 64, 0.0)
     assert (ears.sees, ears.hears, ears.width, ears.longest_seconds) == (False, True, 64, 60.0)
@@ -67,7 +67,7 @@ def is_optional(name: str, header: GGUFHeader) -> bool:
 
 
 @pytest.mark.parametrize("which", ["vision", "audio"])
-def test_every_tensor_that_may_not_be_missing_is_missed(which: str, request: pytest.FixtureRequest) -> None:
+def test_a_missing_required_tensor_is_detected(which: str, request: pytest.FixtureRequest) -> None:
     header = request.getfixturevalue(which)
     for tensor in header.tensors:
         if is_optional(tensor.name, header):
@@ -154,12 +154,12 @@ def test_every_key_of_a_conformer_is_checked(audio: GGUFHeader, values: dict[str
         check_projector(keyed(audio, **values))
 
 
-def test_tensors_that_llama_cpp_would_compute_with_unseen_are_refused(vision: GGUFHeader) -> None:
+def test_unknown_tensors_that_llama_cpp_would_use_are_refused(vision: GGUFHeader) -> None:
     extra = replace(vision.tensors[0], name="v.blk.0.attn_q_norm.weight")
     with pytest.raises(LeapModelLoadingError, match="attn_q_norm.weight has no place"):
         check_projector(replace(vision, tensors=(*vision.tensors, extra)))
 
 
-def test_a_model_is_no_projector(tmp_path: Path) -> None:
+def test_a_model_as_projector_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LeapModelLoadingError, match="is a model, not a projector"):
         check_projector(read_gguf_header(write_random_model(tmp_path / "model.gguf")))

@@ -52,7 +52,7 @@ HUB = "https://huggingface.co"
         ("Mine-Q4_0", InstalledName("mine-q4_0")),
     ],
 )
-def test_the_grammar(text, expected):
+def test_references_are_parsed(text, expected):
     found = parse_reference(text, CATALOGUE, installed=["mine-q4_0"], cwd=Path("/here"), endpoint=HUB)
     assert found == expected
 
@@ -86,7 +86,7 @@ def test_names_of_the_catalogue(text):
         ("LFM2-350M:Q4 0", "not a quantization", "Q4_K_M"),
     ],
 )
-def test_misses_say_what_was_probably_meant(text, message, hint):
+def test_unknown_names_get_suggestions(text, message, hint):
     with pytest.raises(LeapModelNotFoundError) as caught:
         parse_reference(text, CATALOGUE)
     assert message in caught.value.message
@@ -119,7 +119,7 @@ def test_a_gguf_brings_the_companions_beside_it(make_gguf, variables):
     assert resolve_local(str(model.parent)) == found
 
 
-def test_a_manifest_wins_over_the_catalogue(make_gguf, variables, tmp_path):
+def test_a_manifest_overrides_the_catalogue(make_gguf, variables, tmp_path):
     make_gguf("LFM2-350M-Q4_0.gguf")
     sampling = SamplingDefaults(temperature=0.9)
     manifest = Manifest("LFM2-350M-Q4_0.gguf", sampling=sampling, chat_template="{{ x }}", threads=3)
@@ -142,7 +142,7 @@ def test_a_damaged_manifest_is_a_loading_error(make_gguf, variables, tmp_path):
 
 
 @pytest.mark.parametrize("text", ['{"name": "made", "version": "1.0"}', "[1, 2]", '{"open', ""])
-def test_a_json_of_another_program_beside_a_model_is_left_alone(make_gguf, variables, tmp_path, text):
+def test_other_json_files_beside_a_model_are_ignored(make_gguf, variables, tmp_path, text):
     path = make_gguf("a.gguf")
     for name in ("a.json", "made.json"):
         (tmp_path / "made" / name).write_text(text)
@@ -164,7 +164,7 @@ def test_a_broken_manifest_beside_a_model_is_named(make_gguf, variables, tmp_pat
         resolve_local(str(path))
 
 
-def test_missing_things_say_how_to_get_them(variables, make_gguf, tmp_path):
+def test_errors_about_missing_models_give_advice(variables, make_gguf, tmp_path):
     with pytest.raises(LeapModelNotFoundError) as caught:
         resolve_local("LFM2.5-1.2B-Instruct:Q8_0")
     assert caught.value.hint == "leap download LFM2.5-1.2B-Instruct:Q8_0"
@@ -224,7 +224,7 @@ def test_a_malformed_catalogue_names_the_place(text):
         parse_catalogue(text, "own.json")
 
 
-def test_the_shipped_catalogue_is_sound():
+def test_the_shipped_catalogue_is_valid():
     entries = list(CATALOGUE)
     assert len(entries) > 30
     assert {entry.kind for entry in entries} == {"text", "vision", "audio", "embedding"}

@@ -21,10 +21,10 @@ from leap_core.system.http import retry_after
         *(({"retry-after": text}, None) for text in ("nan", "inf", "-inf", "1e999", "soon", "", "NaN", "1_0x")),
     ],
 )
-def test_what_is_no_length_of_time_is_none(headers, seconds):
+def test_an_invalid_retry_after_is_none(headers, seconds):
     assert retry_after(headers) == seconds
 
 
-def test_a_date_is_a_length_of_time():
+def test_a_date_becomes_a_duration():
     seconds = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
     assert seconds is not None and 50 < seconds <= 60

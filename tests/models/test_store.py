@@ -35,7 +35,7 @@ def imported(store, make_gguf):
     return import_model(make_gguf("LFM2-VL-450M-Q4_0.gguf"), store)[0]
 
 
-def test_importing_takes_companions_along_and_no_space(imported, store, tmp_path):
+def test_importing_includes_companions_and_takes_no_space(imported, store, tmp_path):
     assert imported.name == "LFM2-VL-450M-Q4_0" and imported.state == "ready"
     original = tmp_path / "made" / "LFM2-VL-450M-Q4_0.gguf"
     assert imported.path.samefile(original)
@@ -56,7 +56,7 @@ def test_importing_a_copy_under_another_name(store, make_gguf):
     import_model(source, store, name="My model", force=True)
 
 
-def test_importing_what_is_no_model(store, make_gguf, tmp_path):
+def test_importing_an_invalid_model_is_refused(store, make_gguf, tmp_path):
     with pytest.raises(LeapModelNotFoundError):
         import_model(tmp_path / "nowhere.gguf", store)
     with pytest.raises(LeapModelLoadingError, match="is a projector"):
@@ -123,7 +123,7 @@ def test_a_hold_ends_with_its_process(imported, store):
     store.remove(imported)
 
 
-def test_holding_elsewhere_does_nothing(make_gguf):
+def test_locking_files_outside_the_store_does_nothing(make_gguf):
     path = make_gguf("x.gguf")
     with hold(path):
         assert sorted(other.name for other in path.parent.iterdir()) == ["x.gguf"]
@@ -151,7 +151,7 @@ def test_gc_removes_what_unfinished_downloads_left(imported, store):
     assert list(rubbish_in(store)) == []
 
 
-def test_gc_leaves_what_came_while_it_looked(store, make_gguf, monkeypatch):
+def test_gc_keeps_files_that_appear_while_it_runs(store, make_gguf, monkeypatch):
     (store.root / "Tiny-Q8_0").mkdir(parents=True)
     source = make_gguf("mine.gguf", file_type=7)
 
@@ -164,7 +164,7 @@ def test_gc_leaves_what_came_while_it_looked(store, make_gguf, monkeypatch):
     assert [(model.name, model.state) for model in store.installed()] == [("Tiny-Q8_0", "ready")]
 
 
-def test_two_who_collect_at_once_leave_the_rest_alone(imported, store, monkeypatch):
+def test_two_concurrent_gcs_remove_nothing_else(imported, store, monkeypatch):
     (store.root / "Empty-Q8_0").mkdir()
 
     def found_before_another_removes_it(_store):
@@ -198,14 +198,14 @@ def looker(path: Path, times: int, shared: bool = False) -> subprocess.Popen[str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
-def test_those_who_look_at_a_lock_do_not_see_each_other(tmp_path, shared):
+def test_checks_of_a_lock_do_not_block_each_other(tmp_path, shared):
     (tmp_path / "lock").touch()
     lookers = [looker(tmp_path / "lock", 2000, shared) for _ in range(3)]
     assert [int(one.communicate()[0]) for one in lookers] == [0, 0, 0]
 
 
 @pytest.mark.slow
-def test_a_model_is_held_while_others_look(imported):
+def test_a_model_stays_locked_while_others_check(imported):
     path = imported.directory / ".in-use"
     path.touch()
     missed = 0
@@ -222,7 +222,7 @@ def test_a_lock_where_no_file_can_be_made_is_an_error(tmp_path):
         pass
 
 
-def test_locks_exclude_and_share(tmp_path):
+def test_locks_are_exclusive_or_shared(tmp_path):
     path = tmp_path / "lock"
     assert not is_locked(path)
     with locked(path, shared=True), locked(path, shared=True, wait=False):
@@ -233,7 +233,7 @@ def test_locks_exclude_and_share(tmp_path):
         pass
 
 
-def test_waiting_for_a_lock_can_be_given_up(tmp_path):
+def test_waiting_for_a_lock_can_be_cancelled(tmp_path):
     def give_up() -> None:
         raise KeyboardInterrupt
 
@@ -242,7 +242,7 @@ def test_waiting_for_a_lock_can_be_given_up(tmp_path):
         pass
 
 
-def test_placing_falls_back_to_a_copy(tmp_path, monkeypatch):
+def test_placing_a_file_falls_back_to_a_copy(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"content")
     monkeypatch.setattr(os, "link", lambda *_paths: (_ for _ in ()).throw(OSError(18, "another disk")))
     assert place(tmp_path / "a", tmp_path / "b") in ("copy", "reflink")

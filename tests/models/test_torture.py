@@ -13,7 +13,9 @@ from .torture import HOST, LEAP, WORKER, Torture
 
 @pytest.mark.slow
 @lengths(5, 48, "mutants")
-def test_no_mutant_ends_leap_a_host_or_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutants: int) -> None:
+def test_no_damaged_model_ends_leap_a_host_or_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutants: int
+) -> None:
     monkeypatch.delenv("LEAP_TRY_MODELS", raising=False)
     monkeypatch.setenv("LEAP_HOME", str(tmp_path / "leap-home"))  # restored afterwards
     report = Torture(tmp_path, mutants, seed=3, shares=(LEAP, LEAP, LEAP, HOST, WORKER)).run()

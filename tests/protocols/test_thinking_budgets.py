@@ -30,7 +30,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
         ({"leap": {"options": {"think_budget": 9}}}, 9),
     ],
 )
-def test_of_chat_completions(fields, budget):
+def test_reasoning_limits_of_chat_completions(fields, budget):
     options = read_chat({"messages": MESSAGES, **fields}).options
     assert options.think_budget == budget
     assert options.enable_thinking == ("reasoning_effort" in fields)
@@ -45,26 +45,26 @@ def test_of_chat_completions(fields, budget):
         ({"output_config": {"effort": "low"}}, None, False),
     ],
 )
-def test_of_anthropics_messages(fields, budget, thinks):
+def test_reasoning_limits_of_anthropics_messages(fields, budget, thinks):
     request = read_messages({"messages": MESSAGES, "model": "m", "max_tokens": 100, **fields})
     assert (request.options.think_budget, request.options.enable_thinking) == (budget, thinks)
     assert request.notes == ()
 
 
-def test_of_responses():
+def test_reasoning_limits_of_responses():
     asked = {"model": "m", "input": "Hi", "max_output_tokens": 100, "reasoning": {"effort": "high"}}
     options = read_responses(asked, []).chat.options
     assert (options.think_budget, options.enable_thinking) == (80, True)
 
 
 @pytest.mark.parametrize(("think", "budget", "thinks"), [(True, None, True), ("low", 20, True), (False, None, False)])
-def test_of_ollama(think, budget, thinks):
+def test_reasoning_limits_of_ollama(think, budget, thinks):
     asked = {"model": "m", "messages": MESSAGES, "think": think, "options": {"num_predict": 100}}
     options = read_ollama_chat(asked).generation.options
     assert (options.think_budget, options.enable_thinking) == (budget, thinks)
 
 
 @pytest.mark.parametrize("value", ["five", 2.5, True, [1]])
-def test_what_is_no_budget_is_refused(value):
+def test_invalid_reasoning_limits_are_refused(value):
     with pytest.raises(LeapError, match="budget"):
         read_chat({"messages": MESSAGES, "thinking_budget": value})

@@ -47,7 +47,7 @@ def question(text: str, system: str = SYSTEM) -> str:
     return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_prompts_are_those_of_the_template(runner: InProcessRunner, bare: BareLlama) -> None:
+def test_prompts_equal_those_of_the_template(runner: InProcessRunner, bare: BareLlama) -> None:
     plain = runner.render([ChatMessage("user", QUESTIONS[1])])
     assert plain.text == question(QUESTIONS[1])
     assert plain.tokens == len(bare.tokens(plain.text, special=True))
@@ -73,7 +73,9 @@ def test_markers_in_a_message_stay_text(runner: InProcessRunner, bare: BareLlama
 
 
 @pytest.mark.parametrize("lookup", [False, True], ids=["plain", "lookup"])
-def test_greedy_texts_are_llama_cpps(smol: Path, runner: InProcessRunner, greedy: Sequence[str], lookup: bool) -> None:
+def test_greedy_texts_equal_llama_cpps(
+    smol: Path, runner: InProcessRunner, greedy: Sequence[str], lookup: bool
+) -> None:
     options = GenerationOptions(temperature=0, max_tokens=LENGTH)
     messages = [[ChatMessage("user", text)] for text in QUESTIONS]
     if not lookup:
@@ -94,7 +96,7 @@ def greedy(bare: BareLlama) -> list[str]:
     return texts
 
 
-def test_a_texts_probabilities_and_perplexity(runner: InProcessRunner, bare: BareLlama) -> None:
+def test_probabilities_and_perplexity_of_a_text_equal_llama_cpps(runner: InProcessRunner, bare: BareLlama) -> None:
     words = TEXT.split()
     random.Random(1).shuffle(words)
     perplexities = []

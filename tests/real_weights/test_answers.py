@@ -38,7 +38,7 @@ SHAPES: dict[str, tuple[dict[str, object], Callable[[str], object]]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_answers_of_a_shape_have_it_at_any_temperature(runner: InProcessRunner, shape: str) -> None:
+def test_constrained_answers_are_valid_at_any_temperature(runner: InProcessRunner, shape: str) -> None:
     given, check = SHAPES[shape]
     message = [ChatMessage("user", "Anna Berg is 41, speaks German and English, and is married. Tell me about her.")]
     for temperature in (0.0, 1.5):
@@ -48,7 +48,7 @@ def test_answers_of_a_shape_have_it_at_any_temperature(runner: InProcessRunner, 
             check(end.full_message.text)
 
 
-def test_a_batchs_answers_are_those_of_single_prompts(
+def test_answers_of_a_batch_equal_those_of_single_prompts(
     smol: Path, runner: InProcessRunner, leap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompts = [f"Name one {thing}." for thing in ("fruit", "river", "colour", "metal", "bird", "planet")]
@@ -66,7 +66,7 @@ def test_a_batchs_answers_are_those_of_single_prompts(
     assert len(set(alone)) >= 4
 
 
-def test_a_session_goes_on_where_it_was(runner: InProcessRunner, tmp_path: Path) -> None:
+def test_a_session_continues_where_it_ended(runner: InProcessRunner, tmp_path: Path) -> None:
     options = GenerationOptions(temperature=0, max_tokens=16)
     turns = ("My name is Anna.", "What is my name?")
     whole = runner.create_conversation()

@@ -53,7 +53,7 @@ def first(smol: Path) -> list[Numbers]:
     return found
 
 
-def test_in_turn_after_cancelled_answers_and_beside_others(runner: InProcessRunner, first: list[Numbers]) -> None:
+def test_answers_are_the_same_after_and_beside_others(runner: InProcessRunner, first: list[Numbers]) -> None:
     assert [asked(runner, prompt) for prompt in PROMPTS] == first
     for n in range(4):
         stream = runner.start([ChatMessage("user", f"Tell me story {n}. " * (n + 1))], options=options(n, 200))
@@ -67,7 +67,7 @@ def test_in_turn_after_cancelled_answers_and_beside_others(runner: InProcessRunn
     assert [numbers(stream) for stream in mixed] == first * 2
 
 
-def test_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> None:
+def test_answers_are_the_same_over_leap_serve(smol: Path, first: list[Numbers], leap_home: Path) -> None:
     command = [sys.executable, "-m", "leap_cli", "serve", str(smol), "--port", "0", "--threads", str(THREADS)]
     variables = {**os.environ, "LEAP_HOME": str(leap_home)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables, text=True)

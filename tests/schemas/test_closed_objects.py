@@ -28,7 +28,7 @@ A, B = {"a": {"type": "integer"}}, {"b": {"type": "string"}}
          {"$ref": "#/$defs/x", "$defs": {"x": {"properties": A, "additionalProperties": False}}}),
     ],
 )  # fmt: skip
-def test_what_lists_its_keys_is_closed(schema: dict, closed: dict):
+def test_objects_that_list_their_keys_are_closed(schema: dict, closed: dict):
     assert with_closed_objects(schema) == closed
 
 
@@ -48,7 +48,7 @@ def test_what_lists_its_keys_is_closed(schema: dict, closed: dict):
         {"properties": A, "$anchor": "x"},
     ],
 )
-def test_what_speaks_of_other_keys_stays_open(schema: dict):
+def test_objects_that_mention_other_keys_stay_open(schema: dict):
     assert with_closed_objects(schema) == schema
 
 

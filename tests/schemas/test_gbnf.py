@@ -84,7 +84,7 @@ def test_a_grammar_means_what_llama_cpp_reads(name: str) -> None:
         ('root ::= "a"\nroot', "line 2: expected a rule"),
     ],
 )
-def test_what_is_no_grammar_is_refused_with_its_line(grammar: str, reason: str) -> None:
+def test_an_invalid_grammar_is_refused_with_its_line(grammar: str, reason: str) -> None:
     with pytest.raises(LeapSchemaError, match=reason):
         as_lark(grammar)
 

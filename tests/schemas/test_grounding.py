@@ -82,7 +82,7 @@ def test_an_answer_has_the_numbers_of_the_text():
     assert not follows(bounded, text, {"count": 5, "other": 3})
 
 
-def test_where_nothing_fits_a_value_is_null_or_absent_or_free():
+def test_a_value_without_a_match_is_null_absent_or_free():
     nullable = record({"total": {"anyOf": [NUMBER, {"type": "null"}]}, "n": {"type": ["integer", "null"]}})
     assert follows(nullable, "nothing", {"total": None, "n": None})
     assert not follows(nullable, "nothing", {"total": 5, "n": None})
@@ -115,7 +115,7 @@ def test_copied_strings_are_found_in_every_part_of_a_schema():
         assert not follows(whole, "Ann in Oslo", {"name": None, "all": ["Bob"], **rest})
 
 
-def test_what_is_derived_stays_free():
+def test_derived_values_stay_free():
     fields = {"total": {"type": "number", "x-from-text": False}, "kind": {"enum": [7, 8]}, "mail": {"type": "string"}}
     schema = record({**fields, "open": {"type": "boolean"}})
     answer = {"total": 12.5, "kind": 7, "mail": "x9", "open": True}
@@ -123,7 +123,7 @@ def test_what_is_derived_stays_free():
     assert Grounding(schema, Source("nothing")).remarks_on(json.dumps(answer)) == ['/mail: "x9" is not in the text']
 
 
-def test_what_is_not_in_the_text_is_marked():
+def test_values_that_are_not_in_the_text_are_marked():
     nested = record({"rows": {"type": "array", "items": record({"n": NUMBER, "when": {"type": "string"}})}})
     answer = {"rows": [{"n": 2, "when": "2024-05-03"}, {"n": 3.5, "when": "room 12"}]}
     remarks = Grounding(nested, Source("two on 3 May 2024")).remarks_on(json.dumps(answer))

@@ -27,14 +27,14 @@ CHAINED = [name for name in FIXED if "chained 24" in name]
 
 
 @pytest.mark.long
-def test_there_are_enough_of_them():
+def test_there_are_enough_hostile_schemas():
     names = [name for name, _ in hostile_schemas()]
     assert len(names) >= 300 and len(set(names)) == len(names)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", usually([*QUICK[::7], "anyOf chained 24"], [*QUICK[::7], *CHAINED]))
-def test_a_hostile_schema_costs_bounded_time(name: str):
+def test_a_hostile_schema_takes_bounded_time(name: str):
     """What is not bounded takes minutes and more, and the time of a test is."""
     text = json_text(FIXED[name])
     try:
@@ -57,12 +57,12 @@ def test_a_hostile_schema_costs_bounded_time(name: str):
         {"properties": {"b": {"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": "^(?=a)(a|aa)+$"}}},
     ],
 )
-def test_a_text_that_cannot_be_matched_in_time_is_not_right(schema: dict):
+def test_a_text_that_cannot_be_matched_in_time_is_invalid(schema: dict):
     assert check_schema(schema).problems_of({TEXT: 1, "b": TEXT})
 
 
 @pytest.mark.slow
-def test_an_engine_that_never_goes_back_answers_where_it_can():
+def test_a_linear_engine_matches_where_it_can():
     assert not matches("^(a|aa)+$", TEXT) and matches("^(a|aa)+!$", TEXT)
     with pytest.raises(CheckTakesTooLong):
         matches("^(?=a)(a|aa)+$", TEXT)

@@ -76,7 +76,7 @@ def test_every_keyword_is_known() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_plain_is_valid() -> None:
+def test_plain_schemas_are_valid() -> None:
     dice = random.Random(5)
     plain = 0
     for _ in range(1500):
@@ -110,7 +110,7 @@ def test_what_is_plain_is_valid() -> None:
         {"multipleOf": 0},
     ],
 )
-def test_errors_are_still_the_meta_schemas(schema: dict[str, Any]) -> None:
+def test_errors_come_from_the_meta_schema(schema: dict[str, Any]) -> None:
     with pytest.raises(LeapSchemaError, match="the schema is invalid at"):
         check_schema(schema)
 

@@ -172,7 +172,7 @@ class Point(NamedTuple):
         (tuple[()], "[]", ()),
     ],
 )
-def test_other_types(kind: Any, text: str, value: object):
+def test_other_types_have_schemas(kind: Any, text: str, value: object):
     schema = check_schema(json.loads(schema_text_of(kind)))
     assert schema.problems(text) == []
     found = parse_result(kind, text)

@@ -37,7 +37,7 @@ from leap_core.schemas.transforms import walk
         ('{"$ref": "#/parts/a", "parts": {"a": {"items": {"type": "no"}}}}', "/parts/a/items/type", "'no' is not"),
     ],
 )
-def test_a_schema_that_is_none_is_refused_with_its_place(text: str, pointer: str, problem: str):
+def test_an_invalid_schema_is_refused_with_its_path(text: str, pointer: str, problem: str):
     with pytest.raises(LeapSchemaError, match=re.escape(problem)) as caught:
         read_schema(text)
     if pointer:
@@ -72,7 +72,7 @@ def test_texts_are_checked(schema: dict, right: list[str], wrong: list[str]):
     assert [text for text in wrong if not checked.problems(text)] == []
 
 
-def test_problems_have_their_place():
+def test_problems_have_their_path():
     checked = check_schema({"properties": {"a": {"items": {"type": "integer"}}}, "required": ["b"]})
     assert checked.problems('{"a": [1, "x"]}') == [
         "/a/1: 'x' is not of type 'integer'",
@@ -138,7 +138,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats(name: str):
+def test_formats_are_checked(name: str):
     checker = format_checker()
     right, wrong = FORMATS[name]
     assert [text for text in right if not checker.conforms(text, name)] == []
@@ -208,7 +208,7 @@ def test_every_place_of_a_schema_is_walked():
     ]
 
 
-def test_the_shorthand():
+def test_the_shorthand_is_expanded():
     assert schema_from_shorthand("name, age int, tags list[str]: what they did") == {
         "type": "object",
         "properties": {

@@ -28,13 +28,13 @@ def get(server, path="/v1/models", **headers):
 @pytest.mark.parametrize(
     "token", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic secret", "secret", "Bearer secre"]
 )
-def test_without_the_token_nothing_is_told(serve, token):
+def test_without_the_token_nothing_is_answered(serve, token):
     status, body = get(serve("Hi."), Authorization=token)
     assert status == 401 and body["error"]["code"] == "invalid_api_key"
     assert body["error"]["type"] == "authentication_error" and "builtin" not in json.dumps(body)
 
 
-def test_the_token_opens(serve):
+def test_the_token_gives_access(serve):
     assert get(serve("Hi."))[0] == 200
     assert get(serve("Hi."), Authorization="bearer  secret")[0] == 200
     assert get(serve("Hi.", token=None), Authorization=None)[0] == 200
@@ -83,7 +83,7 @@ def test_the_servers_own_page_may_ask_from_another_computer(any_name, token, ori
     assert asked.status_code == status
 
 
-def test_scripts_of_such_pages_are_told_that_they_may(serve):
+def test_scripts_of_allowed_pages_get_cors_headers(serve):
     connection = http.client.HTTPConnection("127.0.0.1", serve("Hi.", pages=True).port, timeout=100)
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, content-type"}
     for origin, allowed in [("http://localhost:3000", "http://localhost:3000"), ("http://evil.example", None)]:
@@ -95,7 +95,7 @@ def test_scripts_of_such_pages_are_told_that_they_may(serve):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a": 1} x', b"[" * 100_000])
-def test_what_is_not_a_json_object_is_refused(serve, body):
+def test_a_body_other_than_a_json_object_is_refused(serve, body):
     server = serve("Hi.")
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer secret"})
@@ -129,7 +129,7 @@ def test_requests_in_memory_are_bounded_together(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("depth", [100, 350, 5000])
-def test_what_is_nested_too_deep_is_refused(serve, depth):
+def test_a_body_nested_too_deep_is_refused(serve, depth):
     """It was a bug of leap's to the client."""
     schema = '{"type": "object", "properties": {"a": ' * depth + "{}" + "}}" * depth
     tool = '{"type": "function", "function": {"name": "f", "parameters": ' + schema + "}}"
@@ -148,7 +148,7 @@ def test_wrong_methods_and_paths(serve):
 
 
 @pytest.mark.parametrize("host", ["host.docker.internal:8080", "HOST.docker.internal", "host.containers.internal"])
-def test_what_containers_call_this_machine_is_served(serve, host):
+def test_host_names_of_containers_are_served(serve, host):
     assert get(serve("Hi."), Host=host)[0] == 200
 
 
@@ -165,7 +165,7 @@ def test_a_foreign_host_is_told_which_option_allows_it_and_is_then_served():
     assert page.status_code == 403
 
 
-def test_what_other_sites_have_a_browser_ask_without_an_origin_is_refused(serve):
+def test_cross_site_requests_without_an_origin_are_refused(serve):
     server = serve("Hi.", pages=True)
     for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
         assert get(server, "/v1/models", Sec_Fetch_Site=site)[0] == status

@@ -50,7 +50,7 @@ def test_leap_s_own_client_brings_its_adapters(serve, tmp_path):
         assert server.runner.requests[-1].options.adapters == (LoraAdapter(path),)
 
 
-def test_a_model_is_as_wished_when_its_details_are(serve):
+def test_a_loaded_model_matches_when_its_options_match(serve):
     (model,) = serve(details={**DETAILS, "kv_type_k": "q8_0"}).models
     assert model.differs(LoadRequest("builtin")) is None
     assert model.differs(LoadRequest("builtin", details={"kv_type_k": "q8_0"})) is None
@@ -69,7 +69,7 @@ def test_a_model_is_as_wished_when_its_details_are(serve):
         {"prompt_cache": {"path": "x", "bytes": -1}},
     ],
 )
-def test_what_no_request_to_load_may_say(serve, request_body):
+def test_forbidden_fields_of_a_load_request_are_refused(serve, request_body):
     server = serve(private=True)
     with pytest.raises(Exception, match="details|kv_type_k|adapters|prompt_cache"):
         server.host.load("builtin", **request_body)

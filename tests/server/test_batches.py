@@ -135,7 +135,7 @@ def test_files_belong_to_the_key_that_made_them(server: Server) -> None:
 
 
 @pytest.mark.parametrize("all_jobs", [False, True])
-def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for_all(tmp_path, all_jobs):
+def test_a_server_shows_and_cancels_only_its_own_jobs_unless_configured(tmp_path, all_jobs):
     class Jobs(Queue):
         def __init__(self) -> None:
             super().__init__()
@@ -170,7 +170,7 @@ def test_a_server_shows_and_cancels_its_own_jobs_alone_unless_it_was_started_for
     asyncio.run(ask())
 
 
-def test_pages_of_a_list():
+def test_a_list_has_pages():
     items = [{"id": each} for each in "abcdef"]
 
     def page(cursor: str = "", **query: str) -> tuple[str, bool]:

@@ -61,7 +61,7 @@ def answered_meanwhile(server) -> None:
         assert httpx.get(url, headers={"Authorization": f"Bearer {server.token}"}, timeout=PROMPTLY).is_success
 
 
-def test_documents_keep_nobody_waiting(serve, reading):
+def test_reading_documents_does_not_delay_other_requests(serve, reading):
     """However the body spells their type."""
     server = serve(*["Hello."] * 15)
     with ThreadPoolExecutor(14) as clients:
@@ -122,7 +122,7 @@ def test_documents_are_read_no_further_when_their_client_leaves(serve, reading):
     assert ask(server) == 200
 
 
-def test_a_queue_that_is_full_says_when_to_try_again(serve):
+def test_a_full_queue_has_a_retry_after(serve):
     server, full = serve("Hello."), http.Threads("reading", 1, 0)
     hold = threading.Event()
 

@@ -59,7 +59,7 @@ def test_restored_tokens_count_as_the_prompt_s(serve):
     assert usage.prompt_tokens_details.cached_tokens == 30
 
 
-def test_a_stream_joins_up(serve):
+def test_the_chunks_of_a_stream_join_to_the_answer(serve):
     server = serve([ReasoningChunk("Hm."), "Par", "is."])
     chunks = list(server.ask(stream=True, stream_options={"include_usage": True}))
     *pieces, end, usage = chunks
@@ -71,7 +71,7 @@ def test_a_stream_joins_up(serve):
     assert usage.choices == [] and usage.usage.completion_tokens == 3
 
 
-def test_a_stream_says_how_far_the_prompt_is_read_when_asked(serve):
+def test_a_stream_reports_prompt_progress_on_request(serve):
     steps = [PromptProgress(100, 20, 60, 1.5), Stall(seconds=1.2), PromptProgress(100, 20, 100, 2.0), "Yes."]
     chunks = list(serve(steps).ask(stream=True, extra_body={"return_progress": True}))
     said = [chunk.model_extra["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk.model_extra]
@@ -80,12 +80,12 @@ def test_a_stream_says_how_far_the_prompt_is_read_when_asked(serve):
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Yes."
 
 
-def test_a_stream_says_nothing_of_the_prompt_unless_asked(serve):
+def test_a_stream_reports_no_prompt_progress_by_default(serve):
     chunks = list(serve([PromptProgress(100, 20, 60, 1.5), Stall(seconds=0.7), "Yes."]).ask(stream=True))
     assert not any("prompt_progress" in chunk.model_extra for chunk in chunks)
 
 
-def test_a_warm_model_says_how_far_the_prompt_is_read(serve):
+def test_a_loaded_model_reports_prompt_progress(serve):
     progress, stall = PromptProgress(100, 20, 60, 1.5), Stall()
     generation = serve([progress, stall, "Yes."], private=True).warm.start([ChatMessage("user", "Yes?")])
     assert generation.progress is None
@@ -125,7 +125,7 @@ def test_calls_of_tools_in_a_stream(serve):
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
-def test_one_call_where_several_are_not_wanted(serve):
+def test_parallel_tool_calls_false_gives_one_call(serve):
     completion = serve([CALLS]).ask("Weather?", tools=[WEATHER], parallel_tool_calls=False)
     assert len(completion.choices[0].message.tool_calls) == 1
     assert "parallel_tool_calls" in completion.leap["warnings"][0]
@@ -142,7 +142,7 @@ def test_the_result_of_a_tool_goes_back(serve):
     assert [call.id for call in asked.function_calls] == [result.tool_call_id for result in results]
 
 
-def test_options_arrive(serve):
+def test_options_reach_the_model(serve):
     server = serve("Yes.")
     extra = {"top_k": 20, "min_p": 0.1, "repetition_penalty": 1.1, "leap": {"options": {"repeat_last_n": 32}}}
     given = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "max_completion_tokens": 9, "stop": "END"}
@@ -164,7 +164,7 @@ def test_options_arrive(serve):
     }
 
 
-def test_a_schema_arrives(serve):
+def test_a_schema_reaches_the_model(serve):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     server = serve('{"a": 1}', "{}")
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}
@@ -174,7 +174,7 @@ def test_a_schema_arrives(serve):
     assert shaped == schema and free == {"type": "object"}
 
 
-def test_unknown_fields_are_ignored_and_told(serve):
+def test_unknown_fields_are_ignored_and_reported(serve):
     completion = serve("Yes.").ask(extra_body={"temprature": 1}, user="me")
     assert completion.leap["warnings"] == ["the field 'temprature' is unknown and was ignored"]
 
@@ -213,14 +213,14 @@ def test_finish_reasons(serve, reason, shown):
         ({"stop": [""]}, "stop", "non-empty"),
     ],
 )
-def test_bad_requests_say_what_is_wrong_where(serve, given, param, part):
+def test_errors_of_bad_requests_name_the_field(serve, given, param, part):
     with pytest.raises(openai.BadRequestError) as caught:
         serve("Yes.").ask(**given)
     assert caught.value.param == param and part in caught.value.message
 
 
 @pytest.mark.slow
-def test_errors_have_openai_s_classes(serve):
+def test_errors_have_openais_classes(serve):
     server = serve("Yes.", context_size=20)
     with pytest.raises(openai.NotFoundError, match="loaded: builtin") as missing:
         server.ask(model="gpt-4")

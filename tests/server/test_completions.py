@@ -49,7 +49,7 @@ def test_probabilities_are_lists_with_an_entry_for_each_token(serve, stream, sto
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_echo_has_the_prompt_s_probabilities_too(serve, stream):
+def test_an_echo_has_the_probabilities_of_the_prompt(serve, stream):
     server = serve([" upon", end(" upon", (score(" upon", -0.5),), (score("ce", -0.25),))])
     answer = complete(server, logprobs=0, echo=True, stream=stream)
     parts = [part.choices[0] for part in answer] if stream else answer.choices
@@ -83,7 +83,7 @@ def test_a_text_is_filled_in_where_the_model_can(serve):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", [5, "", [], [""], ["a", 1], [[]], [[1, "a"]], [True], [1.5], {"a": 1}, ["a"] * 129])
-def test_what_is_no_prompt(serve, prompt):
+def test_invalid_prompts_are_refused(serve, prompt):
     with pytest.raises(openai.BadRequestError, match=r"prompt: (expected a text, token ids|more than 128 answers)"):
         complete(serve("Yes."), prompt=prompt)
 
@@ -158,7 +158,7 @@ def test_one_of_several_answers_that_fails_ends_them_all(serve):
     assert model.active == 0
 
 
-def test_the_stream_of_several_answers_is_openai_s(serve):
+def test_the_stream_of_several_answers_has_openais_form(serve):
     asked = {"model": "builtin", "prompt": "x", "n": 2, "stream": True, "echo": True}
     headers = {"Authorization": "Bearer secret"}
     answer = httpx.post(f"{serve('A', 'B').url}/completions", json=asked, headers=headers, timeout=100)

@@ -13,7 +13,7 @@ from .test_stored_responses import DONE, Queue, serving
 
 
 @pytest.mark.slow
-def test_a_conversation_goes_on_by_its_id_and_outlives_the_server(tmp_path: Path, leap_home: Path) -> None:
+def test_a_conversation_continues_by_its_id_and_survives_the_server(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 
     async def begin(client: openai.AsyncOpenAI) -> str:
@@ -69,7 +69,7 @@ def test_a_conversation_goes_on_by_its_id_and_outlives_the_server(tmp_path: Path
     serving(tmp_path, queue, go_on)
 
 
-def test_a_conversation_is_no_response_and_belongs_to_its_key(tmp_path: Path, leap_home: Path) -> None:
+def test_a_conversation_is_not_a_response_and_belongs_to_its_key(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 
     async def begin(client: openai.AsyncOpenAI) -> str:

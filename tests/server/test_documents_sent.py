@@ -43,7 +43,7 @@ def test_file_parts_of_three_protocols(serve):
             client.chat.completions.create(model="builtin", messages=[{"role": "user", "content": [part]}])
 
 
-def test_what_could_not_be_read_is_said_in_the_answer(serve):
+def test_unread_parts_are_reported_in_the_answer(serve):
     """And the documents of one request have one budget."""
     import anthropic
 

@@ -97,7 +97,7 @@ def test_fewer_dimensions_and_one_text(app: Starlette) -> None:
         ([], 400),
     ],
 )
-def test_what_cannot_be_embedded(app: Starlette, body: object, status: int) -> None:
+def test_invalid_inputs_are_refused(app: Starlette, body: object, status: int) -> None:
     reply = ask(app, "/v1/embeddings", body)
     assert reply.status_code == status and reply.json()["error"]["message"]
 

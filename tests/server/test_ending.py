@@ -34,7 +34,7 @@ BODY = {"model": "builtin", "messages": [{"role": "user", "content": [FILE]}]}
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 @pytest.mark.parametrize("busy", ["document", "model"])
-def test_a_busy_server_ends(busy, tmp_path):
+def test_a_busy_server_ends_on_sigterm(busy, tmp_path):
     variables = {**os.environ, "LEAP_HOME": str(tmp_path)}
     command = [sys.executable, "-c", SERVER, busy]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as process:

@@ -51,7 +51,7 @@ def test_every_error_keeps_its_class_and_fields(serve, kind, when):
     assert vars(caught.value) == vars(error) and str(caught.value) == str(error)
 
 
-def test_an_option_that_the_host_refuses_is_told_as_such(serve):
+def test_an_option_that_the_host_refuses_is_an_option_error(serve):
     """It was told as a port of another program."""
     options = GenerationOptions(tool_choice="required")
     with pytest.raises(LeapOptionsError, match="no functions are registered") as caught:
@@ -100,7 +100,7 @@ def test_a_parser_of_this_program_is_refused_by_name_on_a_warm_model(serve):
         ("chat_template", []),
     ],
 )
-def test_what_a_request_to_load_must_not_say(serve, field, value):
+def test_forbidden_fields_of_a_load_request_are_errors(serve, field, value):
     with pytest.raises((LeapSerializationError, LeapOptionsError)) as caught:
         serve("Yes.", private=True).host.load("builtin", **({"cwd": None} | {field: value}))
     assert getattr(caught.value, "path", None) == field or getattr(caught.value, "option", None) == field

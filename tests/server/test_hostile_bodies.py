@@ -110,7 +110,7 @@ def damaged(value: Any, random: random.Random) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(BODIES))
-def test_damaged_bodies_are_no_bug(serve, path, caplog):
+def test_damaged_bodies_cause_no_internal_error(serve, path, caplog):
     chance = random.Random(path)
     server = serve(*(Script(["Yes."]) for _ in range(300)))
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
@@ -124,7 +124,7 @@ def test_damaged_bodies_are_no_bug(serve, path, caplog):
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_half_a_character_is_answered(serve):
+def test_a_lone_surrogate_is_answered(serve):
     """It was a bug of leap's where the answer repeats it."""
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     body = json.dumps({"model": "builtin", "prompt": "\ud800", "echo": True})
@@ -189,7 +189,7 @@ def test_the_warnings_of_speech_fit_a_header(serve, name):
     "fields", [{"guided_choice": ["\ud800", "b"]}, {"structured_outputs": {"choice": ["\ud800"]}}, {"stop": ["\ud800"]},
                {"guided_regex": "\ud800"}, {"guided_grammar": 'start: "\ud800"'}, {"guided_json": {"const": "\ud800"}}]
 )  # fmt: skip
-def test_half_a_character_in_a_constraint_is_no_bug(serve, fields, caplog):
+def test_a_lone_surrogate_in_a_constraint_causes_no_internal_error(serve, fields, caplog):
     body = json.dumps({"model": "builtin", "messages": MESSAGES, **fields})
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     answer = httpx.post(f"{serve('Yes.').url}/chat/completions", content=body, headers=headers, timeout=100)
@@ -197,7 +197,7 @@ def test_half_a_character_in_a_constraint_is_no_bug(serve, fields, caplog):
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_half_a_character_among_choices_is_refused():
+def test_a_lone_surrogate_among_choices_is_refused():
     options = GenerationOptions(choices_constraint=("\ud800", "b"), max_tokens=1)
     with pytest.raises(LeapSchemaError, match="the choices cannot be used"):
         Leap.load("builtin").start([ChatMessage("user", "Hi")], (), options)

@@ -81,7 +81,7 @@ FIELDS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_hostile_text_costs_linear_time(serve, field):
+def test_a_hostile_text_takes_linear_time(serve, field):
     """So it keeps nobody waiting."""
     server = serve(*["Hello."] * 15 * len(TEXTS), tool_search=1000)
     headers = {"Authorization": f"Bearer {server.token}"}

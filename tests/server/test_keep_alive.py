@@ -199,7 +199,7 @@ def test_a_model_that_cannot_be_loaded_ends_its_stream_with_an_error(slow, path)
     assert found.endswith(b"\n\n") and b"Traceback" not in found
 
 
-def test_what_is_refused_promptly_keeps_its_status(slow):
+def test_a_promptly_refused_request_keeps_its_status(slow):
     with slow("Hi.", load=lambda: None) as server:
         url = f"http://127.0.0.1:{server.port}/v1/chat/completions"
         asked = server.asked("v1/chat/completions", model="nobody", sse_ping_interval=60)
@@ -233,7 +233,7 @@ def test_a_client_that_leaves_ends_the_keep_alives_and_the_answer(slow):
         assert b"Again." in server.body("v1/chat/completions")
 
 
-def test_a_crowd_of_silent_streams_costs_no_threads_of_their_own(slow):
+def test_many_silent_streams_use_no_threads_of_their_own(slow):
     stalls = [Stall() for _ in range(20)]
     with slow(*[[stall, "Hi."] for stall in stalls]) as server:
         found: list[bytes] = []
@@ -250,7 +250,7 @@ def test_a_crowd_of_silent_streams_costs_no_threads_of_their_own(slow):
     assert not named and len(found) == 20 and all(each.count(COMMENT) >= 2 for each in found)
 
 
-def test_several_answers_say_how_far_their_prompt_is_read(slow):
+def test_several_answers_report_prompt_progress(slow):
     steps = [PromptProgress(100, 20, 60, 1.5), Stall(seconds=0.7), PromptProgress(100, 20, 100, 2.0), "Yes."]
     with slow(steps, "No.") as server:
         found = server.body("v1/chat/completions", n=2, return_progress=True)

@@ -46,7 +46,7 @@ def loader():
     return Loader()
 
 
-def test_two_who_want_it_at_once_get_the_same(loader):
+def test_two_concurrent_loads_get_the_same_model(loader):
     async def main():
         models = LoadedModels(loader)
         loader.gate.clear()
@@ -93,7 +93,7 @@ def test_a_model_that_makes_no_progress_is_in_the_log_once_and_in_health(loader,
         asyncio.run(main())
 
 
-def test_it_is_found_by_every_name(loader):
+def test_a_model_is_found_by_every_name(loader):
     async def main():
         models = LoadedModels(loader)
         held = await models.load(LoadRequest("builtin"))
@@ -134,7 +134,7 @@ def test_a_failure_to_load_leaves_nothing(loader):
     asyncio.run(main())
 
 
-def test_time_without_use_ends_it_and_loading_begins_it_anew(loader):
+def test_an_unused_model_is_unloaded_and_loading_restarts_its_time(loader):
     async def main():
         models = LoadedModels(loader)
         held = await models.load(LoadRequest("builtin", keep_alive=100))
@@ -156,7 +156,7 @@ def test_time_without_use_ends_it_and_loading_begins_it_anew(loader):
     asyncio.run(main())
 
 
-def test_with_no_keep_alive_it_stays(loader):
+def test_without_keep_alive_a_model_stays(loader):
     async def main():
         models = LoadedModels(loader)
         held = await models.load(LoadRequest("builtin", keep_alive=0))
@@ -167,7 +167,7 @@ def test_with_no_keep_alive_it_stays(loader):
     asyncio.run(main())
 
 
-def test_a_model_that_is_there_otherwise_is_not_taken_for_the_wanted_one(loader):
+def test_a_model_loaded_with_other_options_does_not_match(loader):
     async def main():
         models = LoadedModels(loader)
         held = await models.load(LoadRequest("builtin", cpu_threads=2))
@@ -230,7 +230,7 @@ def test_a_path_means_the_file_that_it_leads_to_from_there(loader, tmp_path):
     asyncio.run(main())
 
 
-def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
+def test_a_request_for_a_model_that_is_being_unloaded_loads_a_new_one(loader):
     async def main():
         models = LoadedModels(loader)
         first = await models.load(LoadRequest("builtin"))
@@ -251,7 +251,7 @@ def test_who_wants_a_model_that_is_just_let_go_gets_a_new_one(loader):
     asyncio.run(main())
 
 
-def test_all_are_unloaded_also_what_is_just_being_loaded(loader):
+def test_unload_all_includes_models_that_are_being_loaded(loader):
     async def main():
         models, ended = LoadedModels(loader), asyncio.Event()
         app = Starlette(routes=ManagementEndpoints(models, GenerationEndpoints(models), ended.set).routes())
@@ -269,7 +269,7 @@ def test_all_are_unloaded_also_what_is_just_being_loaded(loader):
     asyncio.run(main())
 
 
-def test_another_length_of_the_queue_holds_from_then_on(loader):
+def test_a_changed_queue_length_takes_effect(loader):
     async def main():
         models = LoadedModels(loader)
         held = await models.load(LoadRequest("builtin"))

@@ -81,7 +81,7 @@ def test_pictures_and_files_in_the_output_of_a_function_reach_the_model(serve, k
         (data_url(png()[:60], "image/png"), "picture"),
     ],
 )
-def test_what_cannot_be_read_is_the_requests_fault(serve, url, says):
+def test_unreadable_media_are_a_400(serve, url, says):
     with pytest.raises(openai.BadRequestError, match=says) as failure:
         serve("never").ask(messages=question(url))
     assert failure.value.code == "invalid_value"
@@ -95,7 +95,7 @@ def test_stereo_is_refused_by_name(serve):
         serve("never").ask(messages=[{"role": "user", "content": [part]}])
 
 
-def test_a_model_that_cannot_see_has_a_code_of_its_own(serve):
+def test_a_model_without_vision_has_its_own_error_code(serve):
     server = serve([LeapUnsupportedMediaError("builtin reads text only", hint="load one that sees")])
     with pytest.raises(openai.BadRequestError, match="reads text only") as failure:
         server.ask(messages=question(data_url(png(), "image/png")))
@@ -152,7 +152,7 @@ def test_a_verbose_transcript_in_another_language(serve):
         ({"colour": "red"}, wav(), "colour: there is no such field"),
     ],
 )
-def test_what_is_no_request_for_a_transcript(serve, fields, file, says):
+def test_invalid_transcription_requests_are_refused(serve, fields, file, says):
     server = serve("never")
     answer = httpx.post(
         f"{server.url}/audio/transcriptions",
@@ -168,7 +168,7 @@ def test_what_is_no_request_for_a_transcript(serve, fields, file, says):
     assert plain.status_code == 400 and "multipart" in plain.text
 
 
-def test_transcripts_need_a_model_that_hears(serve):
+def test_transcripts_need_a_model_with_audio_input(serve):
     server = serve([LeapUnsupportedMediaError("builtin reads text only")])
     with pytest.raises(openai.BadRequestError, match="reads text only") as failure:
         server.client().audio.transcriptions.create(model="builtin", file=("talk.wav", wav()))

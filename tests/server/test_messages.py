@@ -139,7 +139,7 @@ def test_bad_requests(client, given, part):
     assert part in str(caught.value) and caught.value.body["error"]["type"] == "invalid_request_error"
 
 
-def test_errors_have_anthropic_s_classes(client):
+def test_errors_have_anthropics_classes(client):
     server, made = client("Yes.", context_size=20)
     with pytest.raises(anthropic.NotFoundError):
         ask(made, model="claude")
@@ -164,7 +164,7 @@ def test_a_failure_within_a_stream(client):
         list(stream)
 
 
-def test_twenty_rounds_of_tools_begin_with_what_was_said_before(client):
+def test_twenty_tool_iterations_reuse_the_earlier_prompt(client):
     rounds = [["Looking.", FunctionCalls((LeapFunctionCall("look", {"at": n}),))] for n in range(20)]
     server, made = client(*rounds, "Done.")
     messages = [{"role": "user", "content": "Look at all of them."}]
@@ -224,7 +224,7 @@ def test_documents_and_pictures_in_results_of_tools_are_read(client):
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_line_of_billing_that_changes_is_no_part_of_the_prompt(client, apart):
+def test_a_changing_billing_line_is_not_part_of_the_prompt(client, apart):
     server, made = client("Yes.", "Yes.")
     for n in (1, 2):
         line = f"x-anthropic-billing-header: cc_version=2.1; cch={n}{n};"

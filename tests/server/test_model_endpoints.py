@@ -56,14 +56,14 @@ def test_several_answers_in_a_stream(serve):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_echo(serve, stream):
+def test_an_echo_contains_the_prompt(serve, stream):
     answer = serve(" upon a time").client().completions.create(model="builtin", prompt="Once", echo=True, stream=stream)
     text = "".join(chunk.choices[0].text for chunk in answer) if stream else answer.choices[0].text
     assert text == "Once upon a time"
 
 
 @pytest.mark.slow
-def test_measurements(serve):
+def test_metrics_are_exposed(serve):
     server = serve(["One", "two", "three"], "Four.")
     server.ask(), server.ask()
     with pytest.raises(Exception, match="404"):
@@ -77,7 +77,7 @@ def test_measurements(serve):
     assert 'leap_slots{model="builtin"} 8.0' in text and 'leap_slots_in_use{model="builtin"} 0.0' in text
 
 
-def test_prompts_that_are_read_and_queues_by_level_are_measured(serve):
+def test_metrics_include_prompts_in_progress_and_queues_by_level(serve):
     server = serve("Hi.")
     reading = (PromptProgress(100, 20, 60, 1.5), PromptProgress(50, 0, 10, 0.5))
     busy = Activity(3, 2, 8, None, 0.0, 0.0, False, {"interactive": 1, "batch": 2}, 4, reading)
@@ -92,7 +92,7 @@ def test_prompts_that_are_read_and_queues_by_level_are_measured(serve):
     assert model["leap"]["reading"][0] == {"total": 100, "cache": 20, "processed": 60, "time_ms": 1500}
 
 
-def test_abilities(serve):
+def test_capabilities_of_models_are_listed(serve):
     props = get(serve("Yes."), "/props").json()
     (model,) = props["models"]
     assert (model["model"], model["context_size"], model["slots"]) == ("builtin", 4096, 8)

@@ -92,7 +92,7 @@ async def use(models: LoadedModels, name: str | None, seconds: float = 0.0, **ho
         model.release()
 
 
-def test_what_was_used_longest_ago_makes_room(loading: Loading) -> None:
+def test_the_least_recently_used_model_is_unloaded(loading: Loading) -> None:
     async def main(models: LoadedModels) -> None:
         for name in ("first", "Second-F16", None, "third", "first-f16"):
             await use(models, name)
@@ -102,7 +102,7 @@ def test_what_was_used_longest_ago_makes_room(loading: Loading) -> None:
     assert loading.loaded == ["First-F16", "Second-F16", "Third-F16"] and loading.most == 2
 
 
-def test_what_answers_is_not_taken_away_and_who_waits_has_a_turn(loading: Loading) -> None:
+def test_a_busy_model_is_not_unloaded_and_waiting_requests_get_a_turn(loading: Loading) -> None:
     """While the third waits for room, nobody new gets the model that leaves for it."""
 
     async def main(models: LoadedModels) -> None:
@@ -221,7 +221,7 @@ def test_the_memory_of_gpus_counts_within_the_bound(loading: Loading, monkeypatc
     assert loading.most == 2, "the first time nobody knows what is on the GPU"
 
 
-def test_what_is_on_a_gpu_is_not_in_memory(loading: Loading) -> None:
+def test_gpu_memory_does_not_count_as_main_memory(loading: Loading) -> None:
     local, options = resolve_local("First"), ModelLoadingOptions(context_size=512)
     whole, without = foreseen_memory(local, options), foreseen_memory(local, options, OnGpu(-1, 1))
     weights = sum(each.size_bytes for each in read_gguf_header(local.path).tensors)
@@ -242,7 +242,7 @@ def test_what_contexts_take_counts_before_a_model_is_loaded_for_the_first_time(l
     assert loading.most == 1
 
 
-def test_pinned_models_stay_and_leave_no_room_for_more(loading: Loading) -> None:
+def test_pinned_models_stay_and_can_fill_the_limit(loading: Loading) -> None:
     async def main(models: LoadedModels) -> None:
         await models.load(LoadRequest("First", keep_alive=0))
         for name in ("second", "third", "second"):
@@ -255,7 +255,7 @@ def test_pinned_models_stay_and_leave_no_room_for_more(loading: Loading) -> None
     run(loading, main, models=2)
 
 
-def test_a_damaged_model_costs_its_own_requests_alone(loading: Loading) -> None:
+def test_a_damaged_model_fails_only_its_own_requests(loading: Loading) -> None:
     loading.damaged = {"Third-F16"}
 
     async def main(models: LoadedModels) -> None:
@@ -268,7 +268,7 @@ def test_a_damaged_model_costs_its_own_requests_alone(loading: Loading) -> None:
     run(loading, main, models=3)
 
 
-def test_so_many_wait_and_no_more(loading: Loading) -> None:
+def test_the_number_of_waiting_requests_is_limited(loading: Loading) -> None:
     async def main(models: LoadedModels) -> None:
         held = await models.reserve("first")
         waiting = [asyncio.create_task(use(models, name)) for name in ("second", "second")]
@@ -283,7 +283,7 @@ def test_so_many_wait_and_no_more(loading: Loading) -> None:
     run(loading, main, models=1, queue=2)
 
 
-def test_who_gives_up_waiting_has_nothing_loaded(loading: Loading) -> None:
+def test_a_request_that_leaves_the_queue_loads_nothing(loading: Loading) -> None:
     async def main(models: LoadedModels) -> None:
         held = await models.reserve("first")
         waiting = asyncio.create_task(use(models, "second"))
@@ -311,7 +311,7 @@ def test_a_request_says_how_long_its_model_stays(loading: Loading) -> None:
     run(loading, main)
 
 
-def test_only_what_is_offered_can_be_had(loading: Loading, tmp_path: Path) -> None:
+def test_only_offered_models_can_be_loaded(loading: Loading, tmp_path: Path) -> None:
     async def main(models: LoadedModels) -> None:
         assert await use(models, "SECOND-f16") == "Second-F16"
         for name in ("Third", "builtin", "nobody", str(tmp_path / "x.gguf"), "../models/Third-F16"):
@@ -381,7 +381,7 @@ def test_what_a_model_is_stands_in_the_list_before_it_is_loaded(loading: Loading
 
 
 @pytest.mark.slow
-def test_eight_clients_three_models_and_room_for_two(loading: Loading) -> None:
+def test_eight_clients_use_three_models_with_memory_for_two(loading: Loading) -> None:
     """Every request is answered or refused, none waits for ever, and no model is loaded more often than requests
     change from one to another."""
     loading.damaged = {"Third-F16"}
@@ -412,7 +412,7 @@ def test_eight_clients_three_models_and_room_for_two(loading: Loading) -> None:
     ("value", "seconds"),
     [(None, None), (90, 90.0), ("10m", 600.0), ("1h30m", 5400.0), ("-1s", 0.0), (-1, 0.0), ("300", 300.0), (0, 1e-3)],
 )
-def test_lengths_of_keep_alive(value: object, seconds: float | None) -> None:
+def test_keep_alive_durations_are_parsed(value: object, seconds: float | None) -> None:
     assert read_keep_alive(value) == seconds
 
 

@@ -56,7 +56,7 @@ def serving(
 
 
 @pytest.mark.slow
-def test_chat_generate_and_what_there_is(leap_home: Path) -> None:
+def test_chat_generate_and_lists(leap_home: Path) -> None:
     async def use(client: ollama.AsyncClient, models: LoadedModels) -> None:
         messages = [{"role": "user", "content": QUESTION}]
         greedy = {"temperature": 0, "num_predict": 30, "num_ctx": 2048, "mirostat": 0}
@@ -95,7 +95,7 @@ def test_chat_generate_and_what_there_is(leap_home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pictures_vectors_and_letting_go(leap_home: Path) -> None:
+def test_images_embeddings_and_unloading(leap_home: Path) -> None:
     async def use(client: ollama.AsyncClient, models: LoadedModels) -> None:
         drawn = io.BytesIO()
         Image.new("RGB", (64, 64), "red").save(drawn, "PNG")
@@ -119,7 +119,7 @@ def test_pictures_vectors_and_letting_go(leap_home: Path) -> None:
     serving(use)
 
 
-def test_calls_thinking_and_errors(leap_home: Path) -> None:
+def test_tool_calls_reasoning_and_errors(leap_home: Path) -> None:
     def load(local: Any, _options: Any) -> ModelRunner:
         weather = [ReasoningChunk("hm"), FunctionCalls([LeapFunctionCall("weather", {"city": "Bern"})])]
         return ScriptedModelRunner(weather, "Sunny.", weather, model_id=local.model_id)
@@ -155,7 +155,7 @@ def test_calls_thinking_and_errors(leap_home: Path) -> None:
     serving(use, load)
 
 
-def test_pulling_tells_of_its_progress(leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_reports_progress(leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def download(name: str, *, on_event: Any, stop: Any) -> None:
@@ -183,7 +183,7 @@ def test_pulling_tells_of_its_progress(leap_home: Path, monkeypatch: pytest.Monk
     assert asked == ["hf.co/LiquidAI/LFM2.5-350M-GGUF:Q4_0", "LFM2.5-350M", "broken", "broken"]
 
 
-def test_a_model_that_stays_is_not_let_go_of(leap_home: Path) -> None:
+def test_a_model_with_endless_keep_alive_is_not_unloaded(leap_home: Path) -> None:
     async def use(client: ollama.AsyncClient, models: LoadedModels) -> None:
         await models.load(LoadRequest("builtin", keep_alive=0))
         await client.generate("builtin", keep_alive=0)

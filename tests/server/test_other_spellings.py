@@ -25,7 +25,7 @@ def statuses(*paths: str) -> list[int]:
     return asyncio.run(ask())
 
 
-def test_paths():
+def test_other_paths_are_served():
     posts = ("/v1//chat/completions", "//chat/completions", "/chat/completions/", "/v1/embeddings/", "/messages")
     assert statuses(*posts) == [405] * len(posts)
     assert statuses("/models", "/v1/models/", "/", "//") == [200] * 4
@@ -33,7 +33,7 @@ def test_paths():
 
 
 @pytest.mark.parametrize("name", ["builtin:latest", "openai/builtin", "openai/builtin:latest"])
-def test_names(serve, name):
+def test_other_model_names_are_accepted(serve, name):
     server = serve("Hello.")
     answer = server.ask(model=name)
     assert answer.choices[0].message.content == "Hello." and answer.model == name
@@ -55,7 +55,7 @@ def test_a_new_server_forgets_one_that_was_killed(tmp_path):
     assert served_models(tmp_path) == []
 
 
-def test_a_demanded_host_is_not_a_server_for_other_programs(leap_home):
+def test_a_required_host_does_not_serve_other_programs(leap_home):
     directory = Directories.from_environment().run
     known_server(directory, ServerState.here("127.0.0.1", 1234))
     with pytest.raises(LeapUnavailableError, match="no model host is running") as caught:

@@ -61,7 +61,7 @@ def test_several_turns_edit_retry_and_a_reload(page):
     page.wait(lambda: turns(page) == ["Hi there", "Other."])
 
 
-def test_there_are_never_two_answers_and_escape_stops(page):
+def test_only_one_answer_runs_and_escape_stops_it(page):
     stall = Stall()
     page, server = page(Script(["One", stall, "more"]), "Two.")
     page.type("#prompt", "a" + SHIFT + ENTER)  # a line break
@@ -149,7 +149,7 @@ def test_pictures_and_sound_are_dropped_where_the_model_takes_them(page):
     assert text.text == "What is it?" and page.text("#attached") == ""
 
 
-def test_what_was_asked_and_answered_stays_when_the_server_goes(page):
+def test_messages_stay_when_the_server_ends(page):
     page, server = page("Hello.")
     say(page, "Hi")
     ended(page)

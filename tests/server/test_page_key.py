@@ -68,7 +68,7 @@ function tab(key) {
 
 
 @pytest.mark.slow
-def test_tabs_share_a_key_and_never_one_that_was_refused() -> None:
+def test_tabs_share_an_accepted_key_and_never_a_refused_one() -> None:
     node = shutil.which("node")
     asks = [node or "", "-p", "typeof BroadcastChannel"]
     if node is None or b"function" not in subprocess.run(asks, capture_output=True).stdout:

@@ -72,7 +72,7 @@ def open_listed(page, said):
     page.wait(lambda: turns(page) == said)
 
 
-def test_what_the_screen_does_not_show_of_a_session_stays_in_it(page, tmp_path):
+def test_parts_of_a_session_that_are_not_shown_are_kept(page, tmp_path):
     picture = io.BytesIO()
     PIL.Image.new("RGB", (8, 8), "red").save(picture, "JPEG")
     speech = Speech(wav_of([0.0, 0.5], 24000), (128, (1, 2, 3)))
@@ -266,7 +266,7 @@ def axe():
     return next((path for path in ([Path(given)] if given else places) if path.is_file()), None)
 
 
-def test_axe_finds_nothing(page, tmp_path):
+def test_axe_finds_no_accessibility_problem(page, tmp_path):
     """In light and dark, narrow and wide, with everything open, and in the dialogs."""
     if axe() is None:
         pytest.skip("needs axe-core (npm install axe-core), or its axe.min.js in $LEAP_AXE")

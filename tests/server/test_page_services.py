@@ -37,7 +37,7 @@ def sessions(tmp_path: Path) -> Path:
     return tmp_path / "leap.db"
 
 
-def test_a_conversation_is_kept_gone_on_with_renamed_and_forgotten(sessions: Path) -> None:
+def test_a_conversation_is_saved_continued_renamed_and_deleted(sessions: Path) -> None:
     client = client_of(PageServices(sessions=sessions))
     made = client.post("/leap/sessions", json={"model": "builtin", "messages": SAID}).json()["session"]
     assert (made["title"], made["messages"], made["model"]) == ("Hi", 2, "builtin")
@@ -75,7 +75,7 @@ def test_no_file_is_read_for_a_message(sessions: Path, tmp_path: Path) -> None:
     assert client_of(PageServices(sessions=sessions)).post("/leap/sessions", json=body).status_code == 400
 
 
-def test_only_the_page_itself_and_who_has_the_key_are_answered(sessions: Path) -> None:
+def test_only_the_page_itself_and_clients_with_the_key_are_answered(sessions: Path) -> None:
     client = client_of(PageServices(sessions=sessions, key="s3cret"))
     for path in ("/leap/sessions", "/leap/page", "/leap/guides/host"):
         assert client.get(path).status_code == 401
@@ -87,7 +87,7 @@ def test_only_the_page_itself_and_who_has_the_key_are_answered(sessions: Path) -
     assert client.get("/").status_code == 200, "the page itself asks for the key"
 
 
-def test_nothing_is_offered_that_was_not_allowed() -> None:
+def test_only_allowed_features_are_offered() -> None:
     client = client_of(PageServices())
     about = client.get("/leap/page").json()
     assert (about["sessions"], about["tools"], about["indexes"], about["guides"]) == (False, [], [], {})

@@ -25,7 +25,7 @@ TEXT = {"model": "builtin", "prompt": "Hello"}
     ("fields", "priority"),
     [({}, None), ({"priority": 7}, -7), ({"priority": -2.0}, 2), ({"priority": None}, None)],
 )
-def test_the_priority_of_a_body(serve, path, fields, priority):
+def test_the_priority_field_sets_the_level(serve, path, fields, priority):
     server = serve("Hi.")
     body = {"chat/completions": CHAT, "responses": RESPONSE, "messages": MESSAGE, "completions": TEXT}[path]
     headers = {"Authorization": "Bearer secret"}
@@ -43,7 +43,7 @@ def test_the_priority_of_a_body(serve, path, fields, priority):
         ({"service_tier": "priority"}, None),
     ],
 )
-def test_the_tier_of_a_body(serve, fields, priority):
+def test_the_service_tier_sets_the_level(serve, fields, priority):
     server = serve("Hi.", "Hi.")
     extra = {"extra_body": {"priority": fields["priority"]}} if "priority" in fields else {}
     server.ask(service_tier=fields["service_tier"], **extra)

@@ -74,7 +74,7 @@ def test_a_request_is_kept_by_its_id_for_the_servers_own_user_alone(
     )
 
 
-def test_a_stream_tells_other_clients_nothing_of_an_earlier_prompt(leap_home: Path) -> None:
+def test_a_stream_shows_other_clients_nothing_of_an_earlier_prompt(leap_home: Path) -> None:
     async def use(client: httpx.AsyncClient, _own: dict[str, str]) -> str:
         asked = {**BODY, "stream": True, "leap": {"events": True}}
         return (await client.post("/v1/chat/completions", json=asked)).text
@@ -84,7 +84,7 @@ def test_a_stream_tells_other_clients_nothing_of_an_earlier_prompt(leap_home: Pa
     assert "SECRET" not in text
 
 
-def test_the_last_requests_alone_are_kept(leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_requests_are_kept(leap_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leap_core.server.metrics.MOST_RECENT", 3)
 
     async def use(client: httpx.AsyncClient, own: dict[str, str]) -> list[str]:
@@ -96,7 +96,7 @@ def test_the_last_requests_alone_are_kept(leap_home: Path, monkeypatch: pytest.M
     assert asking(use, *[[DONE]] * 5) == ["r2", "r3", "r4"]
 
 
-def test_the_host_hands_them_to_leaps_own_client(serve) -> None:
+def test_the_host_gives_recent_requests_to_leaps_own_client(serve) -> None:
     *_, complete = serve([DONE], private=True).warm.start([ChatMessage("user", "Hi?")])
     assert complete.facts == FACTS
 

@@ -57,7 +57,7 @@ def warm(models: dict[str, Path], variables: dict[str, str]) -> RemoteEmbeddingR
 
 
 @pytest.mark.slow
-def test_its_vectors_are_those_of_a_model_in_process(models, variables, warm):
+def test_vectors_equal_those_of_a_model_in_process(models, variables, warm):
     done: list[int] = []
     with InProcessEmbeddingRunner(models["cls"], "m", ModelLoadingOptions(cpu_threads=1, context_size=256)) as own:
         for options in ({}, {"kind": "query", "prefix": "q: "}, {"pooling": "mean", "dimensions": 8}):
@@ -83,7 +83,7 @@ def test_late_interaction_of_a_warm_model(models, variables):
 
 
 @pytest.mark.slow
-def test_errors_are_those_of_a_model_in_process(warm):
+def test_errors_equal_those_of_a_model_in_process(warm):
     with pytest.raises(LeapOptionsError, match=r"^texts\[40\]: \d+ tokens, and cls reads at most 256"):
         warm.embed([*TEXTS[:40], "word " * 400])
     assert warm.embed(["word " * 400], too_long="cut").shape == (1, 64)
@@ -96,7 +96,7 @@ def test_errors_are_those_of_a_model_in_process(warm):
 
 
 @pytest.mark.slow
-def test_a_call_is_cancelled_and_unloaded(models, variables, warm):
+def test_a_call_ends_when_cancelled_or_unloaded(models, variables, warm):
     many, cancelled = ["word " * 50] * 20_000, threading.Event()
     with pytest.raises(LeapGenerationError, match="cancelled"):
         warm.embed(many, cancelled=cancelled, on_progress=lambda _done: cancelled.set())
@@ -128,7 +128,7 @@ def test_only_the_right_kind_of_model_is_taken(models, variables, warm, tmp_path
         )
 
 
-def test_a_model_that_the_host_let_go_is_loaded_again(models, variables, warm):
+def test_a_model_that_the_host_unloaded_is_loaded_again(models, variables, warm):
     before = warm.embed(["hello"])
     host, _ = keep_warm(str(models["cls"]), variables=variables)
     host.unload(str(models["cls"]))

@@ -34,7 +34,7 @@ def test_a_text_and_its_answer(serve):
     assert response.id.startswith("resp_") and response.output[0].id.startswith("msg_")
 
 
-def test_options_arrive(serve):
+def test_options_reach_the_model(serve):
     server = serve("Yes.")
     server.client().responses.create(
         model="builtin",
@@ -139,7 +139,7 @@ def test_a_response_goes_on_from_another_one(serve):
         client.responses.create(model="builtin", input="And?", previous_response_id="resp_x")
 
 
-def test_a_shape(serve):
+def test_a_schema_constrains_the_answer(serve):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     server = serve('{"a": 1}')
     form = {"type": "json_schema", "name": "x", "schema": schema, "strict": True}
@@ -175,7 +175,7 @@ def test_bad_requests(serve, given, param):
     assert caught.value.param == param
 
 
-def test_what_leap_has_not_is_noted(serve):
+def test_unsupported_fields_are_noted(serve):
     response = (
         serve("Yes.")
         .client()
@@ -197,7 +197,7 @@ def test_a_failure_within_a_stream(serve):
 
 
 @pytest.mark.slow
-def test_twenty_rounds_of_tools_begin_with_what_was_said_before(serve):
+def test_twenty_tool_iterations_reuse_the_earlier_prompt(serve):
     """What an agent sends again must make the same prompt again, or no prefix is restored."""
     rounds = [["Looking.", FunctionCalls((LeapFunctionCall("look", {"at": n}),))] for n in range(20)]
     server = serve(*rounds, "Done.")
@@ -338,7 +338,7 @@ def test_a_conversation_is_compacted_and_goes_on(serve):
     ]
 
 
-def test_models_tell_their_context(serve):
+def test_models_list_their_context_size(serve):
     server = serve("Hi.")
     entry = server.client().models.list().data[0].model_dump()
     context = server.runner.context_size

@@ -29,7 +29,7 @@ def client(path):
     return TestClient(app, base_url=OWN, headers={"Authorization": "Bearer secret"})
 
 
-def test_the_page_is_empty_until_the_key_is_shown(client):
+def test_the_page_is_empty_without_the_key(client):
     home = client.get("/", headers={"Authorization": ""})
     assert home.status_code == 200 and "1234567890" not in home.text and home.headers["cache-control"] == "no-store"
     for method, place in (("GET", "/review"), ("POST", "/review/decisions")):
@@ -39,7 +39,7 @@ def test_the_page_is_empty_until_the_key_is_shown(client):
     assert [each["file"] for each in data["documents"]] == ["a.txt", "b.txt"] and data["save_as"] == "r.jsonl"
 
 
-def test_decisions_are_taken_and_the_digest_stays(client, path):
+def test_decisions_are_saved_and_the_digest_stays(client, path):
     digest = client.get("/review").json()["digest"]
     answer = client.post("/review/decisions", json=ACCEPTED, headers={"Origin": OWN})
     assert answer.status_code == 200 and answer.json()["decided"] == 1
@@ -63,7 +63,7 @@ def test_decisions_are_taken_and_the_digest_stays(client, path):
         (json.dumps(REJECTED), {"Host": "evil.example"}, 403, "foreign_host"),
     ],
 )
-def test_others_are_refused_and_nothing_changes(client, path, body, headers, status, code):
+def test_other_clients_are_refused_and_nothing_changes(client, path, body, headers, status, code):
     client.post("/review/decisions", json=ACCEPTED)
     before = path.read_bytes()
     answer = client.post("/review/decisions", content=body, headers=headers)

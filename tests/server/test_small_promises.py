@@ -82,7 +82,7 @@ def test_a_whole_answer_that_ends_with_its_server_is_a_503(serve):
     assert reply.status_code == 503 and "the server is being stopped" in reply.json()["error"]["message"]
 
 
-def test_a_browser_learns_that_there_is_a_page(app):  # noqa: F811
+def test_a_browser_is_redirected_to_the_web_ui(app):  # noqa: F811
     app.routes.append(alive_route())
 
     async def main() -> list[str]:
@@ -159,7 +159,7 @@ def test_reasoning_of_the_history_is_read_by_both_names():
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), RuntimeError("can't start new thread")])
-def test_a_limit_of_the_system_is_no_bug(failure):
+def test_a_limit_of_the_system_is_not_an_internal_error(failure):
     from leap_core.errors import of_system_limit
 
     error = of_system_limit(failure)

@@ -84,7 +84,7 @@ def serving(
 
 
 @pytest.mark.slow
-def test_a_response_of_the_background_outlives_its_server(tmp_path: Path, leap_home: Path) -> None:
+def test_a_background_response_survives_its_server(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 
     async def begin(client: openai.AsyncOpenAI) -> str:
@@ -119,7 +119,7 @@ def test_a_response_of_the_background_outlives_its_server(tmp_path: Path, leap_h
     serving(tmp_path, queue, fetch, "Four.")
 
 
-def test_a_stream_is_taken_up_again_without_a_gap(tmp_path: Path, leap_home: Path) -> None:
+def test_a_stream_is_resumed_without_a_gap(tmp_path: Path, leap_home: Path) -> None:
     """Also when the job's attempt began anew in between."""
     queue = Queue()
     call = FunctionCalls((LeapFunctionCall("look", {"at": 1}),))
@@ -142,7 +142,7 @@ def test_a_stream_is_taken_up_again_without_a_gap(tmp_path: Path, leap_home: Pat
 
 
 @pytest.mark.slow
-def test_a_stream_goes_on_when_an_attempt_begins_anew(tmp_path: Path, leap_home: Path) -> None:
+def test_a_stream_continues_when_an_attempt_restarts(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
     queue.say(Chunk("One "), Chunk("two "))
 
@@ -166,7 +166,7 @@ def test_a_stream_goes_on_when_an_attempt_begins_anew(tmp_path: Path, leap_home:
 
 
 @pytest.mark.slow
-def test_cancelled_and_failed_ones_say_so(tmp_path: Path, leap_home: Path) -> None:
+def test_cancelled_and_failed_responses_have_their_status(tmp_path: Path, leap_home: Path) -> None:
     queue = Queue()
 
     async def use(client: openai.AsyncOpenAI) -> None:
@@ -189,7 +189,7 @@ def test_cancelled_and_failed_ones_say_so(tmp_path: Path, leap_home: Path) -> No
     serving(tmp_path, queue, use)
 
 
-def test_answers_are_fetched_again_by_their_own_key(tmp_path: Path, leap_home: Path) -> None:
+def test_responses_are_retrieved_only_with_their_key(tmp_path: Path, leap_home: Path) -> None:
     async def ask(client: openai.AsyncOpenAI) -> list[str]:
         ids = []
         for store in (True, False):
@@ -248,7 +248,7 @@ def test_a_response_of_a_disk_that_was_full_meanwhile_can_be_gone_on_from(tmp_pa
     serving(tmp_path, queue, use, "Four.")
 
 
-def test_a_response_that_is_deleted_while_one_looks_does_not_come_again(tmp_path: Path, leap_home: Path) -> None:
+def test_a_response_deleted_during_a_read_stays_deleted(tmp_path: Path, leap_home: Path) -> None:
     queue, looks, goes_on = Queue(), threading.Event(), threading.Event()
 
     def answered(job: str, attempt: int, number: int) -> AnswerState | None:

@@ -41,7 +41,7 @@ def _without(tool, name):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_anthropics_search(serve, stream):
+def test_anthropics_tool_search(serve, stream):
     server = serve(["Let me see.", LOOKS], [WEATHER], "It rains.")
     client = anthropic_client(server)
     ask = {"model": "builtin", "max_tokens": 50, "tools": [SEARCH, *LATER]}
@@ -74,7 +74,7 @@ def test_anthropics_search(serve, stream):
         assert [message.text for message in third.messages[2:3]] == [second.messages[-1].text]
 
 
-def test_a_search_of_the_clients_own(serve):
+def test_a_custom_search_tool_of_the_client(serve):
     server = serve([WEATHER])
     own = {"name": "lookup", "description": "Finds.", "input_schema": {"type": "object", "properties": {}}}
     said = [
@@ -100,7 +100,7 @@ def test_a_search_of_the_clients_own(serve):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_openais_search(serve, stream):
+def test_openais_tool_search(serve, stream):
     server = serve([LOOKS], [WEATHER], "It rains.")
     client = server.client()
     tools = [{"type": "tool_search"}, *as_functions(LATER)]
@@ -120,7 +120,7 @@ def test_openais_search(serve, stream):
     assert server.runner.requests[2].messages[:3] == server.runner.requests[1].messages, "the prompt goes on"
 
 
-def test_a_search_that_the_client_runs(serve):
+def test_a_tool_search_that_the_client_runs(serve):
     wish = FunctionCalls((LeapFunctionCall("tool_search", {"goal": "weather"}),))
     server = serve([wish], [WEATHER])
     client = server.client()

@@ -39,7 +39,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_they_are_taken_as_text(serve, path):
+def test_invalid_arguments_of_earlier_calls_are_kept_as_text(serve, path):
     server = serve("Once more.")
     url = server.url.removesuffix("/v1") + path
     headers = {"Authorization": f"Bearer {server.token}"}
@@ -50,7 +50,7 @@ def test_they_are_taken_as_text(serve, path):
     assert "no JSON object and was taken as text" in str(answer.json()["leap"])
 
 
-def test_ollama_s_results_belong_to_calls_by_name_and_else_in_order():
+def test_results_in_ollamas_protocol_match_calls_by_name_then_order():
     calls = [{"function": {"name": name, "arguments": ARGUMENTS}} for name in ("a", "b", "a")]
     results = [{"role": "tool", "tool_name": name, "content": "x"} for name in ("b", "a", "unknown")]
     messages = [ASKED, {"role": "assistant", "tool_calls": calls}, *results]

@@ -34,7 +34,7 @@ def test_an_error_leaves_the_old_content_and_nothing_else(tmp_path: Path, unfini
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
 
 
-def test_what_a_killed_process_left_is_written_over(tmp_path: Path):
+def test_leftovers_of_a_killed_process_are_overwritten(tmp_path: Path):
     left = tmp_path / ".file.new"
     left.write_bytes(b"half of something longer")
     with replacing(tmp_path / "file", unfinished=left) as file:
@@ -43,7 +43,7 @@ def test_what_a_killed_process_left_is_written_over(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights")
-def test_rights(tmp_path: Path):
+def test_permissions_are_kept(tmp_path: Path):
     mask = os.umask(0o027)
     try:
         with replacing(tmp_path / "open") as file:

@@ -27,7 +27,7 @@ from leap_core.system.directories import PLAIN_PLACES, Directories
     ],
     ids=str,
 )
-def test_they_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+def test_directories_equal_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
     for name in ("LEAP_HOME", *PLAIN_PLACES):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -40,7 +40,7 @@ def test_they_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, variabl
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs is asked")
-def test_it_is_not_asked_where_the_places_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platformdirs_is_not_imported_for_simple_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LEAP_HOME", *PLAIN_PLACES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/someone")

@@ -63,7 +63,7 @@ def taken_away(leap_home, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_calls_are_gone(taken_away):
+def test_the_calls_of_linux_are_hidden(taken_away):
     code = "import os; print(hasattr(os, 'pread'), hasattr(os, 'fork'), hasattr(os, 'pwrite')); open('/proc/stat')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.startswith("False False False") and "FileNotFoundError" in done.stderr
@@ -139,7 +139,7 @@ def test_windows_cores_are_counted_whatever_threads_they_have():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="groups are POSIX's")
-def test_a_group_ends_whole():
+def test_a_process_group_ends_completely():
     process = subprocess.Popen(
         ["sh", "-c", "sleep 60 & echo $!; wait"],
         stdout=subprocess.PIPE,

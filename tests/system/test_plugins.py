@@ -57,7 +57,7 @@ def test_two_environments_of_one_user_keep_their_plugins_apart(place, directorie
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"installed": []}', '{"installed": 1, "plugins": [[1]]}'])
-def test_a_damaged_cache_is_written_anew(place, directories, text):
+def test_a_damaged_cache_is_rewritten(place, directories, text):
     directories.cache.mkdir(parents=True)
     cache_file(directories).write_text(text)
     install(place, "one", "first = one:first")

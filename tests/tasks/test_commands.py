@@ -116,7 +116,7 @@ def test_an_answer_is_printed_as_it_comes_without_space_around_it(leap):
     assert (done.code, done.stdout) == (8, "A\n")
 
 
-def test_an_answer_that_was_cut_is_told(leap):
+def test_a_cut_answer_is_reported(leap):
     leap.script(["one", "two", "three"])
     done = leap("translate", "--to", "de", "--max-tokens", "2", stdin="x")
     assert done.code == 0 and "cut at --max-tokens" in done.stderr
@@ -159,7 +159,7 @@ def test_a_text_may_be_an_argument(leap, arguments: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("arguments", [("letter.txt",), ("texts/letter",), ("a.txt", "Good morning"), ("",)])
-def test_what_looks_like_a_file_is_none(leap, texts, arguments: tuple[str, ...]):
+def test_a_missing_file_is_not_taken_for_text(leap, texts, arguments: tuple[str, ...]):
     leap.script("x")
     done = leap("translate", "--to", "de", *arguments)
     assert done.code == 2 and done.stdout == ""
@@ -336,7 +336,7 @@ def test_a_recipe_that_cannot_be_used_is_refused(leap, leap_home, tmp_path, name
         assert leap("saved", "recipes", *command, "nosuch").code == 2
 
 
-def test_a_broken_recipe_stands_in_the_way_of_its_task_alone(leap, leap_home):
+def test_a_broken_recipe_affects_only_its_task(leap, leap_home):
     own = leap_home / "recipes" / "translate.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[[wording]]\nmodels = 5\n")

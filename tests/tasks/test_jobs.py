@@ -18,7 +18,7 @@ def client(leap_home):
         yield client
 
 
-def test_a_job_has_a_line_an_input_and_its_results_go_with_it(leap, client, leap_home, monkeypatch):
+def test_a_job_has_one_line_per_input_and_its_results_are_removed_with_it(leap, client, leap_home, monkeypatch):
     monkeypatch.setattr("jobs.worker_process.WorkerKeeper.ensure_running", lambda _self: None)
     recipe = leap_home / "recipes" / "classify.toml"
     recipe.parent.mkdir(parents=True)

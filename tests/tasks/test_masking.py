@@ -35,7 +35,7 @@ def test_masks_are_readable_where_they_can_be():
     assert masks == {"[HUMAN_NAME_1]": "Ann", "[HUMAN_NAME_2]": "Bob"}
 
 
-def test_what_is_checked_wins_over_the_model_in_kind_and_extent():
+def test_checked_patterns_override_the_model_in_kind_and_extent():
     text = (
         "Please ring Paul Meier at +49 30 1234567. Card 4111 1111 1111 1111, "
         "IBAN FR14 2004 1010 0505 0001 3M02 606, mail paul@example.org. Paul's phone: 030 7654321."

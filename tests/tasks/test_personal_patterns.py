@@ -27,7 +27,7 @@ from leap_core.tasks.redaction import mask
         ("日本の電話 03-1234-5678 です", {"phone_number": ["03-1234-5678"]}),
     ],
 )  # fmt: skip
-def test_what_is_found(text: str, found: dict[str, list[str]]):
+def test_personal_data_is_found(text: str, found: dict[str, list[str]]):
     assert found_by_pattern(text) == found
 
 
@@ -41,7 +41,7 @@ def test_what_is_found(text: str, found: dict[str, list[str]]):
         "order 2026112300017",
     ],
 )
-def test_what_only_looks_like_it(text: str):
+def test_similar_text_is_not_masked(text: str):
     assert {"card_number", "iban", "email_address", "url"}.isdisjoint(found_by_pattern(text))
     if "4111" not in text:
         assert found_by_pattern(text) == {}
@@ -110,7 +110,7 @@ def test_a_number_is_found_by_its_check_or_by_the_word_before_it(text: str, cate
 @pytest.mark.parametrize(
     "number", ["756.1234.5678.98", "12345678A", "390.533.447-06", "110105194912310026", "12345678902"]
 )
-def test_a_number_with_a_wrong_check_digit_is_none(number: str):
+def test_a_number_with_a_wrong_check_digit_is_not_masked(number: str):
     assert "national_number" not in found_by_pattern(f"we have {number} here")
 
 

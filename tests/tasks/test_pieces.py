@@ -157,12 +157,12 @@ def test_translations_keep_the_space_between_pieces():
         ({"task": "summarize", "kind": "haiku"}, "is not one of executive"),
     ],
 )
-def test_what_no_task_can_do_is_refused(fields, message):
+def test_impossible_tasks_are_refused(fields, message):
     with pytest.raises(LeapOptionsError, match=message):
         read_task(fields)
 
 
-def test_options_of_the_user_win_over_the_recipe(builtin):
+def test_options_of_the_user_override_the_recipe(builtin):
     task, _ = read_task({"task": "summarize"})
     options = task.model(builtin, ChatMessage("user", "x"), ask_of(builtin)).options()
     assert options.temperature == 0.3

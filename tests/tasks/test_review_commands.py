@@ -41,7 +41,7 @@ def test_the_page_has_each_text_and_the_answers_are_printed_as_without_it(leap, 
     assert data["documents"][1]["entries"][0]["doubtful"] and json.loads(data["documents"][0]["head"] + "]}")["schema"]
 
 
-def test_a_review_is_gone_on_with_and_nothing_is_asked(leap, tmp_path, monkeypatch):
+def test_a_review_is_continued_without_asking_the_model(leap, tmp_path, monkeypatch):
     def serve(file, below, directory, tell):
         tell("http://127.0.0.1:1/#key=k")
         assert (len(file.reviews), below, directory) == (2, 0.7, tmp_path)
@@ -135,7 +135,7 @@ def test_one_file_is_not_read_and_written(leap, texts, tmp_path):
         ((*NAME, "a.txt", "--review", "r.html", "--strict-evidence"), 2, "--strict-evidence"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(leap, texts, arguments, code, words):
+def test_contradictory_options_are_refused_in_one_line(leap, texts, arguments, code, words):
     runner = leap.script()
     done = leap("extract", *arguments)
     assert done.code == code and words in done.stderr and runner.requests == []

@@ -113,7 +113,7 @@ def forecast(city: str, unit: Optional[str]) -> str:  # noqa: UP045  (both spell
     return f"{city} {unit}"
 
 
-def test_none_is_not_given_to_what_takes_any_number(tools: dict[str, LeapFunction]):
+def test_none_is_not_passed_to_variadic_parameters(tools: dict[str, LeapFunction]):
     def catch_all(a: int, *more: Optional[int], **rest: Optional[str]) -> str:  # noqa: UP045
         return f"{a} {more} {rest}"
 

@@ -27,7 +27,7 @@ from leap_core.tools.builtin_tools import calculate, current_time, read_file
         ("0 ** 0", "1"),
     ],
 )
-def test_sums(expression: str, result: str):
+def test_expressions_are_calculated(expression: str, result: str):
     assert calculate(expression) == result
 
 
@@ -56,12 +56,12 @@ def test_sums(expression: str, result: str):
         "10 ** 1999 * 10 ** 1999 * 10 ** 1999 * 10 ** 1999",
     ],
 )
-def test_what_is_no_sum_is_refused(expression: str):
+def test_invalid_expressions_are_refused(expression: str):
     with pytest.raises((ValueError, ArithmeticError)):
         calculate(expression)
 
 
-def test_the_time():
+def test_the_current_time_is_returned():
     assert datetime.fromisoformat(current_time()).tzinfo is not None
     assert datetime.fromisoformat(current_time("UTC")).utcoffset().total_seconds() == 0
     with pytest.raises(ValueError, match="not a time zone"):
@@ -83,7 +83,7 @@ def test_files_below_the_directory_are_read(directory: Path):
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "deep/../../secret.txt", "/etc/passwd", "", ".", "deep", "none.txt"])
-def test_nothing_else_is(directory: Path, path: str):
+def test_files_outside_the_directory_are_not_read(directory: Path, path: str):
     with pytest.raises(ValueError):
         read_file(path, str(directory))
 

@@ -115,7 +115,7 @@ def test_the_call_is_shown_as_it_is(leap: CommandLine, tools_file: str):
     assert 'double(n="a   b\\x1b[2J")' in done.stderr and "\x1b[2J" not in done.stderr
 
 
-def test_half_a_character_is_no_argument(leap: CommandLine, tools_file: str):
+def test_a_lone_surrogate_in_an_argument_is_an_error(leap: CommandLine, tools_file: str):
     done = leap("tools", "call", "double", '{"n": "\\ud800"}', "--yes", "--tools-file", tools_file)
     assert done.code == 7 and "half of a surrogate pair" in done.stderr
 
@@ -163,9 +163,7 @@ def test_calls_of_declared_tools_are_the_answer(leap: CommandLine):
         (["--grammar", "nofile"], 2, "cannot read nofile"),
     ],
 )
-def test_what_is_wrong_is_said_before_a_model_is_loaded(
-    leap: CommandLine, arguments: list[str], code: int, problem: str
-):
+def test_errors_are_reported_before_a_model_is_loaded(leap: CommandLine, arguments: list[str], code: int, problem: str):
     done = leap("generate", "-m", "m", *arguments, "go")
     assert done.code == code and problem in done.stderr and leap.loaded == [] and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
@@ -192,7 +190,7 @@ def options_of(leap: CommandLine, *arguments: str) -> Any:
     return runner.requests[0].options
 
 
-def test_shapes_become_options(leap: CommandLine):
+def test_schema_options_reach_the_model(leap: CommandLine):
     file = leap.home.parent / "s.json"
     file.write_text('{"type": "object"}')
     assert options_of(leap, "--json-schema", str(file)).json_schema_constraint == '{"type": "object"}'
@@ -207,7 +205,7 @@ def test_shapes_become_options(leap: CommandLine):
     assert options_of(leap, "--grammar", 'start: "a"').grammar_constraint == 'start: "a"'
 
 
-def test_the_document_and_nothing_else(leap: CommandLine):
+def test_only_the_document_is_printed(leap: CommandLine):
     leap.script('{"a": 1}')
     done = leap("generate", "-m", "m", "--json-schema", "a int", "go")
     assert (done.code, done.stdout, done.stderr) == (0, '{"a": 1}\n', "")
@@ -229,7 +227,7 @@ def test_schema_show_and_check(leap: CommandLine):
     assert refused.code == 6 and "/properties/a/$ref" in refused.stderr
 
 
-def test_the_life_of_a_registered_tool(leap: CommandLine):
+def test_a_registered_tool_is_added_listed_called_and_removed(leap: CommandLine):
     added = leap("tools", "add", "shout", "--command", "tr a-z A-Z", "--schema", "text: what to shout")
     assert added.code == 0 and "its policy is ask" in added.stderr
     assert leap("tools", "add", "shout", "--command", "cat").code == 7

@@ -39,13 +39,13 @@ def call(name: str, **arguments: str) -> FunctionCalls:
     return FunctionCalls((LeapFunctionCall(name, arguments),))
 
 
-def test_what_fits_stays_as_it_is():
+def test_tools_that_fit_are_not_deferred():
     assert fold(TOOLS, ASKED, 10**6) == TOOLS
     prompt = FoldedPrompt.of(ASKED, TOOLS, 10**6)
     assert (prompt.messages, prompt.functions) == (ASKED, TOOLS)
 
 
-def test_what_the_first_message_asks_for_is_declared_from_the_start():
+def test_tools_that_the_first_message_needs_are_declared_from_the_start():
     folded = fold(TOOLS, ASKED, MOST)
     assert [each.name for each in folded if not each.deferred][-1] == "post" and any(each.deferred for each in folded)
     shown = [each for each in FoldedPrompt.of(ASKED, TOOLS, MOST).functions if not each.deferred]
@@ -60,7 +60,7 @@ def test_agents_that_describe_the_place_first_are_understood():
     assert [each.name for each in fold(TOOLS, asked, MOST) if not each.deferred][-1] == "post"
 
 
-def test_later_turns_fold_alike():
+def test_later_turns_defer_the_same_tools():
     """Whatever is said and called later, what is shown from the start is the same."""
     first = FoldedPrompt.of(ASKED, TOOLS, MOST)
     later = [*ASKED, ChatMessage("assistant", "Done."), ChatMessage("user", "Now run the tests in the shell.")]
@@ -180,7 +180,7 @@ def test_a_server_elsewhere_is_sent_what_was_found_alone():
     assert "bash" not in first and second == [*first, "bash"]
 
 
-def test_one_runner_folds():
+def test_only_one_wrapper_defers_tools():
     """A client that folds speaks to a server that folds too: the client's searches are its own."""
     runner = ScriptedModelRunner([call(FIND, query="bash")], [call("bash", at="/")])
     complete = last_of(FoldingRunner(FoldingRunner(runner, MOST), MOST).start(ASKED, TOOLS, GenerationOptions()))

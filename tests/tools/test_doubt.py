@@ -52,7 +52,7 @@ def run(*scripts, ask=None, policy=DECIDE):
     return runner, [event for event in events if isinstance(event, FunctionResult)]
 
 
-def test_a_call_that_the_model_is_sure_of_runs_unasked():
+def test_a_call_that_the_model_is_confident_about_runs_without_a_question():
     runner, results = run(CALL, *sure(0.8), "42")
     assert [result.text for result in results] == ["42"]
     state, _, question = runner.requests[1].messages[0].text.partition("\n\n")
@@ -64,7 +64,7 @@ def test_a_call_that_the_model_is_sure_of_runs_unasked():
     assert question.startswith("Does the call do what the user asked for, and nothing else?")
 
 
-def test_a_doubtful_call_is_the_persons():
+def test_a_doubtful_call_is_decided_by_the_user():
     asked = []
 
     def ask(function, call):
@@ -82,7 +82,7 @@ def test_a_doubtful_call_is_the_persons():
         ([[LeapGenerationError("out of order")]] * 2, r"could not decide \(out of order\), and there is no one to ask"),
     ],
 )
-def test_where_nobody_can_be_asked_doubt_is_a_denial(scripts, reason):
+def test_without_a_terminal_a_doubtful_call_is_denied(scripts, reason):
     with pytest.raises(LeapToolError, match=reason):
         run(CALL, *scripts)
 

@@ -95,7 +95,7 @@ def test_failures_become_the_results_error(tools: dict[str, LeapFunction]):
 
 
 @pytest.mark.slow
-def test_time_is_enforced_on_the_whole_family(tools: dict[str, LeapFunction], tmp_path: Path):
+def test_the_time_limit_ends_all_child_processes(tools: dict[str, LeapFunction], tmp_path: Path):
     mark = tmp_path / "grandchild-lives"
     result = run(tools["slow"], ToolPolicy("allow", timeout=0.7), mark=str(mark))
     assert "longer than 0.7 s" in str(result.error)
@@ -298,7 +298,7 @@ def test_the_message_of_a_result():
 
 
 @pytest.mark.slow
-def test_files_that_offer_nothing(tmp_path: Path):
+def test_files_without_functions_are_errors(tmp_path: Path):
     for name, content, problem in (
         ("a.py", "x = 1", "no public functions"),
         ("b.py", "def f(:", "SyntaxError"),

@@ -175,7 +175,7 @@ def test_a_server_behind_a_url(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["/no/such/program", f"{SERVER} nonsense", "false", "http://127.0.0.1:9/mcp"])
-def test_what_is_no_server_is_refused(target):
+def test_invalid_servers_are_refused(target):
     with pytest.raises(LeapToolError):
         tools_of(server_of(target), seconds=1.0)
 
@@ -290,7 +290,7 @@ def test_leap_is_a_server_itself(leap_home):
 
 
 @pytest.mark.slow
-def test_leap_s_server_hears_and_searches(leap, leap_home):
+def test_leaps_server_transcribes_and_searches(leap, leap_home):
     from mcp import Client
 
     clip_of("do", "mi", "so").write(leap_home.parent / "up.wav")
@@ -447,7 +447,7 @@ def test_a_client_sees_the_jobs_that_it_submitted_and_no_others(leap, leap_home)
 
 
 @pytest.mark.slow
-def test_a_line_that_is_no_request_gets_an_error_and_the_next_is_answered(leap_home):
+def test_an_invalid_line_gets_an_error_and_the_next_is_answered(leap_home):
     opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     asked = [
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opened}),
@@ -481,7 +481,7 @@ def test_a_line_that_is_no_request_gets_an_error_and_the_next_is_answered(leap_h
 
 @pytest.mark.slow
 @lengths(1, 5, "kills")
-def test_a_task_outlives_kills_of_everything(leap, leap_home, kills):
+def test_a_task_survives_kills_of_all_processes(leap, leap_home, kills):
     """The server, its client and the worker are killed; another client finds the task by its id, and its result."""
     from mcp import Client
 
@@ -534,7 +534,7 @@ def test_a_server_that_dies_says_why():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_one_ctrl_c_ends_it_at_a_terminal(leap_home):
+def test_one_ctrl_c_ends_the_server_at_a_terminal(leap_home):
     import pty
 
     pid, terminal = pty.fork()

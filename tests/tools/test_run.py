@@ -52,7 +52,7 @@ def test_a_round_trip():
     assert runner.requests[1].messages == tuple(conversation.history[:3])
 
 
-def test_who_leaves_after_one_result_has_lost_none():
+def test_leaving_the_loop_after_one_result_loses_none():
     other = LeapFunctionCall("double", {"n": 1})
     _, conversation = conversation_of(calls(DOUBLE, other), "done")
     with run_functions(conversation, ALLOWED, "twice 21, and 1?") as run:
@@ -126,7 +126,7 @@ def test_a_denied_call_ends_the_run_and_nothing_has_run(decision: str, reason: s
     assert [message.role.value for message in conversation.history] == ["user", "assistant", "tool", "tool"]
 
 
-def test_whoever_is_asked_sees_the_call_and_may_refuse():
+def test_the_callback_gets_the_call_and_can_refuse():
     asked: list[LeapFunctionCall] = []
 
     def ask(function: LeapFunction, call: LeapFunctionCall) -> bool:

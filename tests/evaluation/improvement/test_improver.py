@@ -68,7 +68,7 @@ def kept(improved) -> list[str]:
     return [trial.step for trial in improved.trials if trial.kept]
 
 
-def test_parts_are_of_the_seed_alone():
+def test_the_split_depends_only_on_the_seed():
     file = cases(100)
     parts = split(file.cases, 1)
     assert [len(part) for part in parts.values()] == [30, 35, 35]
@@ -78,20 +78,20 @@ def test_parts_are_of_the_seed_alone():
         split(file.cases[:19], 1)
 
 
-def test_what_passes_already_is_left(tmp_path):
+def test_a_passing_baseline_is_kept(tmp_path):
     improved, rule = improve(tmp_path, lambda column, case: True)
     assert kept(improved) == ["baseline"] and not improved.is_better and len(improved.trials) == 1
     assert (improved.before, improved.after, improved.p) == (1.0, 1.0, 1.0)
 
 
-def test_labels_are_the_cheapest_mend(tmp_path):
+def test_limiting_to_labels_is_tried_first(tmp_path):
     file = CaseFile(cases(60, "yes").cases[:30] + cases(60, "no").cases[30:])
     improved, _ = improve(tmp_path, lambda column, case: "choices_constraint" in column.options, file)
     assert kept(improved) == ["baseline", "settings"] and improved.p < 0.05 and improved.after == 1.0
     assert improved.column.options["choices_constraint"] == ["no", "yes"]
 
 
-def test_examples_mend_a_format(tmp_path):
+def test_examples_fix_a_format(tmp_path):
     improved, _ = improve(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
     assert kept(improved) == ["baseline", "examples"] and improved.p < 0.05
     assert improved.trials[-1].variant == "4 examples", "and there it stops"
@@ -101,7 +101,7 @@ def test_examples_mend_a_format(tmp_path):
 REWRITTEN = "```\nAlways answer in capitals.\n```"
 
 
-def test_reflection_finds_a_fault_of_the_prompt(tmp_path):
+def test_reflection_fixes_a_fault_of_the_prompt(tmp_path):
     pytest.importorskip("gepa")
     seen = []
 
@@ -126,12 +126,12 @@ def test_a_reflector_that_answers_nonsense_changes_nothing(tmp_path):
     assert kept(improved) == ["baseline"] and improved.p == 1.0
 
 
-def test_a_larger_model_is_the_last_but_one(tmp_path):
+def test_a_larger_model_is_tried_second_to_last(tmp_path):
     improved, _ = improve(tmp_path, lambda column, case: column.escalate_to == "big", escalate_to="big")
     assert kept(improved) == ["baseline", "escalation"] and improved.column.when == "invalid"
 
 
-def test_a_task_is_mended_in_its_recipe(tmp_path):
+def test_a_task_is_improved_in_its_recipe(tmp_path):
     recipe = read_recipe("classify")
     request = {"task": "classify", "labels": ["yes", "no"]}
     expect = read_expectations({"equals": "yes"}, "expect", KINDS)
@@ -156,13 +156,13 @@ def test_a_task_is_mended_in_its_recipe(tmp_path):
     assert evaluation.settings(improved.column).input.recipes == improved.column.recipes
 
 
-def test_a_rewritten_recipe_keeps_its_places():
+def test_a_rewritten_recipe_keeps_its_placeholders():
     recipe = read_recipe("classify").with_system("LFM2-350M", "Say {what} fits.")
     assert recipe.wording_for("LFM2-350M").system == "Say { what } fits.\n\nlabels: {labels}"
     check_places(parse_recipe("classify", recipe.source))
 
 
-def test_chance_is_no_gain(tmp_path):
+def test_a_gain_by_chance_is_not_kept(tmp_path):
     """Two cases more of twenty-one are not enough to be kept."""
     lucky = {f"c{n}" for n in range(60)}
     better = set(sorted(lucky)[:2])
@@ -170,7 +170,7 @@ def test_chance_is_no_gain(tmp_path):
     assert kept(improved) == ["baseline"]
 
 
-def test_no_answers_to_learn_from(tmp_path):
+def test_cases_without_answers_give_no_examples(tmp_path):
     (tmp_path / "cases.jsonl").write_text(
         "".join(json.dumps({"prompt": f"q{n}", "expect": {"contains": "x"}}) + "\n" for n in range(30))
     )
@@ -180,7 +180,7 @@ def test_no_answers_to_learn_from(tmp_path):
     assert improved.notes == ["adapter: the cases say no answers to train on"]
 
 
-def test_a_way_that_reaches_the_goal_and_is_not_kept_ends_nothing(tmp_path):
+def test_a_variant_that_reaches_the_goal_without_a_gain_does_not_stop_the_search(tmp_path):
     """All of 21 pass with the last way of the settings, 20 do as it is: no gain, and the other rungs are tried."""
     file = CaseFile(tuple(Case(each.id, {**each.request, "schema": {}}, each.expectations) for each in cases().cases))
     weak = split(file.cases, 1)["choose"][0].id
@@ -196,12 +196,12 @@ def test_a_way_that_reaches_the_goal_and_is_not_kept_ends_nothing(tmp_path):
     assert tried[4:] == ["examples", "examples", "escalation", "escalation", "escalation"]
 
 
-def test_what_was_not_tried_for_the_goal_is_said(tmp_path):
+def test_steps_not_tried_after_the_goal_are_reported(tmp_path):
     improved, _ = improve(tmp_path, lambda column, case: "Answer: word-" in (column.system or ""))
     assert improved.notes == ["prompt, escalation, adapter: the goal was reached before"]
 
 
-def test_a_gain_that_held_back_cases_do_not_show_is_not_kept(tmp_path):
+def test_a_gain_absent_on_held_out_cases_is_not_kept(tmp_path):
     """Better on the cases to choose by, and worse on those held back."""
     file = cases()
     held = {case.id for case in split(file.cases, 1)["held"]}
@@ -229,7 +229,7 @@ def case(name: str, prompt: str, **expect) -> Case:
     return Case(name, {"prompt": prompt}, read_expectations(expect, "expect", KINDS))
 
 
-def test_equal_questions_are_on_one_side_and_count_once(tmp_path):
+def test_equal_questions_are_in_one_part_and_count_once(tmp_path):
     twice = [case(f"d{n}", f" question  {n}\n", equals=f"word-{n % 20}") for n in range(30)]
     other = [case(f"e{n}", f"question {n}", contains="word") for n in range(30)]
     file = CaseFile((*cases(30).cases, *twice, *other))
@@ -290,14 +290,14 @@ def test_cases_that_contradict_each_other_are_named(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", improve_by_chance.SCORES)
-def test_luck_is_kept_at_most_once_in_twenty(scores):
+def test_chance_gains_are_kept_at_most_once_in_twenty(scores):
     """``scripts/improve_by_chance.py`` in short: the interval of the share admits 5 %, and a true gain is kept."""
     _, low, _ = improve_by_chance.share_kept(scores, 30, 0.0, 40)
     assert low <= 0.05
     assert improve_by_chance.share_kept(scores, 150, 0.7, 5)[0] >= 0.6
 
 
-def test_it_is_stopped_anywhere(tmp_path):
+def test_an_improvement_can_be_stopped_anywhere(tmp_path):
     for after in (0, 5, 30, 60):
         rule = Rule(lambda column, case: False)
         rule.stop_after = after

@@ -59,7 +59,7 @@ def test_an_answer_of_weight_0_is_context():
     assert shown(example) == [("<u:Hi><a:Ho>", "Ho>")]
 
 
-def test_where_the_template_forgets_reasoning_each_answer_has_its_own_text():
+def test_a_template_that_drops_reasoning_gives_each_answer_its_own_text():
     assert shown(talk("Hi", "(hm)Ho", "And", "(so)So"), LetterTokenizer(forgets=True)) == [
         ("<u:Hi><a:(hm)Ho>", "(hm)Ho>"),
         ("<u:Hi><a:Ho><u:And><a:(so)So>", "(so)So>"),
@@ -77,7 +77,7 @@ def written(path: Path, examples) -> TrainingSettings:
     return TrainingSettings(path, path.parent, path.with_suffix(".gguf"))
 
 
-def test_what_is_longer_than_the_bound_is_counted_and_said(tmp_path):
+def test_examples_beyond_the_limit_are_counted_and_reported(tmp_path):
     short, long = talk("Hi", "Ho"), talk("x" * MOST_TOKENS, "Ho")
     first_fits = talk("Hi", "Ho", "x" * MOST_TOKENS, "So")
     told = []
@@ -93,7 +93,7 @@ def test_what_is_longer_than_the_bound_is_counted_and_said(tmp_path):
         read_data(written(tmp_path / "f.jsonl", [*[short] * 7, long]), LetterTokenizer(), print)
 
 
-def test_an_answer_that_does_not_end_within_the_bound_does_not_count():
+def test_an_answer_that_does_not_end_within_the_limit_does_not_count():
     text = "x" * (MOST_TOKENS - 5)
     (made,) = encoded({"prompt": text, "completion": "four"}, LetterTokenizer())
     assert sum(label != -100 for label in made["labels"]) == 4 and not made["is_cut"]
@@ -102,12 +102,12 @@ def test_an_answer_that_does_not_end_within_the_bound_does_not_count():
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
-def test_marks_that_unicode_ends_lines_with_are_characters_of_an_example(tmp_path, mark):
+def test_unicode_line_separators_are_characters_of_an_example(tmp_path, mark):
     wish = written(tmp_path / "d.jsonl", [talk(f"one{mark}two", "Ho")] * 8)
     assert read_examples(wish.data)[7]["messages"][0]["content"] == f"one{mark}two"
 
 
-def test_what_is_no_example_is_named_with_its_line(tmp_path):
+def test_invalid_examples_are_named_with_their_line(tmp_path):
     for wrong in (talk("Hi"), talk("Hi", "Ho", tools="f"), {"prompt": "x"}, {"messages": "x"}):
         wish = written(tmp_path / "d.jsonl", [talk("Hi", "Ho"), wrong])
         with pytest.raises(LeapError, match="d.jsonl, line 2: "):

@@ -56,7 +56,7 @@ def written(schema: object, wish: str, *, most: int = 3000, room: int | None = N
         ({"enum": [1234567890123456789, 12345678901234567890123]}, "1234567890", 23),
     ],
 )
-def test_a_number_ends(schema: dict, wish: str, length: int):
+def test_a_number_is_bounded(schema: dict, wish: str, length: int):
     text = written(schema, wish)
     json.loads(text)
     most = 25 if schema.get("minimum") else length  # what the schema itself needs
@@ -77,7 +77,7 @@ def test_a_number_ends(schema: dict, wish: str, length: int):
         ("json-pointer", "/a", 2048),
     ],
 )
-def test_a_string_of_a_format_ends(name: str, wish: str, most: int):
+def test_a_string_with_a_format_is_bounded(name: str, wish: str, most: int):
     text = written({"type": "string", "format": name}, wish)
     assert text.endswith('"') and len(json.loads(text)) <= most
     if name == "email":
@@ -85,7 +85,7 @@ def test_a_string_of_a_format_ends(name: str, wish: str, most: int):
 
 
 @pytest.mark.slow
-def test_a_schema_may_say_more_or_less():
+def test_a_schema_can_set_other_bounds():
     assert len(json.loads(written({"type": "string", "format": "uri", "maxLength": 40}, "a:/"))) <= 40
     assert len(json.loads(written({"type": "string", "format": "hostname", "maxLength": 12}, "a"))) <= 12
     assert re.match("a{32}:", json.loads(written({"type": "string", "format": "uri"}, "a:/")))
@@ -94,7 +94,7 @@ def test_a_schema_may_say_more_or_less():
 OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-def test_no_key_is_invented_unless_that_is_asked_for():
+def test_no_key_is_added_unless_allowed():
     assert written(OPEN, '}1a,"x') == '{"a": 1}'
     assert written(OPEN, '1,"xa}') == '{"a": 1111111111111111111}'
     assert written(OPEN, '1, "xa', most=60, additional_properties=True).startswith('{"a": 1111111111111111111, "')
@@ -121,7 +121,7 @@ PEOPLE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [60, 80, 97, 150, 301, 500])
 @pytest.mark.parametrize("wish", ["x", '",x', '{[",1x', 'a@b"{[,:}]', "é", "\\n"])
-def test_a_document_is_whole_within_its_room(room: int, wish: str):
+def test_a_document_is_completed_within_its_tokens(room: int, wish: str):
     text = written(PEOPLE, wish, room=room)
     assert check_schema(PEOPLE).problems(text) == [], text
     assert len(text.encode()) <= room
@@ -141,7 +141,7 @@ def test_a_document_is_whole_within_its_room(room: int, wish: str):
         {},
     ],
 )
-def test_every_kind_of_value_has_an_end(schema: dict):
+def test_every_kind_of_value_is_bounded(schema: dict):
     text = written(schema, "ab0x", room=60)
     assert check_schema(schema).problems(text) == [], text
 
@@ -208,7 +208,7 @@ def followed(schema: dict, wanted: bytes, room: int) -> bytes:
 @pytest.mark.parametrize(
     "seed", [seed if seed < 20 else pytest.param(seed, marks=pytest.mark.long) for seed in range(200)]
 )
-def test_an_answer_that_fits_is_whole_and_every_other_is_valid(seed: int):
+def test_an_answer_that_fits_is_complete_and_any_other_is_valid(seed: int):
     chance = random.Random(seed)
     schema, document = random_pair(chance)
     wanted = json.dumps(document, ensure_ascii=False).encode()

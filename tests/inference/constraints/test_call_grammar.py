@@ -141,7 +141,7 @@ def test_calls_that_can_be_written_can_be_read(body: str):
         "[mail.send(to=x)]",
     ],
 )
-def test_what_is_not_declared_cannot_be_written(body: str):
+def test_undeclared_calls_cannot_be_written(body: str):
     assert not follows(body)
 
 
@@ -167,7 +167,7 @@ def test_hermes_calls(body: str, right: bool):
         assert parser_named("hermes").parse(body)
 
 
-def test_what_cannot_be_enforced_is_named():
+def test_unenforceable_keywords_are_named():
     unusual = LeapFunction.from_openai(
         {"name": "f", "parameters": {"properties": {"a": {"type": "array", "items": {}, "uniqueItems": True}}}}
     )
@@ -185,18 +185,18 @@ def test_what_cannot_be_enforced_is_named():
         ({"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}, "anyOf"),
     ],
 )
-def test_what_llguidance_refuses_is_left_to_the_check_of_the_call(parameters: dict, named: str):
+def test_schemas_that_llguidance_refuses_are_checked_after_the_call(parameters: dict, named: str):
     declared = LeapFunction.from_openai({"name": "f", "parameters": {"type": "object", **parameters}})
     assert any(named in warning for warning in check_calls([declared]))
 
 
-def test_parameters_that_cannot_be_used_are_an_error():
+def test_unusable_parameters_are_an_error():
     broken = LeapFunction.from_openai({"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/none"}}}})
     with pytest.raises(LeapSchemaError):
         check_calls([broken])
 
 
-def test_parameters_that_are_no_schema_are_named_before_anything_is_generated(noise):
+def test_invalid_parameter_schemas_are_refused_before_anything_is_generated(noise):
     conversation = noise.create_conversation()
     broken = {"type": "object", "properties": {"a": {"enum": 5}}}
     conversation.register_function(LeapFunction.from_openai({"name": "f", "parameters": broken}))
@@ -204,7 +204,7 @@ def test_parameters_that_are_no_schema_are_named_before_anything_is_generated(no
         next(iter(conversation.generate_response("Go")))
 
 
-def test_what_would_overflow_the_stack_is_refused():
+def test_schemas_that_would_overflow_the_stack_are_refused():
     many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(MOST_PROPERTIES + 1)}}
     for schema in (many, {"type": "object", "properties": {"nested": many}}):
         declared = LeapFunction.from_openai({"type": "function", "function": {"name": "f", "parameters": schema}})

@@ -39,7 +39,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_every_kind_of_verdict(tmp_path: Path):
+def test_every_kind_of_verdict_is_counted(tmp_path: Path):
     folder = tmp_path / "schemas"
     folder.mkdir()
     for name, (schema, tests) in FILES.items():
@@ -61,7 +61,7 @@ def test_every_kind_of_verdict(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_all_right_and_one_that_is_empty(tmp_path: Path):
+def test_a_correct_folder_and_an_empty_one(tmp_path: Path):
     (tmp_path / "a.json").write_text(json.dumps({"schema": PERSON, "tests": [{"valid": True, "data": {"age": 1}}]}))
     assert run(tmp_path).returncode == 0
     assert run(tmp_path / "nowhere").returncode == 2

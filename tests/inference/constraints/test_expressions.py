@@ -52,20 +52,20 @@ def test_classes_are_those_of_ascii_unless_a_property_is_asked_for(vocabulary, p
         assert shape.validate(good) == [] and shape.validate(bad)
 
 
-def test_white_space_of_a_schema_is_that_of_ecma():
+def test_whitespace_of_a_schema_is_that_of_ecmascript():
     assert matches(r"^\s$", "\u2003") and matches(r"^\s$", "\ufeff") and not matches(r"^\s$", "\u200b")
     assert matches(r"^\S$", "\u200b") and not matches(r"^\S$", "\u2003")
 
 
 @pytest.mark.parametrize("pattern", ["a{20001}", "(a{1000}){1000}", "((((a{50}){50}){50}){50})", "a" * 20_001])
-def test_the_bound_on_size_holds_for_each_of_them(vocabulary, pattern, capfd):
+def test_the_size_limit_holds_for_each_kind_of_expression(vocabulary, pattern, capfd):
     for given in ({"regex_constraint": pattern}, {"grammar_constraint": f"start: /{pattern}/"}):
         with pytest.raises(LeapSchemaError, match="more than"):
             shape_of(vocabulary, **given)
     assert capfd.readouterr() == ("", "")
 
 
-def test_thousands_of_choices_are_choices(vocabulary, capfd):
+def test_thousands_of_choices_compile(vocabulary, capfd):
     choices = [f"label {n}" for n in range(3000)]
     shape = shape_of(vocabulary, choices_constraint=choices)
     assert may_be_written(vocabulary, shape, "label 2999") and may_be_written(vocabulary, shape, "label 29")

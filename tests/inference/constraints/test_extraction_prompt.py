@@ -23,7 +23,7 @@ SCHEMA = {
 }
 
 
-def test_the_fields_are_listed_and_the_picture_stays_alone() -> None:
+def test_the_fields_are_in_the_system_prompt_and_the_user_message_is_the_image() -> None:
     system, user = ask_for_fields([ChatMessage("user", PICTURE)], json.dumps(SCHEMA)) or ()
     assert system.text == (
         "Extract the following from the image:\n\n"
@@ -53,7 +53,7 @@ def test_other_shapes_get_the_usual_prompt(schema: object) -> None:
         ask_for_fields([ChatMessage("user", PICTURE)], "{")
 
 
-def test_which_models_know_the_prompt() -> None:
+def test_models_that_use_the_extraction_prompt() -> None:
     names = {
         "LFM2.5-VL-450M-Extract-Q8_0.gguf": True,
         "LFM2.5-VL-1.6B-Extract": True,

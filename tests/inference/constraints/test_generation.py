@@ -46,7 +46,7 @@ def answer(noise: ModelRunner, functions: Any = (), seed: int = 0, **given: Any)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_noise_becomes_a_document(noise: ModelRunner, seed: int):
+def test_constrained_noise_becomes_a_valid_document(noise: ModelRunner, seed: int):
     responses, complete = answer(noise, seed=seed, json_schema_constraint=json.dumps(SCHEMA))
     text = complete.full_message.text
     assert complete.finish_reason is GenerationFinishReason.STOP and complete.warnings == ()
@@ -55,7 +55,7 @@ def test_noise_becomes_a_document(noise: ModelRunner, seed: int):
     assert re.fullmatch("[a-f]{3}", document["id"]) and 1 <= document["level"] <= 12 and document["kinds"]
 
 
-def test_a_document_that_is_cut_is_an_error_and_leaves_the_history(noise: ModelRunner):
+def test_a_cut_document_is_an_error_and_not_in_the_history(noise: ModelRunner):
     conversation = noise.create_conversation()
     options = GenerationOptions(json_schema_constraint=json.dumps(SCHEMA), max_tokens=5, logit_bias={THINK: -100.0})
     with pytest.raises(LeapConstraintError) as caught:
@@ -65,7 +65,7 @@ def test_a_document_that_is_cut_is_an_error_and_leaves_the_history(noise: ModelR
     assert conversation.history == []
 
 
-def test_stopping_a_document_is_no_error(noise: ModelRunner):
+def test_stopping_a_document_is_not_an_error(noise: ModelRunner):
     conversation = noise.create_conversation()
     stream = conversation.generate_response("Go", GenerationOptions(json_schema_constraint='{"type": "array"}'))
     next(stream)
@@ -76,7 +76,7 @@ def test_stopping_a_document_is_no_error(noise: ModelRunner):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
+def test_choices_expressions_and_grammars_constrain_the_answer(noise: ModelRunner, seed: int):
     texts = [
         answer(noise, seed=seed, **given)[1].full_message.text
         for given in (
@@ -103,7 +103,7 @@ def test_choices_expressions_and_grammars(noise: ModelRunner, seed: int):
         ({"grammar_constraint": "\n".join(f"r{n}: r{n + 1}" for n in range(3000))}, "the grammar has 3000 rules"),
     ],
 )
-def test_what_cannot_be_used_is_an_error_before_anything_is_generated(noise: ModelRunner, given: Any, problem: str):
+def test_unusable_constraints_are_errors_before_anything_is_generated(noise: ModelRunner, given: Any, problem: str):
     with pytest.raises(LeapSchemaError, match=problem):
         next(iter(noise.create_conversation().generate_response("Go", GenerationOptions(**given))))
 
@@ -124,7 +124,7 @@ def test_a_named_function_is_called(noise: ModelRunner):
         assert call.name == "light" and call.arguments["room"] in ("hall", "attic")
 
 
-def test_no_call_where_none_is_wanted(noise: ModelRunner, vocabulary: LlamaModel):
+def test_tool_choice_none_makes_no_call(noise: ModelRunner, vocabulary: LlamaModel):
     start = vocabulary.special_tokens["<|tool_call_start|>"]
     eager = {start: 50.0}
     _, complete = answer(noise, [NOW], tool_choice="none", logit_bias=eager, max_tokens=20)
@@ -133,7 +133,7 @@ def test_no_call_where_none_is_wanted(noise: ModelRunner, vocabulary: LlamaModel
     assert {call.name for call in complete.full_message.function_calls or ()} == {"now"}
 
 
-def test_free_text_is_free_until_a_call_begins(vocabulary: LlamaModel):
+def test_text_is_unconstrained_until_a_call_begins(vocabulary: LlamaModel):
     compiled = compile_constraint(GenerationOptions(), [LIGHT], vocabulary, parser=parser_named("lfm"))
     assert compiled is not None and compiled.constraint is not None
     constraint = compiled.constraint
@@ -154,7 +154,9 @@ def test_free_text_is_free_until_a_call_begins(vocabulary: LlamaModel):
 @pytest.mark.parametrize("key", ["arguments", "parameters"])
 @pytest.mark.parametrize("before", ["", "```json\n", "[", "\n [\n  "])
 @pytest.mark.parametrize("parser", ["lfm", "hermes", "mistral"])
-def test_a_json_call_without_markers_is_held_to_the_declared_arguments(vocabulary: LlamaModel, before, key, parser):
+def test_a_json_call_without_markers_is_constrained_to_the_declared_arguments(
+    vocabulary: LlamaModel, before, key, parser
+):
     compiled = compile_constraint(GenerationOptions(), [LIGHT, NOW], vocabulary, parser=parser_named(parser))
     assert compiled is not None and compiled.constraint is not None
     constraint = compiled.constraint
@@ -188,7 +190,7 @@ def test_the_grammar_of_a_call_without_markers_is_compiled_when_one_begins(
 @pytest.mark.slow
 @pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
 @pytest.mark.parametrize("choice", ["required", "now"])
-def test_a_call_that_is_asked_for_is_made_in_every_dialect(noise: ModelRunner, parser: str, choice: str):
+def test_a_required_call_is_made_in_every_dialect(noise: ModelRunner, parser: str, choice: str):
     for seed in range(3):
         _, complete = answer(noise, [NOW], seed, tool_choice=choice, function_call_parser=parser, max_tokens=2000)
         calls = complete.full_message.function_calls or ()
@@ -197,7 +199,7 @@ def test_a_call_that_is_asked_for_is_made_in_every_dialect(noise: ModelRunner, p
 
 
 @pytest.mark.parametrize("parser", [name for name in PARSERS if name != "auto"])
-def test_a_call_that_is_asked_for_comes_before_a_schema(noise: ModelRunner, parser: str):
+def test_a_required_call_comes_before_a_schema(noise: ModelRunner, parser: str):
     shape = {"json_schema_constraint": '{"type": "object"}', "complete_json": True}
     _, complete = answer(noise, [NOW], tool_choice="now", function_call_parser=parser, max_tokens=2000, **shape)
     assert [call.name for call in complete.full_message.function_calls or ()] == ["now"]
@@ -214,7 +216,7 @@ def test_a_call_that_is_asked_for_comes_before_a_schema(noise: ModelRunner, pars
         "[1, 2, 3",
     ],
 )
-def test_other_text_is_not_held(vocabulary: LlamaModel, text: str):
+def test_other_text_is_not_constrained(vocabulary: LlamaModel, text: str):
     compiled = compile_constraint(GenerationOptions(), [LIGHT, NOW], vocabulary, parser=parser_named("hermes"))
     assert compiled is not None and compiled.constraint is not None
     for token in vocabulary.tokenize(text, parse_special=False):
@@ -265,7 +267,7 @@ def test_reasoning_comes_before_the_constraint(vocabulary: LlamaModel):
     assert straight.finished
 
 
-def test_a_model_that_does_not_think_is_not_tempted_to(vocabulary: LlamaModel):
+def test_a_model_without_reasoning_is_not_made_to_reason(vocabulary: LlamaModel):
     compiled = compile_constraint(GenerationOptions(choices_constraint=["yes"]), [], vocabulary)
     assert compiled is not None and compiled.constraint is not None
     logits = flat(vocabulary)
@@ -316,14 +318,14 @@ def test_a_shape_and_functions_together(vocabulary: LlamaModel):
     ("choice", "functions", "parser"),
     [("required", [], "lfm"), ("other", [NOW], "lfm"), ("required", [NOW], None)],
 )
-def test_a_tool_choice_that_cannot_be_is_named(vocabulary: LlamaModel, choice: str, functions: Any, parser: str | None):
+def test_an_impossible_tool_choice_is_named(vocabulary: LlamaModel, choice: str, functions: Any, parser: str | None):
     with pytest.raises(LeapOptionsError, match="tool_choice"):
         compile_constraint(
             GenerationOptions(tool_choice=choice), functions, vocabulary, parser=parser and parser_named(parser)
         )
 
 
-def test_no_constraint_where_none_is_asked_for(vocabulary: LlamaModel):
+def test_a_plain_request_has_no_constraint(vocabulary: LlamaModel):
     assert compile_constraint(GenerationOptions(), [], vocabulary, parser=parser_named("lfm")) is None
     assert compile_constraint(GenerationOptions(), [NOW], vocabulary, parser=None) is None
 

@@ -26,7 +26,7 @@ def answer_of(noise, text: str, grounding: bool | str | None, seed: int = 1) -> 
     return last_of(noise.start([ChatMessage("user", text)], (), options))
 
 
-def test_values_are_those_of_the_message_or_of_the_text_that_is_given(noise):
+def test_values_come_from_the_message_or_the_given_text(noise):
     for seed in range(3):
         found = json.loads(answer_of(noise, "Red lamps cost 119,98", True, seed).full_message.text)
         assert found["price"] == 119.98 and found["name"] in "Red lamps cost 119,98" and found["kind"] in (100, 200)
@@ -34,7 +34,7 @@ def test_values_are_those_of_the_message_or_of_the_text_that_is_given(noise):
         assert found["price"] == 7 and found["name"] in ("blue", "7", "blue 7")
 
 
-def test_a_value_that_the_text_does_not_have_is_a_warning(noise):
+def test_a_value_missing_in_the_text_is_a_warning(noise):
     complete = answer_of(noise, "no price at all", True)
     price = json.loads(complete.full_message.text)["price"]
     assert [line for line in complete.warnings if line.startswith("/price: ")] == [

@@ -39,7 +39,7 @@ def constraints(vocabulary: LlamaModel) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_texts_of_a_crowd(seed: int, vocabulary: LlamaModel) -> None:
+def test_texts_of_many_constraints_equal_those_of_each_alone(seed: int, vocabulary: LlamaModel) -> None:
     side_by_side, alone = constraints(vocabulary), constraints(vocabulary)
     filler, draw = MaskFiller(2, vocabulary.n_tokens), np.random.default_rng(seed)
     ended: set[int] = set()
@@ -66,7 +66,7 @@ def test_texts_of_a_crowd(seed: int, vocabulary: LlamaModel) -> None:
     assert filled > 20
 
 
-def test_a_constraint_that_cannot_go_on_fails_alone(vocabulary: LlamaModel) -> None:
+def test_a_constraint_without_allowed_tokens_fails_alone(vocabulary: LlamaModel) -> None:
     broken, *others = (
         compile_constraint(GenerationOptions(regex_constraint="[a-f]{9}"), [], vocabulary).constraint for _ in range(4)
     )

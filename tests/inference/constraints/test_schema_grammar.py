@@ -35,7 +35,7 @@ def accepts(grammar: str, text: str) -> bool:
         ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, ["1", '"a"'], ["[]"]),
     ],
 )  # fmt: skip
-def test_what_is_enforced_completely(schema: object, right: list[str], wrong: list[str]):
+def test_keywords_that_are_enforced_completely(schema: object, right: list[str], wrong: list[str]):
     enforced = enforce(check_schema(schema), byte_tokenizer())
     assert enforced.exact and enforced.warnings == ()
     assert [text for text in right if not accepts(enforced.grammar, text)] == []
@@ -64,7 +64,9 @@ def test_what_is_enforced_completely(schema: object, right: list[str], wrong: li
          '{"a": 1, "b": 2}', '{"c": 1}'),
     ],
 )  # fmt: skip
-def test_what_is_not_is_named_with_its_place(keyword: str, place: str, schema: dict, allowed: str, refused: str):
+def test_keywords_that_are_not_enforced_are_named_with_their_path(
+    keyword: str, place: str, schema: dict, allowed: str, refused: str
+):
     enforced = enforce(check_schema(schema), byte_tokenizer())
     assert not enforced.exact
     warning = next(text for text in enforced.warnings if text.startswith(keyword))
@@ -76,7 +78,7 @@ def test_what_is_not_is_named_with_its_place(keyword: str, place: str, schema: d
     ("keyword", "value"),
     [("const", 12345678901234567), ("enum", [1, 1234567890123456789]), ("minimum", 1234567890123456789)],
 )
-def test_integers_that_a_double_would_change_are_left_to_the_check(keyword: str, value: object):
+def test_integers_beyond_a_double_are_checked_afterwards(keyword: str, value: object):
     enforced = enforce(check_schema({"type": "integer", keyword: value}), byte_tokenizer())
     assert not enforced.exact and enforced.warnings[0].startswith(f"{keyword} is not enforced")
     assert accepts(enforced.grammar, "1234567890123456789") and accepts(enforced.grammar, "12345678901234567")
@@ -88,12 +90,12 @@ def test_an_unknown_dialect_is_the_newest():
     assert enforced.exact and accepts(enforced.grammar, "1") and not accepts(enforced.grammar, '"1"')
 
 
-def test_formats_that_only_the_check_knows():
+def test_formats_that_are_only_checked_afterwards():
     enforced = enforce(check_schema({"type": "string", "format": "json-pointer"}), byte_tokenizer())
     assert not enforced.exact and "'json-pointer' is not enforced while generating" in enforced.warnings[0]
 
 
-def test_formats_that_nobody_knows_mean_nothing():
+def test_unknown_formats_are_ignored():
     enforced = enforce(check_schema({"type": "integer", "format": "int32"}), byte_tokenizer())
     assert enforced.exact and enforced.warnings == ("format 'int32' is unknown and means nothing",)
 
@@ -111,7 +113,7 @@ def test_a_schema_that_no_document_satisfies_is_an_error(schema: dict):
         enforce(check_schema(schema), byte_tokenizer())
 
 
-def test_the_place_that_allows_nothing_is_named():
+def test_the_path_of_an_unsatisfiable_schema_is_named():
     schema = {"type": "object", "properties": {"a": {"items": {"allOf": [{"type": "string"}, {"type": "null"}]},
               "type": "array", "minItems": 1}}, "required": ["a"]}  # fmt: skip
     with pytest.raises(LeapSchemaError, match="because of /properties/a/items") as caught:
@@ -119,13 +121,13 @@ def test_the_place_that_allows_nothing_is_named():
     assert caught.value.pointer == "/properties/a/items"
 
 
-def test_a_schema_of_schemas_is_left_to_the_check():
+def test_a_schema_of_schemas_is_checked_afterwards():
     enforced = enforce(check_schema({"$ref": "http://json-schema.org/draft-07/schema#"}), byte_tokenizer())
     assert not enforced.exact and accepts(enforced.grammar, '{"type": 5}')
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '{"a":1}', '{\n  "a": 1\n}', '{\n\t"a": 1\n}'])
-def test_usual_layouts_are_allowed_where_that_is_asked_for(text: str):
+def test_whitespace_in_json_is_allowed_on_request(text: str):
     schema = check_schema({"type": "object", "properties": {"a": {}}})
     assert accepts(enforce(schema, byte_tokenizer(), Freedom(white_space=True)).grammar, text)
     assert accepts(enforce(schema, byte_tokenizer()).grammar, text) is (text == '{"a": 1}')
@@ -134,14 +136,14 @@ def test_usual_layouts_are_allowed_where_that_is_asked_for(text: str):
 @pytest.mark.parametrize(
     "text", ['{\n\n"a": 1}', '{  "a": 1}', "{\n" + " " * 41 + '"a": 1}', ' {"a": 1}', '{"a": 1}\n']
 )
-def test_endless_white_space_is_not(text: str):
+def test_endless_whitespace_is_not_allowed(text: str):
     schema = check_schema({"type": "object", "properties": {"a": {}}})
     enforced = enforce(schema, byte_tokenizer(), Freedom(white_space=True))
     assert not accepts(enforced.grammar, text)
 
 
 @pytest.mark.parametrize(("name", "rest"), [("date", ""), ("date-time", "T12:00:00Z")])
-def test_a_date_is_a_day_of_the_calendar(name: str, rest: str):
+def test_a_date_exists_in_the_calendar(name: str, rest: str):
     grammar = enforce(check_schema({"type": "string", "format": name}), byte_tokenizer()).grammar
     years, days = ("0000", "0400", "1900", "2000", "2023", "2024"), (0, 1, 28, 29, 30, 31, 32)
     for text in (f"{year}-{month:02}-{day:02}" for year in years for month in range(14) for day in days):
@@ -156,7 +158,7 @@ def test_a_date_is_a_day_of_the_calendar(name: str, rest: str):
 @pytest.mark.parametrize(
     "name", ["date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"]
 )
-def test_what_is_enforced_of_a_format_passes_its_check(name: str):
+def test_values_of_enforced_formats_pass_their_check(name: str):
     """A generated text must not be refused by the check for a format that the grammar has let it write."""
     import random
 
@@ -198,14 +200,14 @@ def test_large_schemas_compile():
         ('{\n\n"a": 1}', False),
     ],
 )
-def test_white_space_ends(text: str, allowed: bool):
+def test_whitespace_is_bounded(text: str, allowed: bool):
     schema = check_schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
     matcher = byte_tokenizer().matcher(enforce(schema, byte_tokenizer(), Freedom(white_space=True)).grammar)
     tokens = list(text.encode())
     assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) is allowed
 
 
-def test_a_lexer_that_one_text_has_worn_out_is_made_anew():
+def test_an_exhausted_lexer_is_recreated():
     """Copies of a matcher share their lexer, and what one has made too complex fails for all."""
     words = {"type": "string", "maxLength": 500, "pattern": r"^(?:\S+\s+){0,49}\S+$"}
     names = [f"p{n}" for n in range(12)]
@@ -224,7 +226,7 @@ def test_a_lexer_that_one_text_has_worn_out_is_made_anew():
     assert matcher.try_consume_tokens(list(b'{"p0": "a')) == 9 and not matcher.is_error()
 
 
-def test_a_count_of_properties_that_is_counted_wrongly_is_left_to_the_check():
+def test_property_counts_that_the_grammar_miscounts_are_checked_afterwards():
     extension = {"patternProperties": {"^_": {}}, "additionalProperties": False}
     author = {"type": "object", "properties": {"name": {}, "url": {}}, "minProperties": 1, **extension}
     enforced = enforce(check_schema(author), byte_tokenizer())

@@ -63,7 +63,9 @@ def test_logits_are_llama_cpps_and_cleared_they_are_exact_again(model: LlamaMode
 
 
 @pytest.mark.slow
-def test_requests_with_different_adapters_run_at_once_as_alone(make_scheduler: Make, adapters: list[LlamaAdapter]):
+def test_concurrent_requests_with_different_adapters_equal_those_alone(
+    make_scheduler: Make, adapters: list[LlamaAdapter]
+):
     variants: list[Adapters] = [(), ((adapters[0], 1.0),), ((adapters[1], 1.0),), ((adapters[0], 0.3),)]
     ids = words(60)
     alone = [run(make_scheduler(), adapted(ids, chosen))[0] for chosen in variants]

@@ -53,15 +53,13 @@ def plain(runner: InProcessRunner) -> Complete:
     return end
 
 
-def test_without_its_end_an_answer_has_the_most_tokens_and_begins_alike(
-    runner: InProcessRunner, plain: Complete
-) -> None:
+def test_ignore_eos_gives_max_tokens_and_the_same_beginning(runner: InProcessRunner, plain: Complete) -> None:
     end = asked(runner, ignore_eos=True, max_tokens=60)
     assert (end.finish_reason, counted(end)) == (Reason.MAX_TOKENS, 60)
     assert text(end).startswith(text(plain)) and not end.warnings
 
 
-def test_an_answer_has_the_least_tokens_and_then_ends_by_itself(runner: InProcessRunner, plain: Complete) -> None:
+def test_min_tokens_are_generated_before_the_natural_end(runner: InProcessRunner, plain: Complete) -> None:
     end = asked(runner, min_tokens=counted(plain) + 7, max_tokens=200)
     assert end.finish_reason is Reason.STOP and counted(plain) + 7 <= counted(end) < 200
     assert text(end).startswith(text(plain))
@@ -78,12 +76,12 @@ def test_a_stop_token_ends_the_answer_and_is_in_it(runner: InProcessRunner, plai
     assert text(asked(runner)) == text(plain), "what is kept of them is not taken for the whole answer"
 
 
-def test_a_stop_token_that_is_an_end_counts_where_ends_are_ignored(runner: InProcessRunner, plain: Complete) -> None:
+def test_an_end_token_as_stop_token_counts_with_ignore_eos(runner: InProcessRunner, plain: Complete) -> None:
     end = asked(runner, ignore_eos=True, stop_token_ids=sorted(runner.model.eog_tokens), max_tokens=60)
     assert (text(end), end.finish_reason) == (text(plain), Reason.STOP)
 
 
-def test_a_stop_text_counts_after_the_least_tokens(runner: InProcessRunner, plain: Complete) -> None:
+def test_a_stop_text_counts_after_min_tokens(runner: InProcessRunner, plain: Complete) -> None:
     first = asked(runner, stop=["a"])
     assert first.stop_string == "a" and text(first) == text(plain).partition("a")[0]
     later = asked(runner, stop=["a"], min_tokens=counted(first))
@@ -91,7 +89,7 @@ def test_a_stop_text_counts_after_the_least_tokens(runner: InProcessRunner, plai
     assert asked(runner, stop=["Paris"], min_tokens=60, max_tokens=60).finish_reason is Reason.MAX_TOKENS
 
 
-def test_a_stop_text_may_begin_among_the_first_tokens_and_end_after() -> None:
+def test_a_stop_text_can_begin_within_min_tokens_and_end_after() -> None:
     stops = StopStrings(["abc", "x"], 2)
     given = ["xabc", "ab", "c.x."]
     taken = []
@@ -112,7 +110,7 @@ def test_a_stop_text_may_begin_among_the_first_tokens_and_end_after() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("ends", [{"ignore_eos": True}, {"min_tokens": 30}], ids=str)
-def test_a_shape_that_permits_nothing_else_ends_the_answer(
+def test_a_finished_constraint_ends_the_answer_before_min_tokens(
     runner: InProcessRunner, shape: dict[str, Any], expected: tuple[int | None, Reason], ends: dict[str, Any]
 ) -> None:
     end = asked(runner, max_tokens=30, **shape, **ends)
@@ -123,7 +121,7 @@ def test_a_shape_that_permits_nothing_else_ends_the_answer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
-def test_json_and_calls_are_whole(runner: InProcessRunner, whole: bool) -> None:
+def test_json_and_calls_are_complete(runner: InProcessRunner, whole: bool) -> None:
     end = asked(runner, json_schema_constraint=json.dumps(CITY), ignore_eos=True, complete_json=whole, max_tokens=60)
     assert end.finish_reason is Reason.STOP and json.loads(text(end))["city"]
     functions = [LeapFunction.from_openai(LIGHT)]
@@ -135,7 +133,7 @@ def test_json_and_calls_are_whole(runner: InProcessRunner, whole: bool) -> None:
 
 
 @pytest.mark.slow
-def test_several_at_once_and_read_from_the_cache_are_as_alone(runner: InProcessRunner) -> None:
+def test_concurrent_and_cached_answers_equal_those_alone(runner: InProcessRunner) -> None:
     def options(n: int) -> dict[str, Any]:
         ends = ({"ignore_eos": True}, {"min_tokens": 25}, {"stop_token_ids": runner.tokenize(" is")}, {"stop": ["is"]})
         return {"temperature": 1.0, "rng_seed": n, "max_tokens": 30, "logprobs": n % 8 > 3, **ends[n % 4]}
@@ -170,7 +168,7 @@ def test_drafts_do_not_run_past_the_end(runner: InProcessRunner, plain: Complete
     assert text(stopped) == text(asked(runner, said, stop_token_ids=stops, max_tokens=60))
 
 
-def test_repetitions_end_no_answer_before_the_least_tokens() -> None:
+def test_repetition_does_not_end_an_answer_before_min_tokens() -> None:
     def ended(least: int) -> int:
         watch = RepetitionWatch(lambda token: b" word", least=least)
         return next(n for n in range(1, 10_000) if watch.goes_in_circles(n % 5))
@@ -178,7 +176,7 @@ def test_repetitions_end_no_answer_before_the_least_tokens() -> None:
     assert ended(0) < PROSE[0] + 20 and ended(2000) == 2000
 
 
-def test_more_than_the_most_tokens_is_refused() -> None:
+def test_min_tokens_above_max_tokens_is_refused() -> None:
     with pytest.raises(LeapOptionsError, match="min_tokens"):
         GenerationOptions(min_tokens=5, max_tokens=4)
     with pytest.raises(LeapOptionsError, match="min_tokens"):

@@ -45,7 +45,7 @@ def same_as_alone(rows: np.ndarray, seeds: list[int], **given: object) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.01, 1.0, 8.0])
-def test_any_mix_of_options(spread: float) -> None:
+def test_any_mix_of_options_samples_the_same_tokens(spread: float) -> None:
     for seed in range(40):
         rows = np.random.default_rng(seed).normal(0, spread, (9, VOCABULARY)).astype(np.float32)
         assert same_as_alone(rows, list(range(seed * 9, seed * 9 + 9))) == 0
@@ -61,12 +61,12 @@ def test_equal_logits_are_taken_in_the_order_of_tokens() -> None:
     same_as_alone(zeros, [1, 2, 3, 4])
 
 
-def test_all_greedy() -> None:
+def test_greedy_rows_sample_the_same_tokens() -> None:
     rows = np.random.default_rng(1).normal(0, 2, (6, VOCABULARY)).astype(np.float32).round(0)
     assert same_as_alone(rows, list(range(6)), temperature=0.0) == 0
 
 
-def test_rows_that_are_not_finite_or_nearly_empty_are_left() -> None:
+def test_rows_with_nan_or_few_candidates_are_sampled_alone() -> None:
     rows = np.random.default_rng(1).normal(0, 2, (6, VOCABULARY)).astype(np.float32)
     rows[0] = np.inf
     rows[1, 7] = np.inf
@@ -76,7 +76,7 @@ def test_rows_that_are_not_finite_or_nearly_empty_are_left() -> None:
     assert same_as_alone(rows, list(range(6)), temperature=0.8, top_k=30) == 4 * 3
 
 
-def test_what_is_not_sampled_together() -> None:
+def test_options_that_are_sampled_alone() -> None:
     batch = BatchSampler(VOCABULARY)
     assert not batch.accepts(sampler(1, temperature=0.8, top_k=0))
     assert not batch.accepts(sampler(1, temperature=0.8, top_k=VOCABULARY))

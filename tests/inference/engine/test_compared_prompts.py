@@ -29,24 +29,24 @@ def test_a_prompt_with_a_change_shares_what_follows():
     assert found.position == 20 and found.shared >= 380 and found.edited
 
 
-def test_declarations_that_have_the_same_frame_are_not_alike():
+def test_declarations_with_only_common_syntax_are_not_similar():
     had, got = ([key for _ in range(20) for key in (*FRAME, *tokens(12))] for _ in range(2))
     assert departure([2, *had], [2, *tokens(3), *got]).shared == 0
 
 
-def test_a_prompt_that_was_cut_shares_what_is_left():
+def test_a_shortened_prompt_shares_the_rest():
     start, rest = tokens(40), tokens(2000)
     assert departure([*start, *rest], [*start, *rest[1600:], *tokens(30)]).shared >= 380
 
 
-def test_the_rows_of_a_picture_are_shared_by_their_number():
+def test_image_rows_are_compared_by_their_number():
     start, rest = tokens(10), tokens(30)
     had, got = ([*start, *(-1000 * n - row for row in range(90)), *rest] for n in (1, 2))
     found = departure(had, [*got, *tokens(20)])
     assert found.media and found.shared >= 90
 
 
-def test_a_prompt_is_remembered_after_a_crowd_of_others():
+def test_a_prompt_is_remembered_after_many_others():
     lately, own = ComputedLately(), tokens(200)
     lately.add(own, b"")
     for _ in range(40):

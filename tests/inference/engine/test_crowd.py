@@ -52,7 +52,9 @@ def answer(runner: InProcessRunner, number: int) -> tuple[list[object], Complete
 
 
 @pytest.mark.slow
-def test_a_crowd_gets_what_each_gets_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_answers_equal_those_generated_alone(
+    runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = [answer(runner, number) for number in range(REQUESTS)]
     monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 1e9)  # so that many tokens come together
     monkeypatch.setattr(delivery, "CROWD", 1)  # however late the others begin
@@ -71,7 +73,7 @@ def test_a_crowd_gets_what_each_gets_alone(runner: InProcessRunner, monkeypatch:
     assert sum(len(each[0]) for each in found.values()) < sum(len(each[0]) for each in alone), "pieces were joined"
 
 
-def test_one_that_fails_fails_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_request_fails_alone(runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
 
     prepare = Sampler.prepare
 
@@ -121,7 +123,7 @@ def test_no_token_is_held_back_while_a_prompt_is_read(runner: InProcessRunner, m
 
 
 @pytest.mark.slow
-def test_no_token_is_held_back_where_another_model_may_take_its_turn(
+def test_no_token_is_held_back_when_another_model_may_run_next(
     runner: InProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 1e9)

@@ -56,7 +56,7 @@ def before_decodes(scheduler: Scheduler, act: Callable[[], None], monkeypatch: p
     monkeypatch.setattr(scheduler._planner, "build", hooked)
 
 
-def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_cancel_does_not_end_a_later_decode(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cancelling thread is as slow as can be: it marks the request before a step and wakes the scheduler in the
     next one."""
     scheduler = make_scheduler()
@@ -80,7 +80,7 @@ def test_a_cancel_in_two_moments_ends_no_later_decode(make_scheduler: Make, monk
 
 @pytest.mark.slow
 @lengths(10, 40)
-def test_answers_beside_prompts_that_are_cancelled(
+def test_answers_beside_cancelled_prompts_are_unchanged(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
     """Each long prompt is cancelled just before a decode, or a moment later within it."""
@@ -112,7 +112,7 @@ def test_answers_beside_prompts_that_are_cancelled(
         assert finish(long)[1].reason is not Reason.ERROR, "on a busy machine it may end before it is cancelled"
 
 
-def test_a_decode_that_is_aborted_unasked_is_computed_again(make_scheduler: Make) -> None:
+def test_a_decode_aborted_without_reason_is_repeated(make_scheduler: Make) -> None:
     expected = alone(make_scheduler)
     scheduler = make_scheduler()
     for n, question in enumerate(QUESTIONS[2:5], 2):

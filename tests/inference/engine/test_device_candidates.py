@@ -64,7 +64,7 @@ def answers(path: Path, kinds: tuple[dict[str, object], ...], slots: int) -> lis
 @needs_samplers
 @pytest.mark.parametrize("kinds", [CANDIDATES, MIXED], ids=["alike", "mixed"])
 @pytest.mark.parametrize("architecture", ["dense", "hybrid"])
-def test_texts_are_the_same(
+def test_texts_equal_those_of_full_logits(
     architecture: str, kinds: tuple[dict[str, object], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = model_path()
@@ -95,7 +95,7 @@ def test_candidates_in_any_order_give_what_the_whole_row_gives() -> None:
         assert picked == alone
 
 
-def test_logits_that_are_no_numbers_give_no_token() -> None:
+def test_nan_logits_give_no_token() -> None:
     ids = np.arange(64, dtype=np.int32)[None] + 7
     assert BatchSampler(512).sample_candidates(ids, np.full((1, 64), np.nan, np.float32), [sampler(1)]) == [None]
 
@@ -135,7 +135,7 @@ def test_a_device_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch) ->
     assert lib.calls.count("llama_sampler_free") == 1
 
 
-def test_a_chain_that_was_taken_stays_when_another_is_refused() -> None:
+def test_an_accepted_chain_stays_when_another_is_refused() -> None:
     class Model:
         n_tokens, on_gpu = 512, True
 

@@ -37,7 +37,7 @@ def picture(cache: MediaCache, key: bytes, clock: Clock, seconds: float = 1.0, r
     return PromptTokens((Embeddings(rows, key, CachedRows(cache, key, encode)), Tokens((1, 2))))
 
 
-def test_one_is_encoded_and_the_others_get_their_turn() -> None:
+def test_one_medium_is_encoded_while_others_get_their_turn() -> None:
     clock, cache = Clock(), MediaCache()
     encoder = Encoder(lambda: 2, clock)
     talk = slot(prompt_of([1, 2, 3]))
@@ -56,7 +56,7 @@ def test_one_is_encoded_and_the_others_get_their_turn() -> None:
     assert (cache.find(b"one") == 2.0).all()  # type: ignore[union-attr]
 
 
-def test_an_encoding_does_not_wait_where_it_is_alone() -> None:
+def test_an_encoding_alone_does_not_wait() -> None:
     clock, cache = Clock(), MediaCache()
     encoder = Encoder(lambda: 1, clock)
     one, two = slot(picture(cache, b"one", clock)), slot(picture(cache, b"two", clock), used=1)
@@ -64,7 +64,7 @@ def test_an_encoding_does_not_wait_where_it_is_alone() -> None:
     assert encoder.encode_next([two], print) == [two] and cache.encoded == 2
 
 
-def test_an_encoding_that_fails_takes_its_request_alone() -> None:
+def test_a_failed_encoding_fails_only_its_request() -> None:
     clock, cache = Clock(), MediaCache()
     talk, broken = slot(prompt_of([1])), slot(picture(cache, b"broken", clock))
     failed: list[Any] = []
@@ -72,13 +72,13 @@ def test_an_encoding_that_fails_takes_its_request_alone() -> None:
     assert ready == [talk] and failed[0][0] is broken and "no such pixels" in str(failed[0][1])
 
 
-def test_media_that_were_read_are_not_looked_at_again() -> None:
+def test_encoded_media_are_not_encoded_again() -> None:
     clock, cache = Clock(), MediaCache()
     beyond = slot(picture(cache, b"one", clock), at=4)
     assert Encoder(lambda: 1, clock).encode_next([beyond], print) == [beyond] and cache.encoded == 0
 
 
-def test_the_cache_keeps_within_its_bytes_least_recently_used_first_out() -> None:
+def test_the_cache_evicts_the_least_recently_used_within_its_bytes() -> None:
     cache = MediaCache(most_bytes=100)
     rows = {key: np.zeros((5, 2), np.float32) for key in (b"a", b"b", b"c")}  # 40 bytes each
     for key in (b"a", b"b"):

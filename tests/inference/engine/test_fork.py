@@ -44,7 +44,7 @@ if sys.argv[1] == "loaded":
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize(("state", "said"), [("loaded", "before this process was forked"), ("unloaded", "unloaded")])
-def test_a_forked_child_loads_anew_and_cannot_use_what_its_parent_loaded(state, said):
+def test_a_forked_child_can_load_but_not_use_its_parents_model(state, said):
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, state]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -81,7 +81,7 @@ def fresh(make_scheduler: Callable[..., Scheduler]) -> Callable[[list[int]], lis
 
 
 @pytest.mark.slow
-def test_a_prompt_returns_to_states_that_were_never_copied(
+def test_a_prompt_resumes_from_states_kept_in_place(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
     scheduler = make_scheduler(slots=2)
@@ -100,7 +100,7 @@ def test_a_prompt_returns_to_states_that_were_never_copied(
 
 
 @pytest.mark.slow
-def test_a_crowd_begins_with_what_one_of_it_computes(
+def test_concurrent_requests_start_from_a_state_of_one_of_them(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
     """While one slot goes on, others take its state and let it go at different times."""
@@ -120,7 +120,7 @@ def test_a_crowd_begins_with_what_one_of_it_computes(
 
 
 @pytest.mark.slow
-def test_all_states_are_free_again_and_a_copy_is_made_where_there_is_no_room(
+def test_states_are_freed_and_copied_when_there_is_no_space(
     make_scheduler: Callable[..., Scheduler], fresh: Callable[[list[int]], list[int]]
 ) -> None:
     scheduler = make_scheduler(slots=2, cells=4096)
@@ -143,7 +143,7 @@ def test_all_states_are_free_again_and_a_copy_is_made_where_there_is_no_room(
 
 
 @pytest.mark.slow
-def test_full_cells_are_given_back_with_the_states_in_them(
+def test_states_are_dropped_when_cells_run_out(
     make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cells that are free for leap are free in llama.cpp too, which refuses a decode only where they are too few."""
@@ -180,7 +180,7 @@ def test_states_that_are_large_or_of_unknown_size_are_copied(lfm2_path: Path) ->
 
 
 @pytest.mark.parametrize(("speed", "first"), [(50_000, 2048), (7_000, 1024), (1_500, 256), (100, 256)])
-def test_states_are_as_far_apart_as_the_device_is_fast(
+def test_the_distance_of_states_follows_the_speed_of_the_device(
     make_scheduler: Callable[..., Scheduler], speed: float, first: int
 ) -> None:
     memory = make_scheduler(slots=1)._memory
@@ -190,7 +190,7 @@ def test_states_are_as_far_apart_as_the_device_is_fast(
     assert due[0] == first and {2048, 4096, 6144, 8192} <= set(due)
 
 
-def test_the_speed_is_that_of_all_steps_until_logits_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_counts_all_steps_until_logits_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10.0
     monkeypatch.setattr(batch_plan.time, "perf_counter", lambda: now)
     speed = DeviceSpeed()

@@ -74,7 +74,7 @@ def answer(scheduler: Scheduler, request: Request) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7}, {"temperature": 0.9, "repetition_penalty": 1.3}])
-def test_the_answer_is_the_same(make, sampling) -> None:
+def test_drafts_do_not_change_the_answer(make, sampling) -> None:
     ids = words(30) * 4
     plain = answer(make(0), ask(ids, lookup=False, **sampling))
     request = ask(ids, lookup=True, **sampling)
@@ -83,7 +83,7 @@ def test_the_answer_is_the_same(make, sampling) -> None:
 
 
 @pytest.mark.slow
-def test_an_edited_text_is_returned_in_fewer_steps_and_memory_is_right_after(make) -> None:
+def test_an_edited_text_takes_fewer_steps_and_leaves_memory_correct(make) -> None:
     ids = words(120)
     text = [(token if n % 17 else 20 + n) for n, token in enumerate(ids)]
     plain = answer(make(0), ask(ids, lookup=False, max_tokens=160, text=text))
@@ -103,7 +103,7 @@ def test_an_edited_text_is_returned_in_fewer_steps_and_memory_is_right_after(mak
         )
 
 
-def test_two_at_once_are_as_alone(make) -> None:
+def test_two_concurrent_answers_equal_those_alone(make) -> None:
     prompts = [words(20) * 4, words(25) * 3]
     alone = [answer(make(0), ask(ids, lookup=False, max_tokens=40)) for ids in prompts]
     scheduler = make()
@@ -114,13 +114,13 @@ def test_two_at_once_are_as_alone(make) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])
-def test_the_answer_ends_where_it_is_told(make, most) -> None:
+def test_the_answer_ends_at_its_stop_or_limit(make, most) -> None:
     ids = words(40)
     request = ask(ids, lookup=True, max_tokens=most, text=ids)
     assert answer(make(), request) == ids[:most]
 
 
-def test_an_answer_in_circles_ends_behind_its_draft(make: Callable[..., Scheduler]) -> None:
+def test_a_repetitive_answer_ends_after_its_draft(make: Callable[..., Scheduler]) -> None:
     ids, scheduler = words(60, 1), make()
     request = ask(ids, lookup=True, max_tokens=900, text=words(5, 9) * 180)
     request.watch = RepetitionWatch(lambda token: b" word")

@@ -21,7 +21,7 @@ def test_a_model_without_a_vocabulary_is_refused(lfm2_path: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are always text")
-def test_a_name_that_is_no_text_is_no_hindrance(lfm2_path: Path, tmp_path: Path) -> None:
+def test_a_model_with_an_invalid_name_loads(lfm2_path: Path, tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.gguf"))
     path.write_bytes(lfm2_path.read_bytes())
     model = LlamaModel(path)

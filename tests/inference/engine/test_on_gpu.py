@@ -37,7 +37,9 @@ def model(request: pytest.FixtureRequest, llama_path: Path):
     loaded.close()
 
 
-def test_cells_stay_where_they_are(make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_not_moved_on_a_gpu(
+    make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheduler = make_scheduler(slots=4)
     monkeypatch.setattr(scheduler._context, "_move", lambda _sequence: pytest.fail("a sequence was moved"))
     for turn in range(3):
@@ -142,7 +144,7 @@ def test_no_state_is_kept_of_a_step_that_cannot_be_interrupted(
     assert finish(asked)[1].stats.completion_tokens == 2
 
 
-def test_checkpoints_are_far_apart() -> None:
+def test_checkpoints_are_far_apart_on_a_gpu() -> None:
     prompt = PromptTokens((Tokens(tuple(range(9000))),), boundaries=(100, 3000, 6000, 8900))
     assert checkpoints_for(prompt, 0, on_gpu=True) == [100, 2048, 4096, 6144, 8192, 8900]
     assert len(checkpoints_for(prompt, 0)) > 30

@@ -31,7 +31,7 @@ def timed(speed: float) -> PromptPace:
     return pace
 
 
-def test_a_chunk_follows_from_the_speed_and_the_promise() -> None:
+def test_the_chunk_size_follows_from_speed_and_target_time() -> None:
     assert PromptPace().most_positions(PROMISE_ALONE, 512) == UNTIL_KNOWN
     assert PromptPace().most_positions(PROMISE, 512) == LONG_STEP
     assert timed(400).most_positions(PROMISE_ALONE, 512) == 512
@@ -156,7 +156,7 @@ def test_short_prompts_without_end_do_not_keep_a_long_one_waiting() -> None:
 
 @pytest.mark.parametrize("speed", [100, 170, 399, 1000])
 @pytest.mark.parametrize("length", [300, 481, 513, 545, 600])
-def test_the_pace_leaves_no_few_positions_of_a_prompt_that_is_read_alone(length: int, speed: float) -> None:
+def test_a_prompt_read_alone_has_no_tiny_last_chunk(length: int, speed: float) -> None:
     (slot,) = slots = reading(length)
     while left := length - len(slot.keys):
         count = planned(slots, timed(speed))[0]
@@ -164,7 +164,7 @@ def test_the_pace_leaves_no_few_positions_of_a_prompt_that_is_read_alone(length:
         slot.keys += [1] * count
 
 
-def test_steps_of_answers_say_nothing_and_a_slower_machine_is_noticed() -> None:
+def test_answer_steps_are_not_timed_and_a_slower_machine_is_noticed() -> None:
     pace = timed(400)
     assert pace.most_positions(PROMISE, 512) == int(400 * PROMISE)
     pace.observe(16, 10.0)

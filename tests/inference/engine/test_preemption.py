@@ -146,7 +146,7 @@ def preempted(scheduler: Scheduler, victim: Request, stops: Stops) -> Request:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache", [CacheOptions(), CacheOptions.in_memory(), "disk", "nowhere"])
-def test_lines_of_a_batch_say_the_same_as_alone(
+def test_preempted_lines_of_a_batch_equal_those_alone(
     make_scheduler: Make, lines_alone: Known, tmp_path: Path, cache: object
 ) -> None:
     lines = 8
@@ -172,7 +172,7 @@ def test_lines_of_a_batch_say_the_same_as_alone(
 
 
 @pytest.mark.slow
-def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel) -> None:
+def test_a_preempted_answer_with_a_schema_resumes(make_scheduler: Make, model: LlamaModel) -> None:
     schema = '{"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 90, "maxItems": 90}'
 
     def shaped() -> Request:
@@ -194,7 +194,7 @@ def test_an_answer_with_a_schema_goes_on(make_scheduler: Make, model: LlamaModel
     fresh.close()
 
 
-def test_an_answer_that_may_not_end_yet_goes_on(make_scheduler: Make, model: LlamaModel) -> None:
+def test_a_preempted_answer_within_min_tokens_resumes(make_scheduler: Make, model: LlamaModel) -> None:
     def endless() -> Request:
         made = asked(words(40, 1), 80, BATCH, temperature=1.0, rng_seed=3)
         made.constraint = DelayedEnd(None, model.eog_tokens, range(300, model.n_tokens), least=30, endless=True)
@@ -214,7 +214,7 @@ def test_an_answer_that_may_not_end_yet_goes_on(make_scheduler: Make, model: Lla
 
 
 @pytest.mark.slow
-def test_a_prompt_that_is_read_goes_on_where_it_was(make_scheduler: Make) -> None:
+def test_a_preempted_prompt_resumes_where_it_was(make_scheduler: Make) -> None:
     def asks() -> Request:
         return asked(words(900, 4), 8, BATCH, temperature=1.0, rng_seed=1)
 
@@ -287,7 +287,7 @@ def test_a_prompt_of_a_lower_level_or_a_long_one_waits_for_the_chunk(
     assert not scheduler._context.is_aborting
 
 
-def test_who_comes_while_a_chunk_is_prepared_does_not_wait_for_it(
+def test_a_request_during_the_preparation_of_a_chunk_does_not_wait_for_it(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler = make_scheduler(slots=2)
@@ -314,7 +314,7 @@ def test_who_comes_while_a_chunk_is_prepared_does_not_wait_for_it(
     assert came == [scheduler._interruption.may_make_way] and not at_decode[0]
 
 
-def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
+def test_the_youngest_request_of_the_lowest_level_is_preempted(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=3)
     running = [asked(words(20, n), 400, priority) for n, priority in enumerate([-10, -20, -20])]
     first, second = asked(words(20, 7), 400, -10), asked(words(20, 8), 400, -20)
@@ -338,7 +338,7 @@ def test_the_youngest_of_the_lowest_level_leaves(make_scheduler: Make) -> None:
 
 
 @pytest.mark.parametrize("memory", [512 * 1024**2, 0])
-def test_cancelled_while_it_waits_to_go_on(make_scheduler: Make, tmp_path: Path, memory: int) -> None:
+def test_a_preempted_request_can_be_cancelled(make_scheduler: Make, tmp_path: Path, memory: int) -> None:
     scheduler = make_scheduler(slots=1, cache=CacheOptions(tmp_path, enabled=True, max_bytes_memory=memory))
     sequence = line(3)
     stops = Stops(scheduler, lambda: sequence.generated > 3, lambda: sequence.preempted > 0)
@@ -355,7 +355,7 @@ def test_cancelled_while_it_waits_to_go_on(make_scheduler: Make, tmp_path: Path,
     assert finish(again)[0][: len(tokens)] == tokens
 
 
-def test_closed_while_one_waits_to_go_on(make_scheduler: Make) -> None:
+def test_closing_ends_a_preempted_request(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1)
     sequence = line(3)
     stops = Stops(scheduler, lambda: sequence.generated > 3, lambda: sequence.preempted > 0)
@@ -369,7 +369,7 @@ def test_closed_while_one_waits_to_go_on(make_scheduler: Make) -> None:
     assert isinstance(finish(sequence)[1].error, LeapGenerationError)
 
 
-def test_what_was_held_is_lost(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_saved_state_is_computed_again(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is computed anew, in the order in which it was computed."""
     (fresh := make_scheduler(slots=1)).submit(sequence := line(3))
     alone = told(sequence)
@@ -386,7 +386,7 @@ def test_what_was_held_is_lost(make_scheduler: Make, monkeypatch: pytest.MonkeyP
     fresh.close()
 
 
-def test_without_a_place_for_its_state_and_with_other_bits_nobody_leaves(
+def test_nothing_is_preempted_without_space_for_its_state_if_bits_would_change(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Scheduler, "_recomputes_alike", False)
@@ -400,7 +400,7 @@ def test_without_a_place_for_its_state_and_with_other_bits_nobody_leaves(
     told(sequence)
 
 
-def test_a_state_without_a_place_is_not_saved_in_each_step(
+def test_a_state_that_does_not_fit_is_not_saved_in_each_step(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 3600.0)
@@ -432,7 +432,7 @@ def test_a_request_that_cannot_be_given_a_slot_ends(make_scheduler: Make, monkey
     told(again)
 
 
-def test_a_state_that_cannot_be_loaded_is_computed_anew(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_cannot_be_loaded_is_computed_again(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = make_scheduler(slots=1)
     scheduler.submit(sequence := line(3))
     alone = told(sequence)
@@ -449,7 +449,7 @@ def test_a_state_that_cannot_be_loaded_is_computed_anew(make_scheduler: Make, mo
     assert told(sequence) == alone and scheduler._snapshots._held_bytes == 0
 
 
-def test_a_crowd_does_not_save_states_all_the_time(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_do_not_save_states_in_every_step(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 3600.0)
     scheduler = make_scheduler(slots=2)
     batch = [line(n) for n in range(4)]
@@ -539,7 +539,7 @@ def test_any_mix_of_priorities_cancels_and_lengths(
     assert scheduler.activity().preemptions == sum(each.preempted for _, each in sent) > 0
 
 
-def test_one_that_was_computed_anew_does_not_give_its_slot_again(make_scheduler: Make) -> None:
+def test_a_recomputed_request_is_not_preempted_again(make_scheduler: Make) -> None:
     """Or chats that come again and again would have a long prompt read again and again."""
     scheduler = make_scheduler(slots=1, cache=CacheOptions(max_bytes_memory=0))
     if not scheduler._recomputes_alike:

@@ -27,7 +27,7 @@ def runner(lfm2_path: Path) -> Iterator[InProcessRunner]:
     loaded.unload()
 
 
-def test_boundaries_stand_before_the_next_turn() -> None:
+def test_boundaries_are_before_the_next_turn() -> None:
     ids = [1, START, 30, 31, END, 40, START, 32, END, 40, START, 33]
     assert boundaries_of(ids, frozenset({END}), frozenset({1, START, END})) == [6, 10]
     assert boundaries_of([30, 31], frozenset({END}), frozenset({START})) == []
@@ -81,5 +81,5 @@ def test_prompt_sizes_count_the_opening_token_on_request(runner: InProcessRunner
     assert complete.stats.prompt_tokens == size  # type: ignore[attr-defined]
 
 
-def test_invalid_unicode_is_text_too(runner: InProcessRunner) -> None:
+def test_invalid_unicode_is_tokenized_as_text(runner: InProcessRunner) -> None:
     assert runner.get_prompt_tokens_size([ChatMessage("user", "a\ud800b\0c")]) > 0

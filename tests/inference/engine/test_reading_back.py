@@ -10,7 +10,7 @@ AROUND = 15
 """At most so many tokens: the turn markers and the short message that follow the reply."""
 
 
-def test_an_odd_reply_costs_nothing_at_the_next_turn() -> None:
+def test_a_reply_of_unusual_tokens_stays_cached_at_the_next_turn() -> None:
     runner = Leap.load("builtin", ModelLoadingOptions(slots=1))
     assert isinstance(runner, InProcessRunner)
     with runner:

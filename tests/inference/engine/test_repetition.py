@@ -100,7 +100,7 @@ def honest_texts() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.slow
 @lengths(10, 1, "step")
-def test_no_honest_text_goes_in_circles(step: int) -> None:
+def test_no_ordinary_text_counts_as_repetition(step: int) -> None:
     count, found = 0, []
     for name, text in itertools.islice(honest_texts(), 0, None, step):
         count += 1
@@ -110,7 +110,7 @@ def test_no_honest_text_goes_in_circles(step: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sentences_that_come_again_and_again_end_soon(seed: int) -> None:
+def test_repeated_sentences_end_soon(seed: int) -> None:
     rng = random.Random(seed)
     unit = "".join(sentence(rng, rng.randrange(4, 14)) for _ in range(rng.choice([1, 1, 2, 5])))
     before = "".join(sentence(rng) for _ in range(rng.randrange(30)))
@@ -122,21 +122,21 @@ def test_sentences_that_come_again_and_again_end_soon(seed: int) -> None:
     assert place <= len(tokens_of(before)) + longest + length + 8
 
 
-def test_numbers_take_longer_and_shapes_longest() -> None:
+def test_numbers_may_repeat_longer_and_constrained_output_longest() -> None:
     text = "0, " * 6000
     assert DATA[0] <= (circle(text) or 0) <= DATA[0] + 20
     assert SHAPED[0] <= (circle(text, shaped=True) or 0) <= SHAPED[0] + 20
     assert circle("a b c d " * 90) is None, "below the least"
 
 
-def test_one_other_token_begins_anew() -> None:
+def test_one_different_token_restarts_the_count() -> None:
     watch = RepetitionWatch(lambda token: b" word")
     for n in range(5000):
         assert not watch.goes_in_circles(9 if n % 300 else n)
 
 
 @pytest.mark.slow
-def test_a_generation_that_goes_in_circles_ends(make_scheduler, model: LlamaModel) -> None:
+def test_a_repetitive_generation_ends(make_scheduler, model: LlamaModel) -> None:
     scheduler: Scheduler = make_scheduler(context_size=4096, cells=4096, slots=1)
     for watch, reason in ((RepetitionWatch(lambda token: b" word"), Reason.REPETITION), (None, Reason.MAX_TOKENS)):
         plain = request([300, 301, 302], logit_bias={350: 1000.0})
@@ -147,7 +147,7 @@ def test_a_generation_that_goes_in_circles_ends(make_scheduler, model: LlamaMode
         assert len(tokens) == (700 if watch is None else PROSE[0])
 
 
-def test_pieces_up_to_the_longest_are_found():
+def test_repetitions_up_to_the_longest_period_are_found():
     def ended(period: int) -> bool:
         watch = RepetitionWatch(lambda token: b" word")
         return any([watch.goes_in_circles(n % period) for n in range(10 * period)])

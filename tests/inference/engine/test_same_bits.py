@@ -60,7 +60,7 @@ def told(sequence: Request) -> list[tuple[int, float]]:
 
 @pytest.mark.slow
 @lengths(5, 60)
-def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make, rounds: int) -> None:
+def test_same_bits_after_any_history_and_beside_any_requests(make_scheduler: Make, rounds: int) -> None:
     """Prompts longer and shorter than the 64 positions from which llama.cpp computes in tiles, and together more than
     the 512 cells from which it divides one position among threads."""
     rng = random.Random(5)
@@ -87,7 +87,7 @@ def test_after_any_history_and_beside_any_neighbours(make_scheduler: Make, round
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", usually([4], [1, 4, 8]))
 @lengths(4, 24)
-def test_after_being_cut_evicted_saved_and_loaded(
+def test_same_bits_after_being_cut_evicted_saved_and_loaded(
     make_scheduler: Make, tmp_path: Path, slots: int, rounds: int
 ) -> None:
     """Prompts that share beginnings of any length, twice as long as the window, kept in memory and on disk."""
@@ -143,7 +143,7 @@ def test_a_second_question_about_one_text_reuses_the_text(make_scheduler: Make, 
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-def test_cells_are_given_out_as_llama_cpp_does(hybrid: bool) -> None:
+def test_cells_are_allocated_as_in_llama_cpp(hybrid: bool) -> None:
     cells = Cells(64, hybrid=hybrid)
     cells.add(cells.place([(0, 4), (1, 2)]))
     held = ([0, 1, 4, 5], [2, 3]) if hybrid else ([0, 1, 2, 3], [4, 5])
@@ -173,7 +173,7 @@ def test_a_sequence_that_could_not_be_moved_is_known_to_be_out_of_order() -> Non
     assert cells.out_of_order(cells.place([(1, 1)])) == 1
 
 
-def test_a_moved_sequence_goes_on_with_the_same_bits(model: LlamaModel, exact: bool) -> None:
+def test_a_moved_sequence_continues_with_the_same_bits(model: LlamaModel, exact: bool) -> None:
     def steps(context: LlamaContext, sequence: int, start: int, tokens: list[int]) -> list[bytes]:
         found = []
         for n, token in enumerate(tokens):

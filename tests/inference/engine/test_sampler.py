@@ -83,7 +83,7 @@ def llama_distribution(
     ],
     ids=str,
 )
-def test_same_candidates_and_probabilities_as_llama_cpp(given: dict[str, object]) -> None:
+def test_candidates_and_probabilities_equal_llama_cpps(given: dict[str, object]) -> None:
     rng = np.random.default_rng(5)
     asked = options(**given)
     for spread in (1.0, 3.0, 8.0):
@@ -102,7 +102,7 @@ def test_same_candidates_and_probabilities_as_llama_cpp(given: dict[str, object]
         assert abs(int(kept.sum()) - sum(p > 1e-12 for p in probabilities)) <= 1
 
 
-def test_searches_find_what_sorting_finds_from_peaked_to_flat_and_under_masks() -> None:
+def test_partial_search_equals_sorting_for_all_distributions_and_masks() -> None:
     """One search goes on from what it learned of the last logits, so all go through the same one."""
     rng = np.random.default_rng(3)
     search, shares = LikeliestSearch(), LikeliestSearch()
@@ -121,7 +121,7 @@ def test_searches_find_what_sorting_finds_from_peaked_to_flat_and_under_masks() 
             assert abs(len(found) - count) <= 1 and found.tolist() == order[: len(found)].tolist()
 
 
-def test_typical_tokens_are_looked_for_among_all_without_top_k() -> None:
+def test_typical_p_considers_all_tokens_without_top_k() -> None:
     logits = np.random.default_rng(6).normal(0, 3, VOCABULARY).astype(np.float32)
     found = [Sampler(options(typical_p=0.6, top_k=k))._weighted(logits, float(logits.max())) for k in (0, VOCABULARY)]
     assert found[0][0].tolist() == found[1][0].tolist() and 0 < len(found[0][0]) < VOCABULARY
@@ -143,7 +143,7 @@ def test_xtc_happens_as_often_as_it_says_and_a_seed_repeats_it() -> None:
 
 
 @pytest.mark.parametrize("given", [{"typical_p": 0.5}, {"xtc_probability": 1.0}], ids=str)
-def test_what_is_drawn_alone_is_not_drawn_together_with_others(given: dict[str, object]) -> None:
+def test_options_that_sample_alone_are_not_batched(given: dict[str, object]) -> None:
     sampler = Sampler(options(top_k=20, **given))
     assert sampler.needs_all_logits and not BatchSampler(VOCABULARY).accepts(sampler)
     assert BatchSampler(VOCABULARY).accepts(Sampler(options(top_k=20)))
@@ -203,13 +203,13 @@ def test_all_candidates_masked_still_gives_a_token() -> None:
     ],
     ids=str,
 )
-def test_an_extreme_option_is_no_error(extreme: dict[str, object]) -> None:
+def test_an_extreme_option_is_not_an_error(extreme: dict[str, object]) -> None:
     logits = np.random.default_rng(2).normal(0, 1, VOCABULARY).astype(np.float32)
     sampler = Sampler(options(rng_seed=1, **extreme), range(30))
     assert 0 <= sampler.sample(logits) < VOCABULARY
 
 
-def test_typical_tokens_have_more_than_the_share():
+def test_typical_tokens_have_more_than_the_requested_share():
     """As in llama.cpp: where they have just the share, one more is kept."""
     tokens, _ = typical(np.arange(4), np.zeros(4), 0.5)
     assert tokens.tolist() == [0, 1, 2]

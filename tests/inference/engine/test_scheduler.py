@@ -40,7 +40,7 @@ def run(scheduler: Scheduler, sequence: Request) -> tuple[list[int], int, int]:
     return tokens, computed(ended), ended.stats.cached_prompt_tokens
 
 
-def test_a_continued_conversation_costs_its_new_tokens_only(make_scheduler: Make) -> None:
+def test_a_continued_conversation_computes_only_new_tokens(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     first = words(100)
     reply, fresh, cached = run(scheduler, request(first, boundaries=(40, 97)))
@@ -62,7 +62,7 @@ def test_an_edited_history_goes_back_to_a_boundary(make_scheduler: Make, model: 
     assert tokens == run(make_scheduler(), request(edited))[0]
 
 
-def test_regenerating_costs_a_few_tokens(make_scheduler: Make) -> None:
+def test_regenerating_computes_a_few_tokens(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     prompt = words(200)
     tokens, *_ = run(scheduler, request(prompt, boundaries=(50, 196)))
@@ -80,7 +80,7 @@ def test_an_unrelated_prompt_leaves_the_other_conversation_cached(make_scheduler
 
 
 @pytest.mark.slow
-def test_many_requests_share_one_prefix_computed_once(make_scheduler: Make) -> None:
+def test_a_prefix_shared_by_many_requests_is_computed_once(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=8)
     prefix = words(200)
     prompts = [[*prefix, *words(10, seed=n)] for n in range(24)]
@@ -93,7 +93,7 @@ def test_many_requests_share_one_prefix_computed_once(make_scheduler: Make) -> N
     assert [tokens for tokens, _ in ended] == [run(alone, request(p, max_tokens=4))[0] for p in prompts]
 
 
-def test_identical_prompts_at_once_are_computed_once(make_scheduler: Make) -> None:
+def test_concurrent_identical_prompts_are_computed_once(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=4)
     prompt = words(150)
     sequences = [request(prompt, max_tokens=5) for _ in range(4)]
@@ -106,7 +106,7 @@ def test_identical_prompts_at_once_are_computed_once(make_scheduler: Make) -> No
 
 
 @pytest.mark.slow
-def test_soak_every_answer_equals_the_one_given_alone(make_scheduler: Make) -> None:
+def test_soak_every_answer_equals_the_one_generated_alone(make_scheduler: Make) -> None:
     scheduler, alone = make_scheduler(slots=8, context_size=512), make_scheduler(slots=1, context_size=512)
     rng = random.Random(9)
     expected: dict[int, list[int]] = {}
@@ -130,7 +130,7 @@ def test_soak_every_answer_equals_the_one_given_alone(make_scheduler: Make) -> N
     assert not scheduler.has_work()
 
 
-def test_cancel_while_decoding_keeps_what_came(make_scheduler: Make) -> None:
+def test_cancel_while_decoding_keeps_the_tokens(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     sequence = request(words(10), max_tokens=1000)
     scheduler.submit(sequence)
@@ -154,7 +154,7 @@ def test_cancel_while_waiting(make_scheduler: Make) -> None:
 
 
 @pytest.mark.slow
-def test_cancel_during_prefill_leaves_the_others_alone(make_scheduler: Make) -> None:
+def test_cancel_during_prefill_does_not_affect_others(make_scheduler: Make) -> None:
     scheduler = make_scheduler(context_size=4096, cells=12000, batch_size=4096)
     short, endless = words(20), {"logit_bias": {2: -100.0, 7: -100.0}}
     expected = run(make_scheduler(), request(short, max_tokens=300, **endless))[0]
@@ -203,7 +203,7 @@ def test_too_few_cells_make_requests_take_turns(make_scheduler: Make) -> None:
         assert tokens[:10] == run(make_scheduler(), request(prompt, max_tokens=10))[0]
 
 
-def test_an_error_of_one_request_leaves_the_others_alone(make_scheduler: Make) -> None:
+def test_an_error_of_one_request_does_not_affect_others(make_scheduler: Make) -> None:
     class Broken:
         finished = False
 
@@ -287,7 +287,7 @@ def test_two_models_take_turns_in_one_thread(make_scheduler: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_prompt_says_how_far_it_is_read(make_scheduler: Make) -> None:
+def test_a_prompt_reports_its_progress(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16)
     run(scheduler, request(words(100), boundaries=(90,), max_tokens=1))
     long = request(words(100) + words(500, seed=1), max_tokens=1)
@@ -358,7 +358,7 @@ def test_the_same_prompt_counts_the_same_tokens_again(make_scheduler: Make) -> N
 
 
 @pytest.mark.slow
-def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
+def test_steps_without_progress_are_a_stall_and_one_long_step_is_not(
     make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leap_core.conversation.generator.STALLED_SECONDS", 0.3)
@@ -386,7 +386,7 @@ def test_steps_without_a_result_are_a_stall_and_one_long_step_is_not(
 
 
 @pytest.mark.slow
-def test_a_long_step_of_another_model_is_no_stall(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_of_another_model_is_not_a_stall(make_scheduler: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leap_core.conversation.generator.STALLED_SECONDS", 0.3)
     busy, waiting = make_scheduler(), make_scheduler()
     begun, release, decode = threading.Event(), threading.Event(), busy._context.decode
@@ -407,7 +407,7 @@ def test_a_long_step_of_another_model_is_no_stall(make_scheduler: Make, monkeypa
     assert finish(first)[1].error is finish(second)[1].error is None
 
 
-def test_extreme_options_give_no_warnings_in_a_crowd(make_scheduler: Make) -> None:
+def test_extreme_options_give_no_warnings_in_batched_sampling(make_scheduler: Make) -> None:
     scheduler = make_scheduler()
     extreme = [request(words(10 + n), max_tokens=3, logit_bias={11: 1e39}) for n in range(4)]
     with compute_loop.changed:  # so that all of them are sampled together
@@ -417,7 +417,7 @@ def test_extreme_options_give_no_warnings_in_a_crowd(make_scheduler: Make) -> No
     assert [(tokens, end.error) for tokens, end in ends] == [([11, 11, 11], None)] * 4
 
 
-def test_a_stopped_prompt_counts_what_was_read_of_it(make_scheduler: Make) -> None:
+def test_a_stopped_prompt_counts_its_computed_tokens(make_scheduler: Make) -> None:
     scheduler = make_scheduler(slots=1, batch_size=16, context_size=2048)
     long = request(words(1500), max_tokens=1)
     scheduler.submit(long)

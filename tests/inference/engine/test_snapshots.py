@@ -46,7 +46,7 @@ def test_the_longest_known_prefix_is_found(tmp_path: Path) -> None:
     assert find(store(tmp_path, scope=b"t" * 16), keys, 30, 60) is None
 
 
-def test_every_damaged_region_is_a_miss_and_the_file_goes(tmp_path: Path) -> None:
+def test_every_damaged_region_is_a_miss_and_the_file_is_removed(tmp_path: Path) -> None:
     keys, state = words(40), random.Random(1).randbytes(3000)
     writer = store(tmp_path)
     writer.keep_on_disk(keys, state)
@@ -70,7 +70,7 @@ def test_every_damaged_region_is_a_miss_and_the_file_goes(tmp_path: Path) -> Non
     assert find(store(tmp_path), keys, 40) == (40, state)
 
 
-def test_a_file_that_was_cut_counts_as_none_and_is_written_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_is_a_miss_and_rewritten(tmp_path: Path) -> None:
     keys, state = list(range(40)), bytes(1000)
     kept = store(tmp_path)
     kept.keep_on_disk(keys, state)
@@ -97,7 +97,7 @@ def test_a_file_renamed_to_another_prefix_is_a_miss(tmp_path: Path) -> None:
     assert sum(find(store(tmp_path), words(40, seed=n), 40) is not None for n in (0, 1)) == 0
 
 
-def test_the_least_recently_used_files_go_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_files_are_removed_first(tmp_path: Path) -> None:
     writer = store(tmp_path, max_entries_disk=3)
     for n in range(3):
         writer.keep_on_disk(words(40, seed=n), bytes([n]))
@@ -147,7 +147,7 @@ def test_an_unwritable_directory_is_no_error(tmp_path: Path) -> None:
     assert find(broken, words(40), 40) is None
 
 
-def test_what_a_killed_writer_left_is_removed_in_time(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed_later(tmp_path: Path) -> None:
     writer = store(tmp_path)
     writer.keep_on_disk(words(40), b"state")
     writer.close()

@@ -118,7 +118,7 @@ def test_tokens_and_frames_come_in_the_order_of_the_turn(make_scheduler: Callabl
     assert len(set(items)) > 8, "each state leads to another frame"
 
 
-def test_sound_is_told_of_each_frame_and_which_is_the_last_before_a_token(
+def test_the_voice_gets_each_frame_and_a_mark_at_the_last_before_text(
     make_scheduler: Callable[..., Scheduler],
 ) -> None:
     made = speaking(TEXT, "ttffft", 12)
@@ -127,7 +127,7 @@ def test_sound_is_told_of_each_frame_and_which_is_the_last_before_a_token(
     assert isinstance(made.speech, SpeechFrames) and made.speech.sound.frames == "fff!fff!"  # type: ignore[attr-defined]
 
 
-def test_the_choice_of_threads_hears_of_frames_with_all_that_they_take(
+def test_the_thread_governor_counts_the_full_time_of_frames(
     make_scheduler: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[tuple[int, float]] = []
@@ -142,7 +142,7 @@ def test_the_choice_of_threads_hears_of_frames_with_all_that_they_take(
     assert all(seconds >= Slow.SECONDS for size, seconds in steps if size == -1)
 
 
-def test_a_frame_at_once(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_the_first_frame_is_delivered_at_once(make_scheduler: Callable[..., Scheduler]) -> None:
     """The prompt's own last position may be read as a hidden state."""
     made = speaking(TEXT, "f", 3)
     make_scheduler().submit(made)
@@ -150,7 +150,9 @@ def test_a_frame_at_once(make_scheduler: Callable[..., Scheduler]) -> None:
 
 
 @pytest.mark.slow
-def test_speaking_and_text_requests_share_a_context_without_a_trace(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_speaking_and_text_requests_in_one_context_do_not_change_each_other(
+    make_scheduler: Callable[..., Scheduler],
+) -> None:
     def requests() -> list[Request]:
         patterns = ("ttffft", "f", "tf", "ffft")
         spoken = [speaking([*TEXT, 400 + n], pattern) for n, pattern in enumerate(patterns)]
@@ -171,7 +173,7 @@ def test_speaking_and_text_requests_share_a_context_without_a_trace(make_schedul
 
 
 @pytest.mark.slow
-def test_a_request_that_was_sent_back_goes_on_as_if_nothing_had_been(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_a_requeued_speaking_request_resumes_unchanged(make_scheduler: Callable[..., Scheduler]) -> None:
     def pair() -> list[Request]:
         return [speaking([*TEXT, 400 + n], "tfffft", 150) for n in range(2)]
 
@@ -221,20 +223,20 @@ def test_frames_of_other_weights_have_other_keys() -> None:
     assert frame_key((1, 2), b"a") == frame_key((1, 2), b"a") < 0
 
 
-def test_penalties_are_for_tokens_alone(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_penalties_apply_only_to_text_tokens(make_scheduler: Callable[..., Scheduler]) -> None:
     made = speaking(TEXT, "tff", 30, repetition_penalty=1.3, temperature=0.7, rng_seed=4)
     make_scheduler().submit(made)
     assert events(made)[1].reason is Reason.MAX_TOKENS
 
 
-def test_the_end_of_the_context_ends_the_sound(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_the_end_of_the_context_ends_the_audio(make_scheduler: Callable[..., Scheduler]) -> None:
     made = speaking(TEXT, "f", 500)
     make_scheduler(context_size=64).submit(made)
     items, end = events(made)
     assert end.reason is Reason.EXCEED_CONTEXT and len(items) == 64 - len(TEXT) + 1
 
 
-def test_cancelled_among_frames(make_scheduler: Callable[..., Scheduler]) -> None:
+def test_a_request_can_be_cancelled_among_frames(make_scheduler: Callable[..., Scheduler]) -> None:
     scheduler = make_scheduler(context_size=2000)
     made = speaking(TEXT, "f", 1900)
     scheduler.submit(made)
@@ -249,7 +251,7 @@ def test_cancelled_among_frames(make_scheduler: Callable[..., Scheduler]) -> Non
 
 
 @pytest.mark.parametrize("failure", [LeapGenerationError("no voice"), ValueError("shapes")])
-def test_a_source_that_fails_takes_its_own_requests_down_alone(
+def test_a_failing_voice_fails_only_its_own_requests(
     make_scheduler: Callable[..., Scheduler], failure: Exception
 ) -> None:
     class Broken(Source):

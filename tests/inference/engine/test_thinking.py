@@ -49,22 +49,22 @@ def test_without_a_budget_reasoning_goes_on(runner):
     assert end.stats.reasoning_tokens == 60 and not end.full_message.text
 
 
-def test_a_sentence_may_end_it(runner):
+def test_a_sentence_can_end_the_reasoning(runner):
     end = asked(runner, think_budget=5, think_budget_message=" Enough.", max_tokens=40)
     assert end.full_message.reasoning_content.endswith(" Enough.")
 
 
-def test_the_answer_has_its_shape(runner):
+def test_the_answer_follows_its_constraint(runner):
     end = asked(runner, think_budget=6, json_schema_constraint=SCHEMA, inject_schema_into_prompt=False, max_tokens=200)
     assert end.stats.reasoning_tokens == 6 and abs(json.loads(end.full_message.text)["n"]) >= 0
 
 
-def test_probabilities_are_told_of_every_token(runner):
+def test_every_token_has_a_probability(runner):
     end = asked(runner, think_budget=3, logprobs=True, max_tokens=20)
     assert len(end.logprobs) == end.stats.completion_tokens == 20
 
 
-def test_what_a_model_ends_by_itself_is_left_alone():
+def test_reasoning_that_ends_by_itself_is_unchanged():
     limit = ThinkingLimit(3, [1], [2], [9, 2])
     taken = [limit.instead_of(token) or limit.note(token) for token in (5, 1, 6, 7, 2, 8, 8, 8, 1, 6)]
     assert taken == [None] * 10 and limit.tokens == 3

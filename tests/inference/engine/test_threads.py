@@ -52,7 +52,7 @@ def test_a_quiet_machine_keeps_all_threads_and_has_no_trials() -> None:
     assert governor.threads == 2
 
 
-def test_a_lengthening_context_is_no_busy_machine() -> None:
+def test_a_growing_context_is_not_taken_for_a_busy_machine() -> None:
     governor = ThreadGovernor(2, all_free)
     for step in range(4000):
         assert governor.threads == 2
@@ -73,7 +73,7 @@ def test_threads_shrink_while_another_process_is_busy_and_grow_again() -> None:
     assert run(governor, machine, 300) < machine.step(2) * 1.02
 
 
-def test_a_machine_that_was_busy_from_the_beginning_costs_a_few_steps_only() -> None:
+def test_a_machine_busy_from_the_start_slows_only_a_few_steps() -> None:
     machine = Machine(2)
     machine.busy = 1
     assert run(ThreadGovernor(2, all_free), machine, 40) < machine.step(1) * 1.4
@@ -100,14 +100,14 @@ def test_many_cores_lose_only_what_is_taken() -> None:
     assert run(governor, machine, 300) < machine.step(3) * 1.05
 
 
-def test_one_core_is_left_alone() -> None:
+def test_a_single_core_is_not_governed() -> None:
     governor = ThreadGovernor(1, all_free)
     for seconds in (0.01, 1.0, 0.01):
         governor.observe(1, seconds, 0.001)
     assert governor.threads == 1
 
 
-def test_crowded_steps_that_fewer_threads_do_not_mend_are_accepted() -> None:
+def test_slow_steps_that_fewer_threads_do_not_improve_are_accepted() -> None:
     governor = ThreadGovernor(2, all_free)
     trials = 0
     for _ in range(1000):
@@ -118,7 +118,7 @@ def test_crowded_steps_that_fewer_threads_do_not_mend_are_accepted() -> None:
     assert trials <= 12
 
 
-def test_a_new_crowd_is_noticed_at_once_after_trials_that_lost() -> None:
+def test_new_load_is_noticed_at_once_after_failed_trials() -> None:
     governor = ThreadGovernor(2, all_free)
     for _ in range(1000):
         seconds = 0.03 if governor.threads == 2 else 0.05
@@ -139,7 +139,7 @@ def test_usable_cores_are_within_the_machine() -> None:
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
 
-def test_a_long_step_uses_what_has_become_free() -> None:
+def test_a_long_step_uses_newly_free_cores() -> None:
     machine = Machine(2)
     machine.busy = 1
     governor = ThreadGovernor(2, machine.free)

@@ -29,7 +29,7 @@ def complete_of(runner, **options) -> Complete:
     return end
 
 
-def test_scores_are_those_of_a_softmax():
+def test_scores_equal_a_softmax():
     logits = np.random.default_rng(1).normal(0, 4, 65536).astype(np.float32)
     exact = logits.astype(np.float64) - math.log(np.exp(logits.astype(np.float64)).sum())
     recorder = ScoreRecorder(5)
@@ -52,21 +52,21 @@ def test_every_token_of_an_answer_has_one(runner):
     assert complete_of(runner, logprobs=True).logprobs[0].top == ()
 
 
-def test_under_a_constraint_both_sides_of_the_mask_are_told(runner):
+def test_under_a_constraint_scores_before_and_after_the_mask_are_given(runner):
     end = complete_of(runner, choices_constraint=["Berlin", "Rome"], top_logprobs=2)
     assert end.full_message.text in ("Berlin", "Rome")
     first = end.logprobs[0]
     assert first.logprob <= first.allowed_logprob <= 0 and first.top[0][1] >= first.logprob
 
 
-def test_they_survive_being_written_as_json(runner):
+def test_scores_survive_json(runner):
     end = complete_of(runner, choices_constraint=["Berlin", "Rome"], top_logprobs=2)
     assert MessageResponse.from_json(end.to_json()) == end
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 90])
-def test_the_tokens_of_a_prompt_have_the_scores_that_they_had_when_they_were_generated(runner, length):
+def test_scores_of_a_prompt_equal_those_when_it_was_generated(runner, length):
     text = "<|im_start|>user\n" + "Count to 90. " * length + "<|im_end|>\n<|im_start|>assistant\n"
     asked = {"temperature": 0.0, "function_call_parser": None}
     *_, made = runner.start_text(text, GenerationOptions(max_tokens=40, logprobs=True, **asked))
@@ -95,7 +95,7 @@ def test_a_scored_prompt_has_a_score_for_the_token_that_ends_the_answer_too(runn
     assert plain.logprobs == (), "elsewhere the scores are those of the text"
 
 
-def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_gap(runner, tmp_path, monkeypatch):
+def test_a_fill_in_the_middle_model_gets_prefix_and_suffix(runner, tmp_path, monkeypatch):
     from leap_core.errors import LeapOptionsError
     from tests.support import random_models
 
@@ -118,7 +118,7 @@ def test_a_model_that_was_trained_to_fill_in_gets_the_text_before_and_after_the_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flash", [True, False])
-def test_they_are_those_of_llama_cpp_python(flash):
+def test_scores_equal_those_of_llama_cpp_python(flash):
     """The usual wrapper on the same tokens: each token of the answer, and the likeliest at its place."""
     from tests.support.whole_llama import whole_library
 
@@ -148,7 +148,7 @@ def test_they_are_those_of_llama_cpp_python(flash):
         peer.close()
 
 
-def test_under_a_constraint_they_are_exact_before_and_after_the_mask(runner):
+def test_under_a_constraint_scores_are_exact_before_and_after_the_mask(runner):
     """The mask leaves three tokens, whose own logarithms are known: after it they share all of the probability."""
     own = [complete_of(runner, regex_constraint=char, logprobs=True).logprobs[0].logprob for char in "abc"]
     score = complete_of(runner, regex_constraint="[abc]", logprobs=True).logprobs[0]
@@ -158,7 +158,7 @@ def test_under_a_constraint_they_are_exact_before_and_after_the_mask(runner):
     assert score.allowed_logprob == pytest.approx(own[place] - everything, abs=1e-4)
 
 
-def test_what_the_engine_makes_after_a_stop_string_counts_for_nothing(runner):
+def test_tokens_after_a_stop_string_are_not_counted(runner):
     """The reader finds the stop string while the engine goes on."""
     asked = [ChatMessage("user", "Count to 20.")]
     options = GenerationOptions(temperature=0.0, stop=("4",), top_logprobs=0, max_tokens=60)

@@ -34,20 +34,20 @@ def asked(priority: int, at: float = 0.0) -> Request:
         *((-10, "background"), (-20, "batch"), (-100, "batch")),
     ],
 )
-def test_levels(priority: int, level: str) -> None:
+def test_priorities_map_to_levels(priority: int, level: str) -> None:
     assert level_of(priority) == level == asked(priority).level
 
 
-def test_jobs_of_a_higher_priority_go_first() -> None:
+def test_jobs_of_a_higher_priority_come_first() -> None:
     assert of_job(0) == BATCH and of_job(10) == of_job(1000) == BACKGROUND and of_job(1) > of_job(0) > of_job(-1)
 
 
-def test_by_level_then_by_age() -> None:
+def test_requests_are_ordered_by_level_then_by_age() -> None:
     batch, late, early, server = asked(BATCH, 0), asked(INTERACTIVE, 9), asked(INTERACTIVE, 8), asked(BACKGROUND, 1)
     assert WaitingOrder().sorted([batch, late, early, server], 10) == [early, late, server, batch]
 
 
-def test_one_that_waits_rises() -> None:
+def test_a_waiting_request_is_promoted() -> None:
     order = WaitingOrder()
     batch, server, chat = asked(BATCH, 0), asked(BACKGROUND, 20), asked(INTERACTIVE, 50)
     assert order.sorted([batch, server, chat], RISE_SECONDS - 1)[0] is chat
@@ -56,7 +56,7 @@ def test_one_that_waits_rises() -> None:
     assert order.sorted([batch, server, chat], 2 * RISE_SECONDS) == [batch, chat, server]
 
 
-def test_those_that_rose_get_a_slot_of_four() -> None:
+def test_promoted_requests_get_every_fourth_slot() -> None:
     order = WaitingOrder()
     waiting = [asked(BATCH, n) for n in range(3)] + [asked(INTERACTIVE, 200 + n) for n in range(9)]
     begun = []
@@ -68,7 +68,7 @@ def test_those_that_rose_get_a_slot_of_four() -> None:
     assert begun[0].keeps_slot_until == 300 + GUARD_SECONDS and begun[1].keeps_slot_until == 0
 
 
-def test_only_one_that_rose_keeps_its_slot() -> None:
+def test_only_a_promoted_request_keeps_its_slot() -> None:
     """A batch may begin while a prompt of a higher level waits for a prefix that another one computes."""
     order = WaitingOrder()
     batch, chat = asked(BATCH, 0), asked(INTERACTIVE, 0)
@@ -76,7 +76,7 @@ def test_only_one_that_rose_keeps_its_slot() -> None:
     assert batch.keeps_slot_until == 0 and order.sorted([asked(BATCH, -100), chat], 1)[0] is not chat
 
 
-def test_one_that_waits_rises_above_priorities_above_zero() -> None:
+def test_a_waiting_request_is_promoted_above_any_priority() -> None:
     order = WaitingOrder()
     chat, batch = asked(INTERACTIVE, 0), asked(BATCH, 0)
     for waiting, seconds in ((chat, 11 * RISE_SECONDS), (batch, 13 * RISE_SECONDS)):
@@ -94,7 +94,7 @@ def slots(*priorities: int) -> list[Slot]:
     return made
 
 
-def test_who_gives_a_slot() -> None:
+def test_the_preempted_request_is_chosen_by_level_and_age() -> None:
     running = slots(INTERACTIVE, BATCH, BACKGROUND, BATCH)
     assert Preemption().victim(asked(INTERACTIVE), running, 1) is running[3]
     assert running[3].request is not None
@@ -115,7 +115,7 @@ def test_preemptions_have_pauses_between() -> None:
 
 
 @pytest.mark.parametrize("slots_there", [1, 2, pytest.param(8, marks=pytest.mark.slow)])
-def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
+def test_every_line_ends_beside_an_hour_of_chats(slots_there: int) -> None:
     """More chats than the slots can answer, all the time; a batch keeps as many lines as slots and two more waiting."""
     rng = random.Random(slots_there)
     order, preemption = WaitingOrder(), Preemption()
@@ -146,7 +146,7 @@ def test_an_hour_of_chats_lets_every_line_end(slots_there: int) -> None:
 
 @pytest.mark.parametrize("slots_there", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pause", [0.05, 0.5])
-def test_an_hour_of_chats_with_pauses_between_lets_every_line_end(slots_there: int, pause: float) -> None:
+def test_every_line_ends_beside_an_hour_of_chats_with_pauses(slots_there: int, pause: float) -> None:
     """Each client asks anew soon after its last answer, so no chat waits when a line gets a slot, and the next one
     preempts the line before it got further: to put its state back takes as long as the pause."""
     order, preemption = WaitingOrder(), Preemption()

@@ -21,7 +21,7 @@ with Leap.load(sys.argv[1]) as runner:
 
 
 @pytest.mark.skipif(not _has_amx(), reason="this processor has no AMX unit")
-def test_a_processor_with_amx_answers_and_keeps_quiet():
+def test_a_processor_with_amx_answers_without_messages():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(model_path())], capture_output=True, text=True, check=False, timeout=100
     )

@@ -30,7 +30,7 @@ def size_and_kind(kind: object) -> object:
 
 
 @pytest.mark.parametrize("name", [name for name in (*FUNCTIONS, *TAKING) if not name.startswith("ggml_")])
-def test_a_function_takes_and_gives_what_llama_cpp_python_says(name):
+def test_signatures_equal_those_of_llama_cpp_python(name):
     ours, their = getattr(library(), name), theirs(name)
     assert size_and_kind(ours.restype) == size_and_kind(their.restype)
     assert [size_and_kind(each) for each in ours.argtypes] == [size_and_kind(each) for each in their.argtypes]
@@ -45,7 +45,7 @@ def test_the_layout_of_a_structure_is_llama_cpp_pythons(name):
             assert getattr(ours, field) == getattr(their, field)
 
 
-def test_one_layout_alone_fits_what_a_build_writes():
+def test_exactly_one_layout_fits_a_build():
     """Rows that a build's defaults cannot tell apart would be a guess."""
     for name, rows in LAYOUTS.items():
         function = library()._found(name)
@@ -136,7 +136,7 @@ def test_each_layout_of_a_context_is_recognized_by_its_defaults(row):
     assert [each for each, _ in found._fields_] == [each for each, _ in kind._fields_]
 
 
-def test_what_llama_cpp_1_0_took_away_is_not_called():
+def test_functions_removed_in_llama_cpp_1_0_are_not_called():
     gone = ("llama_set_warmup", "llama_set_embd_state_src")
     assert not {*FUNCTIONS, *TAKING} & {*gone}
     newest, before = ({name for name, _ in row} for row in LAYOUTS["llama_context_default_params"][:2])

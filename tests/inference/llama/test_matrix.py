@@ -13,7 +13,7 @@ ROWS, COLUMNS, MOST = 40, 256, 4
 
 
 @pytest.mark.parametrize(("kind", "rounding"), [("F32", 1e-6), ("F16", 1e-3), ("Q8_0", 0.01), ("Q4_0", 0.01)])
-def test_the_product_is_that_of_the_values_the_file_stands_for(kind: str, rounding: float) -> None:
+def test_the_product_equals_that_of_the_dequantized_values(kind: str, rounding: float) -> None:
     random = np.random.default_rng(1)
     type_ = gguf.GGMLQuantizationType[kind]
     quantized = gguf.quants.quantize(random.standard_normal((ROWS, COLUMNS), np.float32), type_)
@@ -30,6 +30,6 @@ def test_the_product_is_that_of_the_values_the_file_stands_for(kind: str, roundi
     matrix.close()
 
 
-def test_rows_of_another_length_are_not_given_to_ggml() -> None:
+def test_rows_of_a_wrong_length_are_not_passed_to_ggml() -> None:
     with pytest.raises(UnavailableError):
         Matrix(8, COLUMNS, np.zeros((ROWS, COLUMNS), np.uint8), MOST)

@@ -103,7 +103,7 @@ def picture(width: int, height: int) -> Image.Image:
 
 
 @pytest.mark.slow
-def test_pictures_are_looked_at_as_mtmd_does(mtmd: Mtmd) -> None:
+def test_images_are_preprocessed_as_in_mtmd(mtmd: Mtmd) -> None:
     dice = random.Random(5)
     sizes = [(dice.randint(1, 2500), dice.randint(1, 2500)) for _ in range(4000)]
     sizes += [(across * 16, down * 16) for across in range(1, 60) for down in range(1, 60)]
@@ -115,7 +115,7 @@ def test_pictures_are_looked_at_as_mtmd_does(mtmd: Mtmd) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(256, 256), (300, 200), (33, 47), (640, 480), (1024, 768), (720, 1280), (1200, 800)])
-def test_a_picture_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd, size: tuple[int, int]) -> None:
+def test_image_embeddings_equal_mtmds(projector: Projector, mtmd: Mtmd, size: tuple[int, int]) -> None:
     image = picture(*size)
     plan = plan_image(*size, tiles=True)
     own = [projector.encode_image(*look.size, look.tobytes()) for look in plan.cut(image)]
@@ -124,7 +124,7 @@ def test_a_picture_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: 
     assert all(np.array_equal(a, b) for a, b in zip(own, theirs, strict=True))
 
 
-def test_sound_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd) -> None:
+def test_audio_embeddings_equal_mtmds(projector: Projector, mtmd: Mtmd) -> None:
     samples = (np.random.default_rng(2).standard_normal(24_000) * 0.1).astype(np.float32)
     bitmap = mtmd.lib.mtmd_bitmap_init_from_audio(len(samples), samples.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
     (theirs,) = mtmd.chunks(bitmap, encode=True)
@@ -133,11 +133,11 @@ def test_sound_becomes_the_rows_that_mtmd_makes(projector: Projector, mtmd: Mtmd
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("samples", "tokens"), [(1600, 2), (16_000, 13), (160_000, 126), (960_000, 751)])
-def test_sound_costs_twelve_and_a_half_tokens_a_second(projector: Projector, samples: int, tokens: int) -> None:
+def test_audio_takes_twelve_and_a_half_tokens_per_second(projector: Projector, samples: int, tokens: int) -> None:
     assert len(projector.encode_audio(np.zeros(samples, np.float32))) == tokens == tokens_of(samples)
 
 
-def test_too_few_samples_are_refused_before_they_can_end_the_process(projector: Projector) -> None:
+def test_too_few_samples_are_refused_before_they_abort_the_process(projector: Projector) -> None:
     for count in (0, 1, 2, 319):
         with pytest.raises(ValueError):
             projector.encode_audio(np.zeros(count, np.float32))

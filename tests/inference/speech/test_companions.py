@@ -36,12 +36,12 @@ def test_dimensions_come_from_the_shapes_in_both_layouts(tiny: Vocoder, split: t
         assert (sound.width, sound.kernel, sound.codes, sound.n_fft) == (64, 3, 32, 64)
 
 
-def test_a_missing_vocoder(tmp_path: Path) -> None:
+def test_a_missing_vocoder_is_named(tmp_path: Path) -> None:
     with pytest.raises(LeapModelNotFoundError, match=r"there is no file .*vocoder-x\.gguf"):
         opened(tmp_path / "vocoder-x.gguf")
 
 
-def test_a_missing_sibling_is_named(split: tuple[Path, Path]) -> None:
+def test_a_missing_companion_is_named(split: tuple[Path, Path]) -> None:
     split[1].unlink()
     with pytest.raises(LeapModelNotFoundError, match=r"needs tokenizer-Tiny-Q8_0\.gguf") as caught:
         opened(split[0])
@@ -50,7 +50,7 @@ def test_a_missing_sibling_is_named(split: tuple[Path, Path]) -> None:
         opened(split[0], tokenizer=split[1])
 
 
-def test_swapped_files_are_told(split: tuple[Path, Path]) -> None:
+def test_swapped_files_are_detected(split: tuple[Path, Path]) -> None:
     with pytest.raises(LeapModelLoadingError, match="swapped: vocoder-Tiny-Q8_0.gguf is the vocoder"):
         opened(split[1], tokenizer=split[0])
     with pytest.raises(LeapModelLoadingError, match="is an audio tokenizer, not the vocoder"):
@@ -59,7 +59,7 @@ def test_swapped_files_are_told(split: tuple[Path, Path]) -> None:
         opened(split[0], tokenizer=split[0])
 
 
-def test_a_language_model_is_no_vocoder(tmp_path: Path, split: tuple[Path, Path]) -> None:
+def test_a_language_model_as_vocoder_is_refused(tmp_path: Path, split: tuple[Path, Path]) -> None:
     model = write_random_model(tmp_path / "model.gguf")
     with pytest.raises(LeapModelLoadingError, match="is a language model, not the vocoder"):
         opened(model)
@@ -67,12 +67,12 @@ def test_a_language_model_is_no_vocoder(tmp_path: Path, split: tuple[Path, Path]
         opened(split[0], tokenizer=model)
 
 
-def test_a_vocoder_of_a_wider_model(tiny_path: Path) -> None:
+def test_a_vocoder_of_a_wider_model_is_refused(tiny_path: Path) -> None:
     with pytest.raises(LeapModelLoadingError, match=r"width 64, and other\.gguf has 2048"):
         open_vocoder(tiny_path, None, model=Path("other.gguf"), width=2048)
 
 
-def test_a_sibling_of_another_size(tmp_path: Path, split: tuple[Path, Path]) -> None:
+def test_a_companion_of_another_size_is_refused(tmp_path: Path, split: tuple[Path, Path]) -> None:
     other = replace(TINY, detokenizer_width=32, detokenizer_heads=2, detokenizer_kv_heads=1)
     path = write_random_vocoder(
         tmp_path / "vocoder-Other.gguf", other, detokenizer_path=tmp_path / "tokenizer-Other.gguf"
@@ -118,7 +118,7 @@ def test_the_third_generation_is_refused_by_name(tiny_path: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.6, 0.99])
-def test_a_file_that_was_cut_short(tiny_path: Path, tmp_path: Path, keep: float) -> None:
+def test_a_truncated_file_is_refused(tiny_path: Path, tmp_path: Path, keep: float) -> None:
     path = tmp_path / "vocoder-Cut.gguf"
     data = tiny_path.read_bytes()
     path.write_bytes(data[: int(len(data) * keep)])
@@ -141,7 +141,7 @@ BROKEN = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", BROKEN, ids=lambda change: next(iter(change)))
-def test_a_tensor_of_another_size_among_the_others(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_tensor_of_another_size_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     """Each tensor of a vocoder is replaced in turn by that of another size; what fits by chance still speaks."""
     other: VocoderSize = replace(TINY, **change)  # type: ignore[arg-type]
     paths = [write_random_vocoder(tmp_path / f"vocoder-{n}.gguf", size) for n, size in enumerate((TINY, other))]
@@ -180,7 +180,7 @@ def _write(path: Path, tensors: dict[str, object]) -> Path:
     return path
 
 
-def test_a_voice_that_fails_half_way_leaves_no_model_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_voice_that_fails_to_load_frees_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened_models: list[StackModel] = []
 
     class Kept(StackModel):

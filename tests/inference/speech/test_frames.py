@@ -41,7 +41,7 @@ def test_llama_cpp_chooses_every_code_as_numpy_does(speaker: Speaker, oracle: Sp
     ("quantization", "least"), usually([("q8_0", 0.6)], [("f32", 1.0), ("f16", 0.98), ("q8_0", 0.6)])
 )
 @lengths(20, 50, "frames")
-def test_the_widths_of_the_real_model(tmp_path: Path, quantization: str, least: float, frames: int) -> None:
+def test_the_dimensions_of_the_real_model_work(tmp_path: Path, quantization: str, least: float, frames: int) -> None:
     vocoder = opened(write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, quantization), WIDE)
     fast = Speaker(vocoder, tmp_path)
     hidden = hidden_states(frames, WIDE.hidden)
@@ -67,14 +67,14 @@ def test_heads_in_the_types_of_the_file_choose_what_float32_chooses(
         assert sum(a == b for a, b in zip(fast, exact, strict=True)) >= least
 
 
-def test_several_sequences_at_once_choose_what_each_chooses_alone(speaker: Speaker, oracle: Speaker) -> None:
+def test_concurrent_sequences_choose_the_same_codes_as_alone(speaker: Speaker, oracle: Speaker) -> None:
     hidden = hidden_states(20, TINY.hidden)  # more than one decode takes
     together = speaker.frames(hidden, [CodeSampler() for _ in hidden])
     assert together == one_by_one(speaker, hidden)
     assert together == oracle.frames(hidden, [CodeSampler() for _ in hidden])
 
 
-def test_a_frame_knows_nothing_of_the_frame_before(speaker: Speaker) -> None:
+def test_a_frame_is_independent_of_the_frame_before(speaker: Speaker) -> None:
     first, second = hidden_states(2, TINY.hidden)
     alone = one_by_one(speaker, second[None])
     assert one_by_one(speaker, np.stack([first, second, second])) == [one_by_one(speaker, first[None])[0], *alone * 2]

@@ -28,7 +28,7 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
     return {path.name: (path.read_bytes(), path.stat().st_ino) for path in sorted(directory.iterdir())}
 
 
-def test_the_second_time_nothing_is_written(tiny: Vocoder, tmp_path: Path) -> None:
+def test_a_second_load_writes_nothing(tiny: Vocoder, tmp_path: Path) -> None:
     paths = repacked_files(tiny, tmp_path)
     before = contents(tmp_path)
     assert repacked_files(tiny, tmp_path) == paths
@@ -37,7 +37,7 @@ def test_the_second_time_nothing_is_written(tiny: Vocoder, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone", "digest gone", "digest wrong"])
-def test_what_is_damaged_is_made_anew(tiny: Vocoder, tmp_path: Path, damage: str) -> None:
+def test_damaged_files_are_recreated(tiny: Vocoder, tmp_path: Path, damage: str) -> None:
     paths = repacked_files(tiny, tmp_path)
     sound = {name: data for name, (data, _) in contents(tmp_path).items()}
     for path in paths:
@@ -71,7 +71,7 @@ def test_another_vocoder_is_kept_apart_and_an_equal_one_is_shared(tiny: Vocoder,
     assert repacked_files(opened(split), cache)[0] == first[0]
 
 
-def test_it_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repacked_cache, "MOST_FILES", 4)
     cache = tmp_path / "cache"
     for seed in range(4):
@@ -85,7 +85,7 @@ def _repack(path: Path, cache: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_may_make_it_at_once(tiny_path: Path, tmp_path: Path) -> None:
+def test_several_processes_can_create_it_concurrently(tiny_path: Path, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_repack, args=(tiny_path, tmp_path)) for _ in range(4)]
     deque((process.start() for process in processes), maxlen=0)
@@ -98,7 +98,7 @@ def test_several_processes_may_make_it_at_once(tiny_path: Path, tmp_path: Path) 
     assert contents(tmp_path) == before
 
 
-def test_where_the_cache_cannot_be_written_a_temporary_directory_serves(
+def test_an_unwritable_cache_is_replaced_by_a_temporary_directory(
     tiny: Vocoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speaker: Speaker
 ) -> None:
     (tmp_path / "blocked").write_text("")
@@ -112,7 +112,7 @@ def test_where_the_cache_cannot_be_written_a_temporary_directory_serves(
     other.close()
 
 
-def test_a_machine_where_nothing_can_be_written_gets_one_clear_error(
+def test_an_unwritable_machine_is_one_clear_error(
     tiny: Vocoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "blocked").write_text("")

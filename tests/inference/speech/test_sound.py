@@ -38,7 +38,7 @@ def difference(left: NDArray[np.float32], right: NDArray[np.float32]) -> float:
     return float(np.abs(left - right).max() / np.abs(right).max())
 
 
-def test_llama_cpp_sounds_as_numpy_does(speaker: Speaker, oracle: Speaker) -> None:
+def test_llama_cpp_and_numpy_give_the_same_samples(speaker: Speaker, oracle: Speaker) -> None:
     stream = frames(60)
     reference = sound(oracle.borrow_detokenizer(), [stream])
     detokenizer = speaker.borrow_detokenizer()
@@ -49,7 +49,7 @@ def test_llama_cpp_sounds_as_numpy_does(speaker: Speaker, oracle: Speaker) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", usually(["split"], ["merged", "split"]))
 @pytest.mark.parametrize(("quantization", "most"), [("f32", 1e-5), ("f16", 0.02)])
-def test_the_widths_of_the_real_model(tmp_path: Path, layout: str, quantization: str, most: float) -> None:
+def test_the_dimensions_of_the_real_model_work(tmp_path: Path, layout: str, quantization: str, most: float) -> None:
     other = tmp_path / "tokenizer-Wide.gguf" if layout == "split" else None
     path = write_random_vocoder(tmp_path / "vocoder-Wide.gguf", WIDE, quantization, detokenizer_path=other)
     vocoder = opened(path, WIDE)
@@ -71,7 +71,7 @@ def test_streamed_equals_whole(speaker: Speaker, oracle: Speaker, fast: bool) ->
         assert difference(sound(detokenizer, pieces), whole) < 2e-6
 
 
-def test_each_frame_is_heard_at_once(speaker: Speaker) -> None:
+def test_each_frame_gives_samples_at_once(speaker: Speaker) -> None:
     detokenizer = speaker.borrow_detokenizer()
     hop = TINY.n_fft // 4
     lengths = [len(detokenizer.feed([frame])) for frame in frames(3)]
@@ -80,7 +80,7 @@ def test_each_frame_is_heard_at_once(speaker: Speaker) -> None:
     assert len(detokenizer.end()) == 0, "a stream without a frame has no sound"
 
 
-def test_a_detokenizer_that_was_given_back_begins_anew(speaker: Speaker) -> None:
+def test_a_returned_detokenizer_is_reset(speaker: Speaker) -> None:
     stream = frames(12)
     first = speaker.borrow_detokenizer()
     whole = sound(first, [stream])
@@ -120,7 +120,7 @@ def test_ten_minutes_do_not_fail_or_grow(speaker: Speaker) -> None:
 
 
 @pytest.mark.slow
-def test_what_lies_far_back_is_not_heard(speaker: Speaker, oracle: Speaker) -> None:
+def test_distant_frames_do_not_change_samples(speaker: Speaker, oracle: Speaker) -> None:
     """The layers' reach is bounded, so a stream sounds the same after a long and a short past."""
     past, stream = frames(400, seed=3), frames(60, seed=4)
     long, short = speaker.borrow_detokenizer(), oracle.borrow_detokenizer()
@@ -130,7 +130,7 @@ def test_what_lies_far_back_is_not_heard(speaker: Speaker, oracle: Speaker) -> N
     assert difference(long.feed(stream)[-4000:], short.feed(stream)[-4000:]) < 1e-4
 
 
-def test_sound_of_an_unloaded_model_is_an_error(tiny: Vocoder, tmp_path: Path) -> None:
+def test_audio_of_an_unloaded_model_is_an_error(tiny: Vocoder, tmp_path: Path) -> None:
     speaker = Speaker(tiny, tmp_path)
     detokenizer = speaker.borrow_detokenizer()
     detokenizer.feed(frames(2))
@@ -177,7 +177,7 @@ def heard(sound: ReplySound, frames_: Frames, threads: int) -> list[NDArray[np.f
 
 
 @pytest.mark.slow
-def test_a_reply_sounds_the_same_whoever_makes_its_sound_and_in_whichever_pieces(speaker: Speaker) -> None:
+def test_a_reply_has_the_same_samples_from_any_decoder_in_any_pieces(speaker: Speaker) -> None:
     stream = frames(20)
     expected = sound(speaker.borrow_detokenizer(), [stream])
     by_reader, between_steps = (heard(ReplySound(speaker), stream, threads) for threads in (1, 2))
@@ -186,7 +186,7 @@ def test_a_reply_sounds_the_same_whoever_makes_its_sound_and_in_whichever_pieces
     assert difference(np.concatenate(by_reader), expected) < 1e-5
 
 
-def test_the_first_frames_are_heard_at_once_and_later_ones_in_groups_that_keep_ahead(speaker: Speaker) -> None:
+def test_first_frames_are_decoded_at_once_and_later_ones_in_groups(speaker: Speaker) -> None:
     reply = ReplySound(speaker)
     sizes = []
     for frame in frames(80):
@@ -200,7 +200,7 @@ def test_the_first_frames_are_heard_at_once_and_later_ones_in_groups_that_keep_a
             made += size
 
 
-def test_the_end_of_a_sound_and_a_text_after_it_let_nothing_wait(speaker: Speaker) -> None:
+def test_the_end_of_audio_flushes_all_frames(speaker: Speaker) -> None:
     reply = ReplySound(speaker)
     end = (speaker.end_code,) * speaker.codebooks
     for n, frame in enumerate(stream := frames(20)):
@@ -215,7 +215,7 @@ def test_the_end_of_a_sound_and_a_text_after_it_let_nothing_wait(speaker: Speake
 
 
 @pytest.mark.slow
-def test_frames_made_ahead_of_a_reader_who_stops_are_not_heard(speaker: Speaker) -> None:
+def test_frames_ahead_of_a_stopped_reader_are_dropped(speaker: Speaker) -> None:
     reply = ReplySound(speaker)
     stream = frames(12)
     for frame in stream:
@@ -226,7 +226,7 @@ def test_frames_made_ahead_of_a_reader_who_stops_are_not_heard(speaker: Speaker)
     reply.close()
 
 
-def test_a_reply_that_is_given_up_leaves_its_detokenizer_as_new(speaker: Speaker) -> None:
+def test_a_cancelled_reply_resets_its_detokenizer(speaker: Speaker) -> None:
     first = ReplySound(speaker)
     first.add(frames(1)[0], last=True)
     first.make(1)

@@ -51,7 +51,7 @@ def answer(
 
 
 @pytest.mark.parametrize("word", FRAMES)
-def test_the_tone_that_was_asked_for_is_heard(runner: ModelRunner, word: str) -> None:
+def test_the_requested_tone_is_spoken(runner: ModelRunner, word: str) -> None:
     assert runner.speaks
     responses, end = answer(runner, f"Hum a {word} tone.")
     samples = samples_of(responses)
@@ -62,13 +62,13 @@ def test_the_tone_that_was_asked_for_is_heard(runner: ModelRunner, word: str) ->
     assert not [each for each in responses if isinstance(each, Chunk)], "markers are no text"
 
 
-def test_each_frame_comes_on_its_own(runner: ModelRunner) -> None:
+def test_each_frame_is_a_chunk(runner: ModelRunner) -> None:
     responses, _ = answer(runner, "A high tone.")
     lengths = [len(each.samples) for each in responses if isinstance(each, AudioSample)]
     assert lengths == [1440, *[1920] * (FRAMES["high"] - 1), 480]
 
 
-def test_the_message_holds_the_sound_and_the_codes(runner: ModelRunner) -> None:
+def test_the_message_contains_audio_and_codes(runner: ModelRunner) -> None:
     responses, end = answer(runner, "A low tone.")
     (speech,) = end.full_message.content
     assert isinstance(speech, Speech)
@@ -78,7 +78,7 @@ def test_the_message_holds_the_sound_and_the_codes(runner: ModelRunner) -> None:
     assert end.stats is not None and end.stats.completion_tokens == len(speech.turn)
 
 
-def test_text_and_sound_take_turns(runner: ModelRunner) -> None:
+def test_text_and_audio_alternate(runner: ModelRunner) -> None:
     responses, end = answer(runner, "Please: mid.", CONVERSATION_PROMPT)
     kinds = "".join("a" if isinstance(each, AudioSample) else "t" for each in responses[:-1])
     assert kinds == "t" * 6 + "a" * 12 + "t" * 2 + "a" * 5
@@ -93,7 +93,7 @@ def test_without_a_tone_it_answers_in_text(runner: ModelRunner) -> None:
 
 
 @pytest.mark.slow
-def test_speech_beside_text_changes_neither(runner: ModelRunner) -> None:
+def test_concurrent_speech_and_text_do_not_change_each_other(runner: ModelRunner) -> None:
     _, alone = answer(runner, "Hello.", None)
     results: dict[int, list[MessageResponse]] = {}
 
@@ -114,7 +114,7 @@ def test_speech_beside_text_changes_neither(runner: ModelRunner) -> None:
         assert end.full_message == alone.full_message
 
 
-def test_stopped_in_mid_sentence_the_sound_is_whole_so_far(runner: ModelRunner) -> None:
+def test_stopped_speech_is_complete_so_far(runner: ModelRunner) -> None:
     stream = runner.create_conversation(SYNTHESIS).generate_response("A high tone.")
     responses = []
     for response in stream:
@@ -131,7 +131,7 @@ def test_stopped_in_mid_sentence_the_sound_is_whole_so_far(runner: ModelRunner) 
     assert frequency(samples_of(again)) == pytest.approx(450, abs=5)
 
 
-def test_closed_early_it_leaves_nothing_behind(runner: ModelRunner) -> None:
+def test_closing_speech_early_leaves_nothing_behind(runner: ModelRunner) -> None:
     conversation = runner.create_conversation(SYNTHESIS)
     stream = conversation.generate_response("A high tone.")
     next(stream)
@@ -146,7 +146,7 @@ def test_max_tokens_counts_frames(runner: ModelRunner) -> None:
     assert len(samples_of(responses)) == 3 * 1920
 
 
-def test_async(runner: ModelRunner) -> None:
+def test_speech_works_with_async_iteration(runner: ModelRunner) -> None:
     async def listen() -> list[MessageResponse]:
         stream = runner.create_conversation(SYNTHESIS).generate_response("A mid tone.")
         return [response async for response in stream]
@@ -154,13 +154,13 @@ def test_async(runner: ModelRunner) -> None:
     assert frequency(samples_of(asyncio.run(listen()))) == pytest.approx(600, abs=5)
 
 
-def test_what_has_a_shape_is_text(runner: ModelRunner) -> None:
+def test_constrained_answers_are_text(runner: ModelRunner) -> None:
     options = GenerationOptions(choices_constraint=["yes", "no"])
     responses, end = answer(runner, "A low tone?", options=options)
     assert end.full_message.text in ("yes", "no") and not samples_of(responses)
 
 
-def test_a_model_that_is_unloaded_while_it_speaks(miniature: Path) -> None:
+def test_unloading_while_speaking_ends_the_stream(miniature: Path) -> None:
     runner = Leap.load(str(miniature))
     stream = runner.create_conversation(SYNTHESIS).generate_response("A high tone.")
     next(stream)
@@ -173,7 +173,7 @@ def test_a_model_that_is_unloaded_while_it_speaks(miniature: Path) -> None:
         assert isinstance(rest[-1], Complete)
 
 
-def test_the_companion_is_named_by_an_option_too(miniature: Path, tmp_path: Path) -> None:
+def test_the_companion_can_be_set_by_an_option(miniature: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     vocoder = tmp_path / "some voice.gguf"
     shutil.copy(miniature, model)
@@ -185,7 +185,7 @@ def test_the_companion_is_named_by_an_option_too(miniature: Path, tmp_path: Path
         assert runner.speaks and samples_of(answer(runner, "A low tone.")[0])
 
 
-def test_a_companion_that_is_named_must_be_there(miniature: Path, tmp_path: Path) -> None:
+def test_a_named_companion_must_exist(miniature: Path, tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.gguf", miniature):
         with pytest.raises(LeapModelLoadingError):
             Leap.load(str(miniature), ModelLoadingOptions(audio_decoder_path=path))
@@ -199,7 +199,7 @@ def test_a_damaged_companion_is_one_error(miniature: Path, tmp_path: Path) -> No
         Leap.load(str(tmp_path / miniature.name))
 
 
-def test_a_voice_of_the_first_generation_leaves_the_model_mute(miniature: Path, tmp_path: Path) -> None:
+def test_a_first_generation_voice_is_not_used(miniature: Path, tmp_path: Path) -> None:
     shutil.copy(miniature, tmp_path / "LFM2-Audio-1.5B-F16.gguf")
     shutil.copy(miniature.with_name(VOCODER_FILE), tmp_path / "audiodecoder-LFM2-Audio-1.5B-F16.gguf")
     (tmp_path / "tokenizer-LFM2-Audio-1.5B.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
@@ -211,7 +211,7 @@ def test_a_voice_of_the_first_generation_leaves_the_model_mute(miniature: Path, 
         assert not answer(runner, "Hello.", None)[1].warnings
 
 
-def test_a_second_turn_goes_on_from_the_first(runner: ModelRunner) -> None:
+def test_a_second_turn_continues_the_first(runner: ModelRunner) -> None:
     conversation = runner.create_conversation(SYNTHESIS)
     first = list(conversation.generate_response("A low tone."))
     second = list(conversation.generate_response("And now, if you would be so kind, a high one."))
@@ -225,7 +225,7 @@ def test_a_second_turn_goes_on_from_the_first(runner: ModelRunner) -> None:
 
 
 @pytest.mark.slow
-def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
+def test_twelve_seconds_of_audio_keep_their_tone(runner: ModelRunner) -> None:
     """The sound stays as it began; nothing drifts or grows."""
     stream = runner.create_conversation(SYNTHESIS).generate_response("A drone.", GenerationOptions(max_tokens=150))
     samples = samples_of(list(stream))
@@ -236,7 +236,7 @@ def test_twelve_seconds_of_sound_stays_as_it_began(runner: ModelRunner) -> None:
 
 
 @pytest.mark.slow
-def test_the_second_turn_finds_the_first_in_memory(runner: ModelRunner) -> None:
+def test_the_second_turn_has_the_first_cached(runner: ModelRunner) -> None:
     conversation = runner.create_conversation(CONVERSATION_PROMPT)
     first = list(conversation.generate_response("A low tone, in a conversation of its own."))[-1]
     second = list(conversation.generate_response("And then, after a while, a high one."))
@@ -248,7 +248,7 @@ def test_the_second_turn_finds_the_first_in_memory(runner: ModelRunner) -> None:
 
 
 @pytest.mark.slow
-def test_a_history_from_elsewhere_is_read_as_it_was_spoken(miniature: Path) -> None:
+def test_a_loaded_history_has_the_same_codes(miniature: Path) -> None:
     """The prompt of a conversation that another process held is the same, position by position."""
     with Leap.load(str(miniature)) as there:
         conversation = there.create_conversation(CONVERSATION_PROMPT)
@@ -264,7 +264,7 @@ def test_a_history_from_elsewhere_is_read_as_it_was_spoken(miniature: Path) -> N
         assert "<|audio_start|>" not in text and " tokens]" in text and "".join(INTERLEAVED_TEXT[:6]) in text
 
 
-def test_what_another_model_said_is_its_text(runner: ModelRunner) -> None:
+def test_speech_of_another_model_is_read_as_text(runner: ModelRunner) -> None:
     foreign = Speech(wav_of([0.0] * 100, 24_000), (3, (1, 2)))
     history = [ChatMessage("user", "Hum."), ChatMessage("assistant", [Text("Hm."), foreign])]
     assert "Hm." in runner.render(history).text

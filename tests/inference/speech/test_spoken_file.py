@@ -16,7 +16,7 @@ from leap_core.inference.speech.spoken_file import SpokenFile
 PIECE = AudioSample((0.0, 0.25, -0.25), 24_000)
 
 
-def test_the_name_is_taken_when_the_sound_is_whole(tmp_path: Path) -> None:
+def test_the_file_appears_when_the_audio_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out.wav"
     path.write_bytes(b"older")
     path.chmod(0o640)
@@ -30,12 +30,12 @@ def test_the_name_is_taken_when_the_sound_is_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.wav"]
 
 
-def test_without_sound_there_is_no_file(tmp_path: Path) -> None:
+def test_without_audio_no_file_is_created(tmp_path: Path) -> None:
     assert not SpokenFile(tmp_path / "out.wav").finish()
     assert not os.listdir(tmp_path)
 
 
-def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+def test_discarding_leaves_nothing(tmp_path: Path) -> None:
     file = SpokenFile(tmp_path / "out.wav")
     file.write(PIECE)
     file.discard()
@@ -43,7 +43,7 @@ def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path) and not file.finish()
 
 
-def test_a_new_file_has_the_usual_rights(tmp_path: Path) -> None:
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
     (plain := tmp_path / "plain").write_text("")
     file = SpokenFile(tmp_path / "out.pcm")
     file.write(PIECE)
@@ -60,7 +60,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "link.wav").is_symlink() and check_wav((tmp_path / "out.wav").read_bytes()).samples == 3
 
 
-def test_a_pipe_is_written_as_the_sound_comes(tmp_path: Path) -> None:
+def test_a_pipe_is_written_as_the_audio_arrives(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.wav"
     os.mkfifo(pipe)
     heard: list[bytes] = []
@@ -74,7 +74,7 @@ def test_a_pipe_is_written_as_the_sound_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["missing/out.wav", "directory"])
-def test_an_impossible_place_is_an_error(tmp_path: Path, place: str) -> None:
+def test_an_unwritable_path_is_an_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "directory").mkdir()
     with pytest.raises(LeapError, match="cannot write"):
         SpokenFile(tmp_path / place).write(PIECE)

@@ -81,7 +81,7 @@ def test_the_machine_follows_the_rules(interleaved: bool) -> None:
     assert max(lengths) == 120
 
 
-def test_the_frame_that_ends_a_sound_is_told() -> None:
+def test_the_frame_that_ends_audio_is_marked() -> None:
     turn = SpeechTurn(SpeechTokens(AUDIO_START), interleaved=False, end_code=CODES - 1)
     turn.take_token(AUDIO_START)
     assert turn.wants_frame

@@ -40,7 +40,7 @@ def test_a_conversation_renders_to_one_piece() -> None:
 
 
 @pytest.mark.parametrize("special", SPECIALS)
-def test_a_special_token_typed_by_a_user_is_cut_apart(special: str) -> None:
+def test_a_special_token_typed_by_a_user_is_split(special: str) -> None:
     text = f"a {special}{special} b{special}"
     pieces = template().render([ChatMessage("user", text)])
     assert "".join(pieces) == "".join(template(specials=[]).render([ChatMessage("user", text)]))
@@ -48,7 +48,7 @@ def test_a_special_token_typed_by_a_user_is_cut_apart(special: str) -> None:
     assert sum(piece.count(special) for piece in pieces) == own.count(special)
 
 
-def test_overlapping_special_tokens_are_cut_too() -> None:
+def test_overlapping_special_tokens_are_split() -> None:
     pieces = template(specials=["ab", "bc", "abc"]).render([ChatMessage("user", "xabcabc")])
     assert not any(special in piece for piece in pieces for special in ("ab", "bc"))
     assert "xabcabc" in "".join(pieces)
@@ -73,7 +73,7 @@ def test_calls_are_written_as_the_model_would_where_the_template_has_no_field() 
     assert sum(piece.count("<|tool_call_end|>") for piece in pieces) == 1
 
 
-def test_calls_go_into_the_field_where_the_template_has_one() -> None:
+def test_calls_use_the_field_of_the_template() -> None:
     source = (
         "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}"
         "{{ c.function.name }}={{ c.function.arguments | tojson }}{% endfor %}{% endfor %}"
@@ -82,7 +82,7 @@ def test_calls_go_into_the_field_where_the_template_has_one() -> None:
     assert template(source).render([ChatMessage("assistant", function_calls=[call])]) == ['f={"a": "ü"}']
 
 
-def test_reasoning_is_offered_to_the_template() -> None:
+def test_reasoning_is_passed_to_the_template() -> None:
     message = ChatMessage("assistant", "4", reasoning_content="2+2</think>")
     assert "2+2" not in "".join(template().render([message]))  # it has no place for it
     splits = "{% for m in messages %}{{ m.content.split('</think>')[-1] if loop.last else m.content }}{% endfor %}"
@@ -140,7 +140,7 @@ def test_a_broken_template_is_a_loading_error(source: str) -> None:
         template(source)
 
 
-def test_media_stand_where_their_messages_have_them() -> None:
+def test_media_are_at_their_positions_in_the_messages() -> None:
     picture, other = Image(b"\xff\xd8\xff\xe0"), Image(b"\xff\xd8\xff\xe1")
     first = ChatMessage("user", [picture, Text("What is <|im_"), Text("end|> this?")])
     pieces = template().render([first, ChatMessage("assistant", "A cat."), ChatMessage("user", [Text("And"), other])])
@@ -172,7 +172,7 @@ CALLED = [
 ]
 
 
-def test_a_template_that_wants_typed_parts_gets_them() -> None:
+def test_a_template_that_needs_typed_parts_gets_them() -> None:
     """As those of SmolVLM and Idefics do."""
     source = (
         "{% for m in messages %}{{ m.role }}:{% for part in m['content'] %}"
@@ -181,7 +181,7 @@ def test_a_template_that_wants_typed_parts_gets_them() -> None:
     assert template(source).render([ChatMessage("system", "Be brief."), USER]) == ["system:Be brief.;user:What is it?;"]
 
 
-def test_a_template_that_wants_arguments_as_text_gets_them() -> None:
+def test_a_template_that_needs_arguments_as_text_gets_them() -> None:
     """As DeepSeek's do, which also show calls only where there is no content."""
     source = (
         "{% for m in messages %}{% if m['content'] is none %}{% for c in m.tool_calls %}"
@@ -191,7 +191,7 @@ def test_a_template_that_wants_arguments_as_text_gets_them() -> None:
     assert template(source).render(CALLED) == ['What is it?;f({"a": 1})21;']
 
 
-def test_a_template_that_wants_short_ids_gets_them() -> None:
+def test_a_template_that_needs_short_ids_gets_them() -> None:
     """As Mistral's do."""
     source = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
@@ -203,7 +203,7 @@ def test_a_template_that_wants_short_ids_gets_them() -> None:
     assert call.split("=")[0] == result.split("=")[0] and result.endswith("=21")
 
 
-def test_ids_are_text_too() -> None:
+def test_ids_are_escaped_like_text() -> None:
     source = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.id }}{% endfor %}{{ m.tool_call_id }}{% endfor %}"
     )
@@ -216,7 +216,7 @@ def test_ids_are_text_too() -> None:
     assert "".join(pieces) == "<|im_end|>" * 2 and not any("<|im_end|>" in piece for piece in pieces)
 
 
-def test_a_template_that_knows_no_system_prompt_has_it_in_the_first_question() -> None:
+def test_a_template_without_system_prompt_gets_it_in_the_first_question() -> None:
     """As Gemma's do."""
     source = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
@@ -292,7 +292,7 @@ def test_no_system_message_is_left_out(source: str) -> None:
         assert template(TURNS).render(conversation(*roles)) == [in_turn]
 
 
-def test_a_template_that_wants_turns_gets_questions_joined() -> None:
+def test_a_template_that_needs_alternating_turns_gets_joined_questions() -> None:
     source = (
         "{%- for m in messages -%}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) -%}"
         "{{- raise_exception('roles must alternate') -}}{%- endif -%}[{{ m.role }}:{{ m.content }}]{%- endfor -%}"
@@ -342,7 +342,7 @@ def test_a_template_may_append_to_its_lists() -> None:
         template("{{ messages[0].update({'a': 1}) }}").render([ChatMessage("user", "x")])
 
 
-def test_names_of_calls_and_results_spell_no_special_token():
+def test_names_of_calls_and_results_cannot_form_special_tokens():
     """A name comes from a client's history: a special token in it would begin another turn."""
     source = (
         "{%- for m in messages -%}{%- for c in m.tool_calls or [] -%}{{ c.function.name }};{%- endfor -%}"

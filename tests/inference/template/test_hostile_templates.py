@@ -23,13 +23,13 @@ def template_of(source: str) -> ChatTemplate:
     return ChatTemplate(source, bos_text="<s>", eos_text="</s>", special_texts=["<s>", "</s>"])
 
 
-def test_there_are_enough_of_them():
+def test_there_are_enough_hostile_templates():
     assert len(ALL) >= 300 and len({text for _, text in ALL}) >= 290
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), usually(ALL[9::36], ALL[::9]), ids=[name for name, _ in ALL[::9]])
-def test_a_hostile_template_costs_bounded_time(name: str, text: str):
+def test_a_hostile_template_takes_bounded_time(name: str, text: str):
     """What is not bounded takes minutes and more, and the time of a test is."""
     try:
         template_of(text).render(MESSAGES)
@@ -38,7 +38,7 @@ def test_a_hostile_template_costs_bounded_time(name: str, text: str):
 
 
 @pytest.mark.parametrize("text", [each for each in SINGLE if "__" in each])
-def test_no_template_gets_out(text: str):
+def test_no_template_escapes_the_sandbox(text: str):
     try:
         shown = template_of(text).render(MESSAGES)
     except LeapError:
@@ -47,12 +47,12 @@ def test_no_template_gets_out(text: str):
 
 
 @pytest.mark.parametrize("text", ["{% break %}", "{{ 'abcdef'|truncate(1) }}", "{{ " + "9" * 10_000 + " }}"])
-def test_what_pythons_compiler_or_a_filter_refuses_is_an_error_of_the_template(text: str):
+def test_errors_of_pythons_compiler_or_a_filter_are_template_errors(text: str):
     with pytest.raises((LeapModelLoadingError, LeapGenerationError), match="the chat template"):
         template_of(text).render(MESSAGES)
 
 
-def test_a_long_conversation_is_no_hostile_one():
+def test_a_long_conversation_is_within_the_limits():
     template = template_of(
         "{% for m in messages %}{% set text = m.content.split('</think>')[-1].lstrip() %}"
         "<|{{ m.role }}|>{{ text | trim }}{{ '\n' if not loop.last else '' }}{% endfor %}{{ loop_count }}"
@@ -67,7 +67,7 @@ def test_a_template_that_iterates_over_no_tools_is_given_an_empty_list():
     assert template.render(MESSAGES) == ["Hello " * 20]
 
 
-def test_a_template_that_wants_text_beside_a_call_is_given_an_empty_one():
+def test_a_template_that_needs_text_beside_a_call_gets_an_empty_one():
     template = template_of(
         "{% for m in messages %}{% if m.content is none and false %}{% endif %}{{ m.role + ':' + m.content }};"
         "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{% endfor %}"
@@ -76,7 +76,7 @@ def test_a_template_that_wants_text_beside_a_call_is_given_an_empty_one():
     assert template.render([ChatMessage("user", "go"), called])[0] == "user:go;assistant:;f"
 
 
-def test_a_template_that_calls_them_functions_is_given_them_as_text():
+def test_a_template_that_reads_functions_gets_them_as_text():
     template = template_of("{{ functions }}|{{ messages[-1].content }}")
     function = LeapFunction("f", "does", ())
     (text,) = template.render([ChatMessage("user", "go")], [function])

@@ -98,13 +98,13 @@ def cut(text: str, draw: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_what_can_be_read_is_known(name: str):
+def test_readable_templates_are_recognized(name: str):
     assert learned(UNSEEN[name].template).is_known is UNSEEN[name].is_learned
 
 
 @pytest.mark.parametrize("calls", CALLS, ids=["one", "types", "none", "three"])
 @pytest.mark.parametrize("name", LEARNED)
-def test_calls_of_templates_that_nobody_has_seen(name: str, calls: list[LeapFunctionCall]):
+def test_calls_of_unseen_templates_are_read(name: str, calls: list[LeapFunctionCall]):
     unseen, draw = LEARNED[name], random.Random(name)
     form = learned(unseen.template)
     for content in ("", "I look."):
@@ -119,7 +119,7 @@ def test_calls_of_templates_that_nobody_has_seen(name: str, calls: list[LeapFunc
 
 
 @pytest.mark.parametrize("name", ["an object in a tag", "lines of names and values", "quotes of its own"])
-def test_a_reply_of_a_format_that_is_not_known_has_a_warning(name: str, tmp_path: Path):
+def test_a_reply_in_an_unknown_format_has_a_warning(name: str, tmp_path: Path):
     path = write_random_model(tmp_path / "m.gguf", TINY_LLAMA)
     loading = ModelLoadingOptions(chat_template=UNSEEN[name].template, context_size=2048)
     with InProcessRunner(Path(path), "m", loading) as runner:
@@ -133,7 +133,7 @@ def test_a_reply_of_a_format_that_is_not_known_has_a_warning(name: str, tmp_path
             assert len(said) == (bool(functions) and chosen == "auto" and not UNSEEN[name].is_learned)
 
 
-def test_what_models_info_says_of_calls():
+def test_models_info_shows_the_format_of_calls():
     assert name_of_format(UNSEEN["an object in a tag"].template, ()) == "learned"
     assert name_of_format("{% if tools %}<tool_call>{% endif %}", ()) == "hermes"
     assert "does not show" in (name_of_format(UNSEEN["quotes of its own"].template, ()) or "")
@@ -149,7 +149,7 @@ def test_words_around_an_answer_are_no_part_of_it():
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_what_is_forced_is_read(name: str):
+def test_required_calls_are_read(name: str):
     """The grammar of calls that must be made lets through what is written, and that is read again."""
     parser = learned(LEARNED[name].template).parser
     assert isinstance(parser, DialectParser)
@@ -234,7 +234,7 @@ ANSWER = (
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_marks_that_answers_have_too_are_not_learned(name: str):
+def test_ordinary_text_is_not_learned_as_a_marker(name: str):
     form = learned(Unseen(ORDINARY[name], ("> ", "\\n---\\n")).template)
     assert not form.is_known
     for functions in (FUNCTIONS, ()):
@@ -242,13 +242,13 @@ def test_marks_that_answers_have_too_are_not_learned(name: str):
             assert summary(read(form, ANSWER, pieces, functions=functions)) == (ANSWER, "", [], 0)
 
 
-def test_a_token_may_begin_calls():
+def test_a_token_can_begin_calls():
     template = Unseen(ORDINARY["@ before"]).template
     assert format_of_template(compiled(template), template, ("@",)).is_known
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_marks_of_calls_are_text_without_functions(name: str):
+def test_call_markers_are_text_without_functions(name: str):
     form = learned(LEARNED[name].template)
     answer = f"Write {form.parser.start_marker}this{form.parser.end_marker}."
     for pieces in (None, list(answer)):
@@ -264,14 +264,14 @@ def test_a_word_that_ends_calls_is_text_elsewhere():
 
 
 @pytest.mark.parametrize("start", ["", "{% if tools %}{% endif %}"])
-def test_a_template_with_nothing_before_reasoning(start: str):
+def test_a_template_without_a_marker_before_reasoning(start: str):
     template = start + "{{ messages[-1].reasoning_content or '' }}</think>{{ messages[-1].content or '' }}"
     assert not learned(template).is_known
     assert (name_of_format(template, ()) is None) is (not start)
 
 
 @pytest.mark.parametrize("method", ["__init__", "reads", "learn", "reasoning"])
-def test_a_template_that_cannot_be_learned_stops_nothing(method: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_template_that_cannot_be_learned_still_loads(method: str, monkeypatch: pytest.MonkeyPatch):
     def fails(*given: object) -> None:
         raise IndexError(method)
 
@@ -283,7 +283,7 @@ def test_a_template_that_cannot_be_learned_stops_nothing(method: str, monkeypatc
     assert (table.parser.name, table.is_known) == ("hermes", True)
 
 
-def test_a_template_that_takes_long_is_not_learned(monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_template_is_not_learned(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(learning, "MOST_SECONDS", -1)
     monkeypatch.setattr(learning, "_kept", {})
     assert not learned(UNSEEN["an object in a tag"].template).is_known
@@ -291,7 +291,7 @@ def test_a_template_that_takes_long_is_not_learned(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("filling", ["a", ")", "<", "a-", "{", "<a> "])
 @pytest.mark.parametrize("call", ["{{ f.name + '(qzkeya=\"qzvala\")' }}", "{{ f.name + (f.arguments | tojson) }}"])
-def test_what_a_template_writes_at_length_is_not_read(filling: str, call: str, monkeypatch: pytest.MonkeyPatch):
+def test_long_template_output_is_not_read(filling: str, call: str, monkeypatch: pytest.MonkeyPatch):
     lengths: list[int] = []
     calls_in = learning._calls_in
 
@@ -306,7 +306,7 @@ def test_what_a_template_writes_at_length_is_not_read(filling: str, call: str, m
     assert not form.is_known and lengths and max(lengths) <= learning.MOST_WRITTEN
 
 
-def test_a_format_is_given_though_others_forget_it(monkeypatch: pytest.MonkeyPatch):
+def test_a_cached_format_survives_eviction_of_others(monkeypatch: pytest.MonkeyPatch):
     class Forgetful(dict[bytes, ReplyFormat]):
         def __setitem__(self, key: bytes, value: ReplyFormat) -> None:
             self.clear()
@@ -318,7 +318,7 @@ def test_a_format_is_given_though_others_forget_it(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", ["required", "get_weather"])
 @pytest.mark.parametrize("name", LEARNED)
-def test_calls_that_are_required_come(name: str, choice: str, tmp_path: Path):
+def test_required_calls_are_made(name: str, choice: str, tmp_path: Path):
     path = write_random_model(tmp_path / "m.gguf", TINY_LLAMA)
     template = replace(LEARNED[name], opens=False).template  # a random model would think on
     loading = ModelLoadingOptions(chat_template=template, context_size=2048)

@@ -50,7 +50,7 @@ def seen(found):
 
 
 @pytest.mark.parametrize("stop", ["|>", "_start", "tool_call", "<", "[", ",", '"', "("])
-def test_a_stop_string_is_looked_for_in_the_text_alone(stop):
+def test_a_stop_string_is_searched_only_in_the_text(stop):
     found = responses(*CALL, "done", stop=[stop])
     assert [type(r) for r in found] == [FunctionCalls, Chunk, Complete]
     assert found[0].function_calls[0].arguments == {"a": "x"} and found[1].text == "done"
@@ -83,7 +83,7 @@ def test_json_is_text_without_functions_or_a_parser_and_where_json_is_the_answer
     assert "".join(seen(rest)) == end.full_message.text == "".join(BARE) and end.full_message.function_calls is None
 
 
-def test_a_json_call_that_is_only_thought_of_is_none():
+def test_a_json_call_in_reasoning_is_not_a_call():
     *_, end = responses("<think>", *BARE, "</think>", "Done.", functions=NOW)
     assert (end.full_message.text, end.full_message.function_calls) == ("Done.", None)
 
@@ -107,12 +107,12 @@ def test_a_tag_in_an_argument_belongs_to_the_call(options, special):
     assert found[0].function_calls[0].arguments == {"a": "<think></think>"}
 
 
-def test_markers_that_mark_nothing_are_nobodys_text():
+def test_unused_markers_are_dropped():
     *rest, end = responses("a", "</think>", "b", "<|tool_call_end|>", "c", "<|im_end|>")
     assert seen(rest) == ["a", "b", "c"] and end.full_message.reasoning_content is None
 
 
-def test_a_call_that_is_thought_of_is_none_and_shown_as_it_is_spelled():
+def test_a_call_in_reasoning_is_shown_as_text():
     texts = ["<think>", "so ", "<think>", *CALL, "</think>", "yes"]
     *rest, end = responses(*texts, enable_thinking=True)
     assert "".join(r.reasoning for r in rest if isinstance(r, ReasoningChunk)) == f"so {''.join(CALL)}"
@@ -120,7 +120,7 @@ def test_a_call_that_is_thought_of_is_none_and_shown_as_it_is_spelled():
     assert "".join(seen(responses(*texts, inline_thinking_tags=True))) == f"<think>so {''.join(CALL)}</think>yes"
 
 
-def test_what_is_spelled_like_a_tag_is_text_where_the_model_has_a_token_for_it():
+def test_spelled_tags_are_text_when_the_model_has_a_token():
     *_, end = responses("<th", "ink>", " is a tag", ", </", "think> too")
     assert end.full_message.text == "<think> is a tag, </think> too"
     *_, end = responses("<th", "ink>", "why", "</", "think>", "so", special=False)
@@ -131,7 +131,7 @@ def test_without_a_parser_everything_is_raw():
     assert seen(responses(*CALL, "</think>", parser=False)) == [*CALL, "</think>"]
 
 
-def test_a_character_that_the_end_cuts_is_left_out():
+def test_an_incomplete_last_character_is_left_out():
     *_, end = responses("a", "é".encode()[:1], reason=GenerationFinishReason.MAX_TOKENS)
     assert end.full_message.text == "a"
 
@@ -146,12 +146,12 @@ def test_a_call_counts_whether_or_not_the_reasoning_before_it_was_closed(before,
     assert (end.full_message.reasoning_content or "") == thought
 
 
-def test_what_follows_a_call_in_unclosed_reasoning_is_reasoning():
+def test_text_after_a_call_in_unclosed_reasoning_is_reasoning():
     *_, end = responses("<think>", "so ", *CALL, " and more", "<|im_end|>", inline_thinking_tags=True)
     assert len(end.full_message.function_calls) == 1 and end.full_message.reasoning_content == "so  and more"
 
 
-def test_an_unreadable_call_in_unclosed_reasoning_is_warned_of():
+def test_an_unreadable_call_in_unclosed_reasoning_has_a_warning():
     *_, end = responses("<think>", "so ", "<|tool_call_start|>", "[f(", "<|tool_call_end|>")
     assert end.full_message.function_calls is None and end.full_message.reasoning_content == "so [f("
     assert "could not be read" in end.warnings[0]
@@ -188,7 +188,7 @@ def test_a_marker_that_is_quoted_within_a_call_does_not_end_it():
     assert calls.function_calls[0].arguments == {"a": "".join(QUOTED)} and complete.warnings == ()
 
 
-def test_a_call_that_is_quoted_in_reasoning_without_an_end_is_reasoning():
+def test_a_call_quoted_in_unclosed_reasoning_is_reasoning():
     *_, complete = responses("<think>", "It says ", *QUOTED)
     assert complete.full_message.reasoning_content == f"It says {''.join(QUOTED)}"
     assert complete.full_message.function_calls is None
@@ -198,7 +198,7 @@ def test_a_call_that_is_quoted_in_reasoning_without_an_end_is_reasoning():
 @pytest.mark.parametrize(
     ("pieces", "special"), [(["<|tool"], False), ([CALL[0], "[get"], True), ([*QUOTED[:2], "[f(a='"], False)]
 )
-def test_a_forced_call_that_is_cut_leaves_nothing_of_itself_as_text(reason, pieces, special):
+def test_a_cut_required_call_leaves_no_text(reason, pieces, special):
     (complete,) = responses(*pieces, special=special, reason=reason, tool_choice="required")
     assert complete.full_message.text == "" and "cut within a function call" in complete.warnings[0]
     assert len(complete.warnings) == 1

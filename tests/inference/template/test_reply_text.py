@@ -15,7 +15,7 @@ def joined(pieces: list[tuple[str, str]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", ["plain", "naïve – 日本語 🎉", "👩‍👩‍👧"])
-def test_characters_arrive_whole(text: str) -> None:
+def test_characters_are_delivered_complete(text: str) -> None:
     raw = text.encode()
     for size in (1, 2, 3):
         decoder = utf8_decoder()
@@ -24,7 +24,7 @@ def test_characters_arrive_whole(text: str) -> None:
         assert "\ufffd" not in "".join(pieces)
 
 
-def test_what_is_not_utf8_becomes_a_replacement_character() -> None:
+def test_invalid_utf8_becomes_a_replacement_character() -> None:
     decoder = utf8_decoder()
     assert decoder.decode(b"a\xff") == "a\ufffd"
     assert decoder.decode("é".encode()[:1]) == "", "it is not whole yet"
@@ -44,7 +44,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "inside", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_reasoning_is_split_off_wherever_the_pieces_break(text: str, inside: bool, expected: dict[str, str]) -> None:
+def test_reasoning_is_separated_wherever_the_pieces_break(text: str, inside: bool, expected: dict[str, str]) -> None:
     for cut in range(len(text) + 1):
         splitter = ReasoningSplitter(inside=inside)
         pieces = [*splitter.feed(text[:cut]), *splitter.feed(text[cut:]), *splitter.finish()]

@@ -12,12 +12,12 @@ def memory_of(*kept):
     return memory
 
 
-def test_a_conversation_that_goes_on_begins_with_the_tokens_it_had():
+def test_a_continued_conversation_begins_with_its_earlier_tokens():
     memory = memory_of((["ask "], "hello", [1, 2, 3]))
     assert memory.beginning([f"ask hello{END} more"]) == ((1, 2, 3), [f"{END} more"])
 
 
-def test_the_longest_beginning_wins_and_another_text_has_none():
+def test_the_longest_prefix_wins_and_another_text_has_none():
     memory = memory_of((["a "], "b", [1, 2]), ([f"a b{END} c "], "d", [1, 2, 3, 4, 5]))
     assert memory.beginning([f"a b{END} c d{END}"])[0] == (1, 2, 3, 4, 5)
     assert memory.beginning([f"a b{END} other"]) == ((1, 2), [f"{END} other"])
@@ -29,7 +29,7 @@ def test_a_reply_ends_only_where_a_special_token_follows():
     assert memory.beginning(["ask hello"]) == ((), ["ask hello"])
 
 
-def test_typed_special_tokens_are_never_taken_for_real_ones():
+def test_typed_special_tokens_never_match_real_ones():
     memory = memory_of(([f"a{END}b "], "c", [1, 9, 2, 3]))
     typed = ["a<", f"|im_end|>b c{END}"]
     assert memory.beginning(typed) == ((), typed)
@@ -42,7 +42,7 @@ def test_cut_prompts_match_cut_prompts():
     assert memory.beginning(["a<", f"|im_end|>b c{END}d<", "e"]) == ((5, 6, 7), [f"{END}d<", "e"])
 
 
-def test_the_oldest_are_forgotten():
+def test_the_oldest_replies_are_forgotten():
     memory = memory_of(*((["p "], str(n), [n]) for n in range(MOST_REPLIES + 1)))
     assert memory.beginning([f"p 0{END}"])[0] == ()
     assert memory.beginning([f"p 1{END}"])[0] == (1,)

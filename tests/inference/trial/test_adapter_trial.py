@@ -46,7 +46,7 @@ def write_hostile_adapter(path: Path, model: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sound_adapter_passes_and_the_verdict_is_kept(model, variables, tmp_path) -> None:
+def test_a_valid_adapter_passes_and_the_verdict_is_saved(model, variables, tmp_path) -> None:
     subject = Subject(write_random_adapter(tmp_path / "adapter.gguf", model), ADAPTER, {MODEL: model})
     verdict = require_sound(subject, variables=variables)
     assert verdict is not None and verdict.is_sound and verdict.facts["finite"]
@@ -54,7 +54,7 @@ def test_a_sound_adapter_passes_and_the_verdict_is_kept(model, variables, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_hostile_adapter_ends_its_child_and_no_generation(model, variables, tmp_path) -> None:
+def test_a_hostile_adapter_ends_only_its_child_process(model, variables, tmp_path) -> None:
     hostile = write_hostile_adapter(tmp_path / "hostile.gguf", model)
     with InProcessRunner(model, "m", ModelLoadingOptions(cpu_threads=1)) as runner:
         stream = runner.start([ChatMessage("user", "hello")], options=GenerationOptions(max_tokens=200))
@@ -68,14 +68,14 @@ def test_a_hostile_adapter_ends_its_child_and_no_generation(model, variables, tm
 
 
 @pytest.mark.slow
-def test_an_adapter_whose_numbers_are_none_is_refused(model, variables, tmp_path) -> None:
+def test_an_adapter_with_nan_weights_is_refused(model, variables, tmp_path) -> None:
     path = write_random_adapter(tmp_path / "adapter.gguf", model, alpha=3e38)
     with pytest.raises(LeapModelLoadingError, match="not finite"):
         require_sound(Subject(path, ADAPTER, {MODEL: model}), variables=variables)
 
 
 @pytest.mark.slow
-def test_a_vocoder_speaks_in_its_trial_and_a_foreign_one_is_refused(model, variables, tmp_path) -> None:
+def test_a_vocoder_is_tried_by_speaking_and_a_wrong_one_is_refused(model, variables, tmp_path) -> None:
     speaking = write_miniature_speech_model(tmp_path)
     vocoder = tmp_path / VOCODER_FILE
     verdict = require_sound(Subject(vocoder, AUDIO_DECODER, {MODEL: speaking}), variables=variables)

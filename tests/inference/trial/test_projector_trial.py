@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-def test_a_sound_projector_passes_and_the_verdict_is_kept(files, leap_home) -> None:
+def test_a_valid_projector_passes_and_the_verdict_is_saved(files, leap_home) -> None:
     variables = {**os.environ, "LEAP_HOME": str(leap_home), "LEAP_TRY_MODELS": "1"}
     subject = Subject(files[1], PROJECTOR, {"model": files[0]})
     verdict = require_sound(subject, variables=variables)
@@ -49,7 +49,7 @@ def test_a_projector_of_another_model_is_refused_by_the_trial(files, leap_home, 
 
 
 @pytest.mark.slow
-def test_what_the_checks_let_through_does_not_end_the_process(files, tmp_path) -> None:
+def test_mutants_that_pass_the_checks_do_not_abort_the_process(files, tmp_path) -> None:
     """Bytes of the header changed: whatever passes the checks must load and encode, or be refused by an exception."""
     whole = files[1].read_bytes()
     end = read_gguf_header(files[1]).data_start

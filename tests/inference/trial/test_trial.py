@@ -67,7 +67,7 @@ def test_writing_a_file_again_changes_nothing(lfm2: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_sound_model_is_tried_once(lfm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_model_is_tried_once(lfm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = verdict_on(Subject(lfm2))
     assert verdict is not None and verdict.outcome == SOUND and verdict.template is None
     assert verdict.facts["answers_numbers"] and verdict.facts["memory_bytes"] > 10**6
@@ -108,7 +108,7 @@ def test_a_changed_file_is_tried_again(lfm2: Path, tmp_path: Path) -> None:
     ],
     ids=["I32", "F64", "norm", "conv", "null", "experts", "scaling", "rope"],
 )
-def test_what_ends_llama_cpp_ends_the_child_only(mutant, change) -> None:
+def test_a_crash_of_llama_cpp_ends_only_the_child(mutant, change) -> None:
     path = mutant(change)
     verdict = verdict_on(Subject(path))
     assert verdict.outcome in (CRASH, REFUSED, SOUND)
@@ -122,7 +122,7 @@ def test_what_ends_llama_cpp_ends_the_child_only(mutant, change) -> None:
 
 
 @pytest.mark.slow
-def test_endless_computing_is_ended(mutant) -> None:
+def test_endless_computing_is_stopped(mutant) -> None:
     path = mutant(lambda file: file.set(".rope.dimension_count", 0))
     verdict = run_child(Subject(path), SHORT, None)
     assert (verdict.outcome, verdict.stage) == (HANG, "computing"), verdict
@@ -135,7 +135,7 @@ def test_memory_is_bounded(lfm2: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_template_that_never_ends_takes_the_chat_only(mutant) -> None:
+def test_an_endless_template_disables_only_chat(mutant) -> None:
     loops = "{%- for a in range(99999) -%}{%- for b in range(99999) -%}{%- for c in range(99999) -%}{%- endfor -%}"
     source = (loops + "{%- endfor -%}{%- endfor -%}").encode()
     path = mutant(lambda file: file.values.update({b"tokenizer.chat_template": Value(STRING, source)}))
@@ -158,7 +158,7 @@ def test_trials_can_be_turned_off(lfm2: Path, monkeypatch: pytest.MonkeyPatch, l
 
 
 @pytest.mark.slow
-def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_home_does_not_prevent_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_random_model(tmp_path / "llama.gguf", TINY_LLAMA)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LEAP_HOME", str(tmp_path / "file"))

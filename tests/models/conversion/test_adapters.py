@@ -66,7 +66,7 @@ def test_llama_cpp_answers_the_same_with_an_adapter_and_with_it_folded_in(pairs,
 
 
 @pytest.mark.slow
-def test_an_adapter_tells_base_rank_and_alpha(pairs, leap, tmp_path):
+def test_an_adapter_has_base_rank_and_alpha(pairs, leap, tmp_path):
     base, directory = pairs["lfm2"]
     done = leap("models", "convert", str(directory), "--base", str(base), "-o", str(tmp_path / "style.gguf"))
     assert done.code == 0, done
@@ -140,7 +140,7 @@ def test_a_merge_without_a_name_has_the_name_of_its_model(pairs, tmp_path, leap)
 
 
 @pytest.mark.slow
-def test_a_merge_that_is_given_up_leaves_nothing(pairs, tmp_path):
+def test_a_cancelled_merge_leaves_nothing(pairs, tmp_path):
     base, directory = pairs["lfm2"]
     convert_adapter(directory, base, tmp_path / "style.gguf")
     stop = threading.Event()

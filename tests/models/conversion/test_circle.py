@@ -48,7 +48,7 @@ def engine(leap, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_circle_closes_as_the_page_has_it(engine, tmp_path):
+def test_the_commands_of_the_page_lead_from_a_chat_to_a_model(engine, tmp_path):
     for command, typed, expected in recorded():
         if command[0] == "cat":
             printed = (tmp_path / command[1]).read_text("utf-8")

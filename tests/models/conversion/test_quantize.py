@@ -27,7 +27,7 @@ def types_of(path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_types_are_made_measured_and_found_by_name(leap, whole_model, tmp_path):
+def test_types_are_created_measured_and_found_by_name(leap, whole_model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("What is the capital of France? The capital of France is Paris.\n" * 4)
     arguments = ("--to", "q8_0,Q4_0", "--name", "Small", "--measure", str(text), "--format", "json")
@@ -47,7 +47,7 @@ def test_types_are_made_measured_and_found_by_name(leap, whole_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_companions_go_along(leap_home):
+def test_companions_are_copied(leap_home):
     store = Store(leap_home / "models")
     local = resolve_local("builtin-vl")
     request = QuantizeRequest("Q5_0", requantize=True)
@@ -78,7 +78,7 @@ def test_a_projector_is_quantized_to_a_file(tmp_path):
     ("to", "problem"),
     [("IQ2_XXS", "needs to know which weights count"), ("Q1_0", "cannot")],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(whole_model, leap_home, to, problem):
+def test_impossible_conversions_are_refused_before_any_work(whole_model, leap_home, to, problem):
     steps = []
     making = Making(lambda *step: steps.append(step))
     with pytest.raises(LeapModelLoadingError, match=problem):
@@ -91,13 +91,13 @@ def test_a_quantized_model_is_not_quantized_again(leap):
     assert done.code != 0 and "quantized already" in done.stderr and "--allow-requantize" in done.stderr
 
 
-def test_an_unknown_type_names_those_there_are():
+def test_an_unknown_type_lists_the_known_ones():
     with pytest.raises(LeapOptionsError, match="Q4_K_M"):
         QuantizeRequest("Q9_9")
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch):
+def test_a_full_disk_is_reported_before_any_work(whole_model, leap_home, monkeypatch):
     from leap_core.models.conversion import quantizing
 
     monkeypatch.setattr(quantizing.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
@@ -109,7 +109,7 @@ def test_a_full_disk_is_told_before_any_work(whole_model, leap_home, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["first", "last"])
-def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
+def test_cancelling_leaves_nothing(whole_model, leap_home, monkeypatch, when):
     """Even where the child is done before anyone looks: ``first`` and ``last`` tensors."""
     from leap_core.system import child
 
@@ -127,7 +127,7 @@ def test_giving_up_leaves_nothing(whole_model, leap_home, monkeypatch, when):
 
 
 @pytest.mark.slow
-def test_an_importance_matrix_changes_what_is_kept(whole_model, tmp_path):
+def test_an_importance_matrix_changes_the_weights(whole_model, tmp_path):
     import numpy as np
     from gguf import GGUFWriter
 
@@ -154,9 +154,7 @@ def test_an_importance_matrix_changes_what_is_kept(whole_model, tmp_path):
     ("types", "code", "problem"),
     [("Q8_0,Q5_0", 1, "there is a model Two-Q5_0 already"), ("Q4_1,IQ2_XXS", 3, "IQ2_XXS needs to know")],
 )
-def test_what_one_type_is_refused_for_is_found_before_the_first_is_made(
-    leap, leap_home, whole_model, types, code, problem
-):
+def test_one_refused_type_is_found_before_the_first_is_created(leap, leap_home, whole_model, types, code, problem):
     taken = leap_home / "models" / "Two-Q5_0"
     taken.mkdir(parents=True)
     (taken / "Two-Q5_0.gguf").symlink_to(whole_model)

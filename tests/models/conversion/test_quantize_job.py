@@ -56,7 +56,7 @@ def attempt(submitted, number, stop_at=None):
 
 
 @pytest.mark.slow
-def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_home):
+def test_an_unfinished_file_is_recreated_and_a_complete_one_is_not(submitted, leap_home):
     store = Store(leap_home / "models")
     ended = quantize(attempt(submitted, 1, "Q4_0"))
     assert ended.state is State.CANCELLED
@@ -77,7 +77,7 @@ def test_what_was_stopped_is_made_anew_and_what_is_whole_is_not(submitted, leap_
 
 
 @pytest.mark.slow
-def test_what_was_to_be_replaced_is_not_taken_for_what_an_earlier_attempt_made(submitted, leap_home):
+def test_a_file_to_be_replaced_is_not_taken_for_an_earlier_attempts(submitted, leap_home):
     store = Store(leap_home / "models")
     quantize(attempt(submitted, 1, "Q4_0"))
     first = store.named("Bg-Q8_0").path.stat().st_mtime_ns
@@ -86,7 +86,7 @@ def test_what_was_to_be_replaced_is_not_taken_for_what_an_earlier_attempt_made(s
     assert store.named("Bg-Q8_0").path.stat().st_mtime_ns > first
 
 
-def test_what_can_be_refused_is_refused_at_submission(whole_model, leap_home, tmp_path):
+def test_errors_that_can_be_checked_are_reported_at_submission(whole_model, leap_home, tmp_path):
     variables = {"LEAP_HOME": str(leap_home)}
     sound = QuantizeWork(str(whole_model), (QuantizeRequest("Q8_0"),), tmp_path)
     for work, message in (

@@ -79,18 +79,18 @@ def test_a_schema_is_written_as_older_servers_read_it(leap, far):
 
 
 @pytest.mark.parametrize("url", ["https://me:secret@host/v1", "https://host/v1?key=secret", "ftp://host", "https://"])
-def test_an_address_with_a_key_or_of_nothing_is_refused(leap, url):
+def test_an_address_with_a_key_or_without_a_host_is_refused(leap, url):
     done = leap("models", "add-endpoint", "far", url)
     assert done.code == 2 and "secret" not in done.stderr
 
 
-def test_a_key_in_the_place_of_its_variable_is_not_kept(leap, leap_home):
+def test_a_key_given_as_the_name_of_its_variable_is_not_saved(leap, leap_home):
     done = leap("models", "add-endpoint", "far", "https://host/v1", "--key-variable", KEY)
     assert done.code == 2 and KEY not in done.stderr and not (leap_home / "config.toml").exists()
 
 
 @pytest.mark.slow
-def test_a_batch_with_faults_answers_each_line_once_and_the_key_is_nowhere(leap, far, leap_home, tmp_path):
+def test_a_batch_with_faults_answers_each_line_once_and_never_shows_the_key(leap, far, leap_home, tmp_path):
     faults = [fails(429, KEY, Retry_After="0.2"), hangs_up, fails(503, KEY), streams(chunk({"content": "half"}))]
     for n in range(40):
         far.behaviours.append(faults[n // 10] if n % 10 == 5 else says(echo))
@@ -110,7 +110,7 @@ def test_a_batch_with_faults_answers_each_line_once_and_the_key_is_nowhere(leap,
         assert file == tmp_path / "key" or KEY.encode() not in file.read_bytes(), file
 
 
-def test_lines_of_a_batch_are_asked_for_in_one_piece_and_again_where_it_breaks_off(leap, far, tmp_path):
+def test_lines_of_a_batch_are_not_streamed_and_retried_when_cut_off(leap, far, tmp_path):
     source, output = tmp_path / "in.txt", tmp_path / "out"
     source.write_text("one\ntwo\n")
     far.behaviours.append(lambda handler: handler.send(200, "application/json", b'{"choices": [{"mess'))
@@ -121,7 +121,7 @@ def test_lines_of_a_batch_are_asked_for_in_one_piece_and_again_where_it_breaks_o
     assert len(far.requests) == 3 and not any("stream" in body for _, _, body in far.requests)
 
 
-def test_a_batch_ends_where_the_endpoint_refuses_all_and_goes_on_later(leap, far, tmp_path):
+def test_a_batch_ends_when_the_endpoint_refuses_all_and_resumes_later(leap, far, tmp_path):
     far.behaviours.extend([says(echo)] * 3)
     far.always = fails(401)
     (tmp_path / "in.txt").write_text("".join(f"line {n}\n" for n in range(10)))
@@ -133,7 +133,7 @@ def test_a_batch_ends_where_the_endpoint_refuses_all_and_goes_on_later(leap, far
     assert sum(body["messages"][-1]["content"] == "line 0" for _, _, body in far.requests) == 1
 
 
-def test_lines_that_break_their_schema_near_go_far(leap, far, tmp_path):
+def test_lines_that_fail_their_schema_locally_go_to_the_endpoint(leap, far, tmp_path):
     near = says(lambda body: '{"n": 1}' if "easy" in str(body["messages"]) else "hard")
 
     def answer(handler):
@@ -151,7 +151,7 @@ def test_lines_that_break_their_schema_near_go_far(leap, far, tmp_path):
     assert "answered_by" not in easy and (hard["answered_by"], hard["escalated"]) == ("m", "invalid")
 
 
-def test_answers_that_the_first_model_finds_bad_go_far(leap, far, tmp_path, monkeypatch):
+def test_answers_judged_bad_by_the_first_model_go_to_the_second(leap, far, tmp_path, monkeypatch):
     lock = threading.Lock()
 
     class Near(ScriptedModelRunner):
@@ -195,7 +195,7 @@ def test_answers_that_the_first_model_finds_bad_go_far(leap, far, tmp_path, monk
     assert leap(*line, "--on", "ray").code == 2
 
 
-def test_when_is_read_and_judges():
+def test_when_is_parsed_and_applied():
     def complete(text: str, *probabilities: float) -> Complete:
         scores = tuple(TokenLogprob(b"x", each) for each in probabilities)
         return Complete(ChatMessage("assistant", text), GenerationFinishReason.STOP, logprobs=scores)
@@ -223,7 +223,7 @@ class Hour:
         return False
 
 
-def test_a_pace_is_held(monkeypatch):
+def test_a_rate_limit_is_kept(monkeypatch):
     hour = Hour()
     monkeypatch.setattr(answering, "time", hour)
     pace, sent = Pace(requests=2), []
@@ -236,7 +236,7 @@ def test_a_pace_is_held(monkeypatch):
     assert tokens.wait(hour) and hour.now == pytest.approx(180)
 
 
-def test_a_name_may_have_headers_a_path_and_fields(leap, fake):
+def test_an_endpoint_can_have_headers_a_path_and_fields(leap, fake):
     line = (
         "models",
         "add-endpoint",

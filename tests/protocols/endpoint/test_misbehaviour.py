@@ -54,7 +54,7 @@ FOR_GOOD = {
 
 
 @pytest.mark.parametrize("case", FOR_GOOD)
-def test_what_asking_again_does_not_change_is_asked_once(fake, runner, case):
+def test_permanent_errors_are_not_retried(fake, runner, case):
     fake.always, words = FOR_GOOD[case]
     assert words in error_of(runner).message
     assert len(fake.requests) == 1
@@ -72,7 +72,7 @@ MAY_PASS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", MAY_PASS)
-def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
+def test_temporary_errors_are_retried_and_counted(fake, runner, case):
     fake.behaviours.append(MAY_PASS[case])
     complete = ask(runner)
     assert complete.full_message.text == "Paris." and len(fake.requests) == 2
@@ -81,13 +81,13 @@ def test_what_may_pass_is_asked_again_and_counted(fake, runner, case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in MAY_PASS if case != "429"])
-def test_asking_again_has_a_bound(fake, runner, case):
+def test_retries_are_bounded(fake, runner, case):
     fake.always = MAY_PASS[case]
     error = error_of(runner)
     assert isinstance(error, LeapEndpointError) and len(fake.requests) == 1 + QUICK.retries
 
 
-def test_a_stream_that_breaks_in_the_middle_is_no_answer(fake, runner):
+def test_a_stream_that_breaks_in_the_middle_is_an_error(fake, runner):
     fake.always = streams(chunk({"content": "Par"}))
     error = error_of(runner)
     assert "ended before the answer was complete" in error.message and len(fake.requests) == 1
@@ -95,7 +95,7 @@ def test_a_stream_that_breaks_in_the_middle_is_no_answer(fake, runner):
 
 
 @pytest.mark.slow
-def test_silence_may_pass_and_ends_an_answer_in_the_middle(fake, leap_home):
+def test_silence_is_retried_before_an_answer_and_ends_it_in_the_middle(fake, leap_home):
     def behave(handler):
         handler.begin_stream()
         handler.event(chunk({"content": "Par"}))
@@ -111,7 +111,7 @@ def test_silence_may_pass_and_ends_an_answer_in_the_middle(fake, leap_home):
 
 
 @pytest.mark.slow
-def test_retry_after_is_kept_by_all_requests(fake, runner):
+def test_all_requests_respect_retry_after(fake, runner):
     fake.behaviours.append(fails(429, Retry_After="1"))
     threads = [threading.Thread(target=ask, args=(runner,)) for _ in range(3)]
     threads[0].start()
@@ -129,7 +129,7 @@ def test_a_wait_that_is_too_long_is_an_error(fake, runner):
     assert "failed with 429 Too Many Requests: slow down" in error_of(runner).message
 
 
-def test_nobody_at_the_address(leap_home):
+def test_an_unreachable_address_is_an_error(leap_home):
     with fake_endpoint() as fake:
         url = fake.url
     with Leap.connect(url, model="m", patience=QUICK) as runner:
@@ -162,7 +162,7 @@ def test_a_field_that_is_refused_is_named(fake, runner):
 
 
 @pytest.mark.parametrize("field", ["max_completion_tokens", "stream_options"])
-def test_fields_of_other_times_are_said_in_another_way(fake, runner, field):
+def test_renamed_fields_are_sent_under_their_other_name(fake, runner, field):
     fake.behaviours.append(fails(400, f"Unsupported parameter: use '{field}'", param="max_tokens"))
     ask(runner, max_tokens=5)
     ask(runner, max_tokens=5)
@@ -189,7 +189,7 @@ def test_a_schema_that_is_refused_alone_changes_nothing_for_others(fake, runner,
     assert kinds == ["json_schema"] * 3 if before else ["json_schema", "json_object", "json_schema"]
 
 
-def test_an_endpoint_that_knows_no_schemas_is_asked_its_way_from_then_on(fake, runner):
+def test_an_endpoint_without_schemas_gets_its_own_format_from_then_on(fake, runner):
     fake.always = says('{"n": 1}')
     fake.behaviours.append(INVALID)
     for _ in range(2):
@@ -206,14 +206,14 @@ def test_a_prompt_that_is_too_long_has_both_counts(fake, runner):
     assert (error.prompt_tokens, error.context_size) == (5000, 4096)
 
 
-def test_what_an_endpoint_cannot_hold_is_refused_by_name(fake, runner):
+def test_options_that_an_endpoint_lacks_are_refused_by_name(fake, runner):
     for name, value in (("regex_constraint", "a+"), ("grammar_constraint", 'start: "a"'), ("repeat_last_n", 5)):
         assert error_of(runner, **{name: value}).option == name
     assert fake.requests == []
 
 
 @pytest.mark.parametrize("owner", ["leap", "somebody", None])
-def test_only_another_leap_is_sent_what_others_do_not_know(fake, runner, owner):
+def test_leaps_own_fields_are_sent_only_to_leap(fake, runner, owner):
     """Strict endpoints refuse a field that they do not know, and no other repeats less for it."""
     fake.models = [{"id": "m", "owned_by": owner}] if owner else []
     options = GenerationOptions(temperature=0.5, repetition_detection=False)
@@ -270,7 +270,7 @@ def squeezed(times: int, size: int):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", usually([1], [1, 2]))
-def test_an_answer_that_is_a_bomb_takes_little_memory(fake, runner, times):
+def test_a_compression_bomb_takes_little_memory(fake, runner, times):
     import resource
 
     fake.always = squeezed(times, 2**30)
@@ -279,7 +279,7 @@ def test_an_answer_that_is_a_bomb_takes_little_memory(fake, runner, times):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024
 
 
-def test_a_stream_without_an_end_is_given_up(fake, runner, monkeypatch):
+def test_an_endless_stream_is_stopped(fake, runner, monkeypatch):
     from leap_core.protocols.endpoint import transport
 
     monkeypatch.setattr(transport, "LONGEST_ANSWER", 2**20)

@@ -40,12 +40,12 @@ def ask(url: str) -> str:
 
 
 @pytest.mark.parametrize("variable", CERTIFICATE_FILES)
-def test_an_authority_of_ones_own_is_trusted_when_it_is_named(authority, secure, monkeypatch, variable):
+def test_a_custom_certificate_authority_is_trusted_when_named(authority, secure, monkeypatch, variable):
     monkeypatch.setenv(variable, str(authority[0]))
     assert ask(secure.url) == "Paris."
 
 
-def test_who_is_not_trusted_gets_neither_key_nor_prompt(secure, monkeypatch):
+def test_an_untrusted_server_gets_neither_key_nor_prompt(secure, monkeypatch):
     with pytest.raises(LeapEndpointError, match="the certificate of 127.0.0.1:.* is not trusted") as caught:
         ask(secure.url)
     assert "SSL_CERT_FILE" in (caught.value.hint or "") and secure.requests == []
@@ -58,7 +58,7 @@ def test_who_is_not_trusted_gets_neither_key_nor_prompt(secure, monkeypatch):
         ask(secure.url)
 
 
-def test_a_proxy_passes_plain_requests_on_unless_it_is_not_wanted(fake, monkeypatch):
+def test_plain_requests_use_the_proxy_unless_excluded(fake, monkeypatch):
     proxy = fake.url.removesuffix("/v1")
     monkeypatch.setenv("HTTP_PROXY", proxy)
     assert ask("http://models.invalid/v1") == "Paris."

@@ -58,7 +58,7 @@ def test_vectors_come_in_the_order_of_the_texts_and_of_unit_length(fake, runner)
     assert len(fake.requests[-1][2]["input"][0]) == 28_672
 
 
-def test_what_may_pass_is_asked_again(fake, runner):
+def test_temporary_errors_are_retried(fake, runner):
     fake.behaviours.extend([hangs_up, fails(503), fails(429, Retry_After="0")])
     assert runner.embed(["cat"]).shape == (1, 3)
 
@@ -74,13 +74,13 @@ def test_base64_is_read_too(fake, runner):
     "data",
     [None, [], [{"embedding": []}], [{"embedding": "x"}], [{"embedding": [1, None]}], [{"index": 3, "embedding": [1]}]],
 )
-def test_what_are_no_vectors_is_an_error(fake, runner, data):
+def test_an_answer_without_vectors_is_an_error(fake, runner, data):
     fake.always = lambda handler: handler.send(200, "application/json", json.dumps({"data": data}).encode())
     with pytest.raises(LeapEndpointError, match="gave no vector for each of 1 texts"):
         runner.embed(["a"])
 
 
-def test_what_an_endpoint_cannot_do_is_named(fake, runner):
+def test_unsupported_options_are_named(fake, runner):
     for wrong in (
         lambda: runner.embed(["a"], pooling="mean"),
         lambda: runner.embed_tokens(["a"]),
@@ -112,7 +112,7 @@ def test_a_call_ends_when_the_model_is_unloaded(fake, runner):
 
 
 @pytest.mark.slow
-def test_commands_take_it_as_any_model_for_vectors(leap, fake, tmp_path):
+def test_commands_use_an_endpoint_like_any_embedding_model(leap, fake, tmp_path):
     fake.always = embeds
     (tmp_path / "key").write_text(KEY)
     leap("models", "add-endpoint", "far", fake.url, "--model", "m", "--key-file", str(tmp_path / "key"))

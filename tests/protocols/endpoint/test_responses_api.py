@@ -46,7 +46,7 @@ def ask(runner, text="Where?", **options):
     return last_of(runner.start([ChatMessage("user", text)], (), GenerationOptions(**options)))
 
 
-def test_chats_are_tried_once_and_responses_from_then_on(fake, runner):
+def test_chat_completions_are_tried_once_and_responses_from_then_on(fake, runner):
     fake.always = only_responses(streams({"type": "response.created"}, HALF, REST, DONE))
     complete = ask(runner, max_tokens=5)
     assert complete.full_message.text == "Paris." and complete.finish_reason is GenerationFinishReason.STOP
@@ -68,7 +68,7 @@ def test_an_answer_may_come_whole(fake, runner):
     assert ask(runner).full_message.text == "Paris."
 
 
-def test_histories_pictures_tools_and_shapes_go_along(fake, runner):
+def test_histories_images_tools_and_schemas_are_sent(fake, runner):
     call = {"type": "function_call", "call_id": "c9", "name": "double", "arguments": '{"n": 2}'}
     fake.always = only_responses(streams({"type": "response.output_item.done", "item": call}, DONE))
     double = LeapFunction("double", "Twice a number.", [])
@@ -107,7 +107,7 @@ def test_histories_pictures_tools_and_shapes_go_along(fake, runner):
         ([HALF], "ended before the answer was complete"),
     ],
 )
-def test_what_breaks_off_is_an_error(fake, runner, events, words):
+def test_a_broken_stream_is_an_error(fake, runner, events, words):
     fake.always = only_responses(streams(*events))
     with pytest.raises(LeapEndpointError, match=words):
         ask(runner)
@@ -133,7 +133,7 @@ def test_a_cut_answer_says_so_and_faults_are_asked_again(fake, runner):
     assert complete.finish_reason is GenerationFinishReason.MAX_TOKENS and "asked 3 times" in complete.warnings[0]
 
 
-def test_what_the_api_has_no_field_for_is_named(fake, runner):
+def test_options_without_a_field_in_the_api_are_named(fake, runner):
     fake.always = only_responses(streams(HALF, REST, DONE))
     ask(runner)
     with pytest.raises(LeapOptionsError, match="stop: this endpoint has the Responses API alone"):
@@ -147,7 +147,7 @@ def test_a_wrong_address_is_no_fault_of_an_option(fake, runner):
     assert "leave stop out" in (caught.value.hint or "") and len(fake.requests) == 1
 
 
-def test_an_endpoint_with_neither_is_asked_for_both_once(fake, runner):
+def test_an_endpoint_without_either_api_is_asked_for_each_once(fake, runner):
     fake.always = fails(404, "Not Found")
     with pytest.raises(LeapEndpointError, match="or no chats at"):
         ask(runner)

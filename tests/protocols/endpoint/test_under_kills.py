@@ -15,7 +15,7 @@ import endpoint_batch_under_kills  # noqa: E402
 
 
 @pytest.mark.slow
-def test_each_line_is_answered_once_in_its_shape_and_the_key_is_nowhere(fake, tmp_path, capsys):
+def test_each_line_is_answered_once_by_its_schema_and_the_key_is_not_shown(fake, tmp_path, capsys):
     def answer(body):
         time.sleep(0.02)  # the batch still runs when the kill comes
         return '{"colour": "red", "n": 7}' if "lot" in str(body["messages"]) else "?"

@@ -43,7 +43,7 @@ def test_an_agent_waits_for_a_long_first_prompt_and_keeps_its_key_to_itself(tmp_
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_knows_how_long_the_context_is(tmp_path, name):
+def test_an_agent_is_told_the_context_size(tmp_path, name):
     variables = AGENTS[name].configure(AgentEndpoint("http://127.0.0.1:9", "key", "small", 12_345, tmp_path / name))
     texts = [*variables.values(), *(each.read_text() for each in (tmp_path / name).rglob("*"))]
     assert any("12345" in text for text in texts)

@@ -42,11 +42,11 @@ def opened(*loaded: Host | Exception) -> object:
 
 
 @pytest.mark.parametrize("first", [Host(alive=False), lost_while_loading()])
-def test_the_next_host_may_end_too(first):
+def test_a_model_is_loaded_again_when_the_next_host_ends_too(first):
     assert opened(first, Host(alive=True)) == "answer"
 
 
-def test_hosts_that_always_end_are_given_up():
+def test_reloading_stops_when_every_host_ends():
     with pytest.raises(LeapUnavailableError, match="ended unexpectedly"):
         opened(*[Host(alive=False)] * 9)
     with pytest.raises(
@@ -56,6 +56,6 @@ def test_hosts_that_always_end_are_given_up():
     assert one.value.host_ended, "a line of a batch may be asked again"
 
 
-def test_a_model_that_is_refused_is_not_tried_again():
+def test_a_refused_model_is_not_loaded_again():
     with pytest.raises(LeapGenerationError, match="cannot be loaded again: no such file"):
         opened(LeapModelLoadingError("no such file"))

@@ -64,7 +64,7 @@ def test_the_token_goes_nowhere_where_others_can_say_who_is_the_host(files, name
         ModelHost.running()
 
 
-def test_what_was_lost_or_damaged_is_written_again(files):
+def test_lost_or_damaged_state_is_rewritten(files):
     token = files.publish(state())
     for harm in (files.state.unlink, files.token.unlink, lambda: files.state.write_text("{")):
         harm()
@@ -87,14 +87,14 @@ def test_without_its_lock_a_state_is_stale_whoever_has_its_pid(files):
     assert sorted(path.name for path in files.directory.iterdir()) in ([], ["host.alive"])
 
 
-def test_askers_do_not_take_each_other_for_a_host(files):
+def test_checks_of_the_lock_are_not_taken_for_a_host(files):
     files.publish(state())
     with locked(files.alive, shared=True):
         assert not files.is_alive()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x"}', '{"pid": 1, "more": 2}'])
-def test_a_state_that_cannot_be_read_is_none(files, text):
+def test_an_unreadable_state_counts_as_none(files, text):
     files.state.write_text(text)
     assert files.read_state() is None
     with locked(files.alive):
@@ -107,7 +107,7 @@ def test_a_host_of_another_version_is_refused(files):
         ModelHost.running()
 
 
-def test_a_process_is_not_ended_in_place_of_one_that_had_its_pid():
+def test_a_process_that_reuses_a_pid_is_not_killed():
     assert not terminate(os.getpid(), "another time")
     assert not terminate(os.getpid(), None)
     if sys.platform.startswith("linux"):
@@ -189,7 +189,7 @@ def test_a_crash_within_an_answer_is_named_also_where_another_process_has_remove
 
 
 @pytest.mark.slow
-def test_a_host_that_nobody_is(files, port_that_says):
+def test_a_state_without_a_process_is_stale(files, port_that_says):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     files.publish(state(port=port))

@@ -37,7 +37,7 @@ def questions(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_format_says_the_same(leap, questions):
+def test_every_format_has_the_same_values(leap, questions):
     ask = ("decide", *questions, "-m", "builtin", "The parcel is late.")
     done = leap(*ask, "--format", "json")
     assert done.code == 0
@@ -67,7 +67,7 @@ def test_yaml_rows_and_labels(leap, questions, tmp_path):
 
 
 @pytest.mark.slow
-def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
+def test_cases_are_fitted_and_the_result_is_shown(leap, tmp_path):
     texts = [("I love it.", "yes"), ("It broke at once.", "no"), ("Great!", "yes"), ("Terrible.", "no")] * 5
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)
     (tmp_path / "cases.jsonl").write_text(cases)
@@ -81,7 +81,7 @@ def test_cases_are_fitted_and_what_was_fitted_is_said(leap, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_fitted_under_one_wording_counts_for_no_other(leap, questions, tmp_path):
+def test_a_fit_for_one_wording_does_not_apply_to_another(leap, questions, tmp_path):
     texts = [("Late.", "yes"), ("Early.", "no")] * 10
     cases = "".join(json.dumps({"text": text, "answer": answer}) + "\n" for text, answer in texts)
     (tmp_path / "cases.jsonl").write_text(cases)
@@ -121,7 +121,7 @@ def test_columns_of_rows_are_the_state(leap, questions, tmp_path):
         (("q", "--rows", "empty.csv"), "there is no row"),
     ],
 )
-def test_what_makes_no_sense_is_refused(leap, questions, tmp_path, arguments, message):
+def test_contradictory_options_are_refused(leap, questions, tmp_path, arguments, message):
     (tmp_path / "broken.json").write_text("[")
     (tmp_path / "empty.csv").write_text("a,b\n")
     (tmp_path / "wrong.jsonl").write_text('{"text": "a", "answer": "maybe"}\n')

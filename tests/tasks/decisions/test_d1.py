@@ -139,21 +139,21 @@ def test_first_files_are_recognised_by_their_kind(tmp_path):
         ({"temperatures": {"choice": 0.0}}, "the temperature 0.000000 of choice", ""),
     ],
 )
-def test_what_llama_cpp_would_refuse_is_refused(tmp_path, fields, message, hint):
+def test_files_that_llama_cpp_would_refuse_are_refused(tmp_path, fields, message, hint):
     path = write_d1(tmp_path / "model.gguf", **fields)
     with pytest.raises(LeapModelLoadingError, match=message) as refused, Leap.load(str(path), host="never"):
         pass
     assert hint in (refused.value.hint or "")
 
 
-def test_a_kind_that_leap_does_not_know_is_not_guessed_at(tmp_path):
+def test_an_unknown_kind_is_refused(tmp_path):
     path = write_d1(tmp_path / "lev.gguf", kind="lev")
     with Leap.load(str(path), host="never") as runner, pytest.raises(LeapOptionsError, match="'lev'"):
         decide(runner, Decision("s", (Question.predicate("Late?"),)))
 
 
 @pytest.mark.parametrize(("name", "needs"), [("d1-omni-600M", "b11524"), ("d1-2B", "b11960")])
-def test_what_this_llama_cpp_cannot_ask_is_refused_before_it_is_fetched(name, needs):
+def test_unsupported_models_are_refused_before_the_download(name, needs):
     with pytest.raises(LeapModelLoadingError, match=needs):
         Catalogue.load().find(name).check_runs()
     Catalogue.load().find("d1-3B").check_runs()

@@ -49,7 +49,7 @@ def test_shared_or_alone_the_answers_are_the_same(d1, asked_at_once):
         assert alone.probabilities == pytest.approx(decided.answers[n].probabilities, abs=2e-3)
 
 
-def test_both_readouts_say_what_they_are(builtin):
+def test_both_readouts_are_named_in_the_result(builtin):
     question = Question.choice("Which city is named?", ["Paris", Option("Rome", "the capital of Italy")])
     for readout in ("text", "labels"):
         (answer,) = decide(builtin, Decision("I was in Paris.", (question,)), Settings(readout)).answers
@@ -70,7 +70,7 @@ def test_orders_are_averaged_and_their_agreement_is_counted(builtin):
     assert (answer.orders, answer.agreeing) == (4, sum(each.text == answer.text for each in alone))
 
 
-def test_labels_are_read_without_what_the_model_prefers_anyway(builtin):
+def test_label_probabilities_are_corrected_for_the_models_prior(builtin):
     question = Question.choice("Which topic?", TOPICS)
     nothing, text = Decision("N/A", (question,)), Decision("The parcel is late.", (question,))
     (free,) = decide(builtin, nothing, Settings("labels")).answers
@@ -86,7 +86,7 @@ def test_classify_gives_each_label_of_a_readout_to_each_answer(builtin):
     assert turned.details["probabilities"] == pytest.approx(shares, abs=2e-3)
 
 
-def test_a_calibrated_wording_takes_away_what_the_model_prefers_without_a_text(builtin):
+def test_calibration_subtracts_the_preference_without_a_text(builtin):
     wording = '[[wording]]\nmodels = ["*"]\nuser = "{text} Answer with one of {labels}."\n'
     labels = ["mail", "sport", "not sure at all"]
 
@@ -170,13 +170,13 @@ def test_too_few_cases_are_refused():
         fit(cases(1.0, 19))
 
 
-def test_ece_is_the_distance_between_sureness_and_truth():
+def test_ece_is_the_distance_between_confidence_and_accuracy():
     assert ece([0.8] * 10, [True] * 8 + [False] * 2) == pytest.approx(0)
     assert ece([0.9, 0.9, 0.2, 0.2], [True, False, False, False]) == pytest.approx((2 * 0.4 + 2 * 0.2) / 4)
 
 
 @pytest.mark.slow
-def test_what_was_fitted_counts_for_these_weights_and_this_readout(builtin, tmp_path, monkeypatch):
+def test_a_fit_applies_to_its_weights_and_readout(builtin, tmp_path, monkeypatch):
     monkeypatch.setenv("LEAP_HOME", str(tmp_path))
     directories = Directories.from_environment()
     decision = Decision("It rains.", (Question.predicate("Is it dry?"),))

@@ -98,19 +98,19 @@ def test_a_choice_names_what_stops_it():
         ({"stopp": True}, "questions[0].stopp"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place(fields, place):
+def test_errors_are_named_by_their_path(fields, place):
     with pytest.raises(LeapSerializationError) as refused:
         read_guard([{**INSULT, **fields}])
     assert refused.value.path == place
 
 
 @pytest.mark.parametrize("value", ["x", [], {}, [1], None])
-def test_what_is_no_list_of_questions_is_refused(value):
+def test_an_invalid_list_of_questions_is_refused(value):
     with pytest.raises(LeapSerializationError):
         read_guard(value)
 
 
-def test_what_a_guard_cannot_judge_does_not_pass():
+def test_a_message_that_the_guard_cannot_check_does_not_pass():
     _, conversation = guarded("Hello.")
     with pytest.raises(LeapUnsupportedMediaError, match="cannot check audio"):
         last_of(conversation.generate_response(ChatMessage("user", [AudioPcmF32([0.0], 16000), Text("hi")])))

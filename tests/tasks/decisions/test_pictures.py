@@ -35,7 +35,7 @@ def served():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("colour", COLOURS)
-def test_what_is_seen_decides(served, colour):
+def test_the_image_decides_the_answer(served, colour):
     picture = circle(colour)
 
     def as_trained(question: Question, _texts) -> list[ChatMessage]:
@@ -66,7 +66,7 @@ def test_both_protocols_see_and_count_the_picture_to_the_state(served):
 
 
 @pytest.mark.slow
-def test_the_command_line_sees(leap, tmp_path, monkeypatch):
+def test_the_command_line_decides_about_images(leap, tmp_path, monkeypatch):
     monkeypatch.setattr(
         leap, "load", lambda *_: Leap.load("builtin-vl", ModelLoadingOptions(cpu_threads=1), host="never")
     )

@@ -112,7 +112,7 @@ CHOICE = {"type": "choice", "instructions": "q", "choices": [{"value": "a"}, {"v
         ({"leap": {"readout": "guess"}}, "readout"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place(served, fields, param):
+def test_errors_are_named_by_their_path(served, fields, param):
     import openai
 
     body = {"model": "builtin", "input": "s", "questions": [CHOICE], **fields}
@@ -133,7 +133,7 @@ def test_pictures_are_refused_by_a_model_that_does_not_see(served):
         )
 
 
-def test_the_two_protocols_say_the_same():
+def test_both_protocols_give_the_same_answer():
     one = read_decisions(
         {
             "input": "s",

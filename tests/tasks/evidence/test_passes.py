@@ -7,7 +7,7 @@ from leap_core.tasks.evidence.evidence import with_missed
 TEXT = "Ann ordered 3 lamps. Bob ordered 2 chairs. Cleo ordered 5 books."
 
 
-def test_what_was_missed_is_added_once():
+def test_missed_elements_are_added_once():
     first = {"orders": [{"who": "Ann", "what": "lamps"}]}
     more = {"orders": [{"who": "Ann", "what": "lamps"}, {"who": "Ann", "count": 3}, {"who": "Bob", "what": "chairs"}],
             "about": "orders"}  # fmt: skip
@@ -15,5 +15,5 @@ def test_what_was_missed_is_added_once():
     assert whole == {"orders": [{"who": "Ann", "what": "lamps"}, {"who": "Bob", "what": "chairs"}], "about": "orders"}
 
 
-def test_what_is_not_in_the_text_is_not_added():
+def test_elements_that_are_not_in_the_text_are_not_added():
     assert with_missed({"names": ["Ann"]}, {"names": ["Zacharias", "Cleo"]}, TEXT) == {"names": ["Ann", "Cleo"]}

@@ -63,7 +63,7 @@ def test_documents_of_one_text_are_on_one_side() -> None:
         fit_thresholds([reviewed(1, ("a", 0.2, "reject"))] * 24)
 
 
-def test_where_nothing_does_better_the_default_stays() -> None:
+def test_the_default_stays_if_nothing_is_better() -> None:
     fit = fit_thresholds([reviewed(n, ("a", 0.4, "reject") if n % 3 else ("a", 0.6, "accept")) for n in range(30)])
     assert fit.thresholds == Thresholds(0.5) and fit.before == fit.after
 

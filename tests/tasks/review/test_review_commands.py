@@ -40,7 +40,7 @@ def lines(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_decisions_are_carried_out_without_a_model(leap: Any, lines: list[Path], tmp_path: Path) -> None:
+def test_decisions_are_applied_without_a_model(leap: Any, lines: list[Path], tmp_path: Path) -> None:
     runner = leap.script()
     done = leap("extract", "--apply", "wrong.jsonl")
     assert (done.code, done.stdout, done.stderr) == (0, '{"name": "Ann", "city": "Oslo, N"}\n', "")
@@ -64,7 +64,7 @@ def test_decisions_are_carried_out_without_a_model(leap: Any, lines: list[Path],
         (["--json-schema", "x"], "right.jsonl: a.txt was extracted by another schema"),
     ],
 )
-def test_what_asks_a_model_is_refused_beside_it(leap: Any, lines: list[Path], options: list[str], said: str) -> None:
+def test_options_that_need_a_model_are_refused(leap: Any, lines: list[Path], options: list[str], said: str) -> None:
     done = leap("extract", "--apply", "right.jsonl", *options)
     assert done.code == 2 and said in done.stderr and done.stdout == ""
 
@@ -104,7 +104,7 @@ def real(leap: Any) -> Any:
     return leap
 
 
-def test_what_the_model_extracted_passes_as_a_case_and_what_was_corrected_fails(real: Any, tmp_path: Path) -> None:
+def test_extracted_values_pass_as_cases_and_corrected_ones_fail(real: Any, tmp_path: Path) -> None:
     leap = real
     (tmp_path / "a.txt").write_text(TEXT)
     made = json.loads(leap("extract", "--json-schema", "name, city", "--evidence", "a.txt").stdout)

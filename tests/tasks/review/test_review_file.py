@@ -63,7 +63,7 @@ def test_what_cannot_be_taken_changes_nothing(file, document, changes, error):
     assert file.path.read_bytes() == before and file.decided[0] == 1
 
 
-def test_a_file_that_another_program_changed_or_removed_is_left_alone(file):
+def test_a_file_that_another_program_changed_or_removed_is_not_written(file):
     write_reviews(file.path, plain()[:1])
     with pytest.raises(DecidedElsewhereError, match="another program"):
         file.take(0, [Change(0, {}, ACCEPT)])

@@ -25,7 +25,7 @@ def test_sections_become_chunks_with_their_titles() -> None:
     ]
 
 
-def test_a_heading_in_a_fence_is_none() -> None:
+def test_a_heading_in_a_fence_is_not_a_heading() -> None:
     (chunk,) = cut(MARKDOWN, lines_of("# A\n\n```sh\n# not a title\nls\n```\n"))
     assert "# not a title" in chunk.text
 

@@ -132,7 +132,7 @@ def test_files_can_be_chosen_by_patterns(update, index_path, runner) -> None:
     assert found(index_path, "bananas", runner, files=["nothing/*"]) == []
 
 
-def test_a_reranker_orders_anew(update, index_path, runner) -> None:
+def test_a_reranker_changes_the_order(update, index_path, runner) -> None:
     update()
     assert found(index_path, "handle head", runner, reranker=HashedWordsRunner(256))[0] == "hammer.txt"
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_indexed_is_named(update, folder) -> None:
     assert list(done.skipped) == [str(folder / "binary.txt")] and done.added == 4
 
 
-def test_names_and_paths_that_cannot_be(tmp_path, folder) -> None:
+def test_invalid_names_and_paths_are_refused(tmp_path, folder) -> None:
     indexes = Indexes(tmp_path / "none")
     assert indexes.names() == []
     with pytest.raises(IndexNotFoundError, match="there is no index 'x'"):
@@ -202,7 +202,7 @@ def test_names_and_paths_that_cannot_be(tmp_path, folder) -> None:
         update_index(tmp_path / "i.db", IndexSettings((str(tmp_path / "nowhere"),)), None)
 
 
-def test_one_writes_at_a_time(update, index_path) -> None:
+def test_only_one_process_writes_an_index(update, index_path) -> None:
     update()
     with locked(index_path.with_suffix(".lock")), pytest.raises(IndexBusyError):
         update()
@@ -250,7 +250,7 @@ def test_vectors_that_cannot_be_written_are_held_in_memory(update, index_path, r
 
 
 @pytest.mark.parametrize("count", [1, 7, 3000])
-def test_the_nearest_vectors_are_the_nearest(count: int) -> None:
+def test_the_vector_search_finds_the_nearest_vectors(count: int) -> None:
     chance = np.random.default_rng(count)
     rows = chance.normal(size=(count, 96)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -264,7 +264,7 @@ def test_the_nearest_vectors_are_the_nearest(count: int) -> None:
 
 
 @pytest.mark.slow
-def test_large_tables_find_the_same_by_their_signs(tmp_path, monkeypatch) -> None:
+def test_large_tables_find_the_same_by_sign_bits(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("leap_core.tasks.search.vector_table.CANDIDATES", 400)
     chance = np.random.default_rng(5)
     centres = chance.normal(size=(200, 128))
