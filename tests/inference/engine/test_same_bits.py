@@ -116,7 +116,7 @@ def test_same_bits_after_being_cut_evicted_saved_and_loaded(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("on_disk", usually([True], [False, True]))
 def test_a_second_question_about_one_text_reuses_the_text(make_scheduler: Make, tmp_path: Path, on_disk: bool) -> None:
     """Nothing marks where the text ends. Each question goes to a scheduler of its own where the disk is to help."""
     text = words(1700, 1)
