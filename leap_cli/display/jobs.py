@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SEPARATOR = "---"
 """The line between two answers in text."""
+OF_ANSWERS = ("chunk", "function_calls", "complete")
+"""Events with the index of an answer; records of a function may have an index of another kind."""
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL = STATES[2:]
 
@@ -124,12 +126,12 @@ class EventPrinter:
             self._end_line()
             self._output.note(f"attempt {event.attempt} begins anew")
             self._index = None
-        index = value.get("index", self._index)
+        kind = value.get("type") or value.get("event")
+        index = value.get("index", self._index) if kind in OF_ANSWERS else self._index
         if self._index not in (None, index):
             self._end_line()
             self._output.text(f"{SEPARATOR}\n")
         self._attempt, self._index = event.attempt, index
-        kind = value.get("type") or value.get("event")
         if kind == "chunk":
             self._output.text(value["text"])
             self._open = not value["text"].endswith("\n")

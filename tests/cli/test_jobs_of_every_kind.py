@@ -172,3 +172,14 @@ def test_a_folder_whose_files_would_all_fail_is_refused(words, code, said, leap,
     (tmp_path / "in").mkdir()
     done = leap("jobs", "folder", "in", "--", *words)
     assert done.code == code and said in done.stderr and done.stderr.count("\n") == 1 and not client.list()
+
+
+def test_records_of_a_function_that_have_an_index_are_no_answers(leap, client):
+    id = client.function("shout", {}, label="x")
+    job = client.table.claim(id, 1, ME)
+    claim = Claim(id, job.attempt, ME.owner)
+    records = [{"index": 1, "text": "a"}, {"type": "line", "index": 2}]
+    client.table.write(claim, 0, [*records, {"type": "notice", "message": "done"}])
+    client.table.finish(claim, Ending(State.SUCCEEDED, {}))
+    done = leap("jobs", "logs", id)
+    assert (done.stdout, done.stderr) == ("", "leap: done\n")
