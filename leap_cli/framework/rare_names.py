@@ -45,7 +45,7 @@ def by_name(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
         is_eager=True,  # in no file
         multiple=True,
         metavar="NAME=VALUE",
-        help=f"Set an option that has no flag of its own; leap help --man COMMAND explains them: {names}.",
+        help=f"Set an option that has no flag of its own; leap help --man COMMAND explains them. Names: {names}.",
     )
     return [*parameters, option]
 

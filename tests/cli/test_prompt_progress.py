@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -31,6 +32,7 @@ from .test_interrupts import pytestmark as takes_interrupts
 CLEAR = "\r\x1b[K"
 SHOWN = f"{CLEAR}reading the prompt: 2000 of 6500 tokens, 31 tokens/s, 2:25 to go"
 OF_A_PROMPT = PromptProgress(total=6500, cached=450, processed=2000, seconds=50.0)
+BRIEFLY = [Stall(seconds=0.2)] * 3
 LINES = {
     "generate": ["hi"],
     "chat": ["--jsonl"],
@@ -45,7 +47,15 @@ LINES = {
 
 @pytest.fixture
 def slow(leap, tmp_path, monkeypatch):
-    """Prompts take a while, and report the same progress all the time."""
+    """Prompts report the same progress all the time; the stalls in ``leap.until_reported`` end once one is reported."""
+    leap.until_reported, reading = [Stall() for _ in range(3)], PromptReading.of
+
+    def reported(*steps: PromptProgress) -> PromptReading:
+        for stall in leap.until_reported:
+            stall.release()
+        return reading(*steps)
+
+    monkeypatch.setattr(PromptReading, "of", staticmethod(reported))
     monkeypatch.setattr(prompt_progress, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(prompt_progress, "SECONDS", 0.02)
     monkeypatch.setattr(ScriptedGeneration, "progress", OF_A_PROMPT)
@@ -54,11 +64,11 @@ def slow(leap, tmp_path, monkeypatch):
     return leap
 
 
-def run(slow, command: str, *more: str, **how: bool):
+def run(slow, command: str, *more: str, stalls: Sequence[Stall] | None = None, **how: bool):
     if command == "ask":
         assert slow("index", "make", "notes", "notes.txt").code == 0
     answer = '{"name": "a"}' if command == "extract" else "a"
-    slow.script(*[[Stall(seconds=0.2), answer]] * 3)
+    slow.script(*([stall, answer] for stall in stalls or slow.until_reported))
     stdin = '{"role": "user", "content": "hi"}\n' if command == "chat" else ""
     return slow(command, *LINES[command], "-m", "builtin" if command == "batch" else "x", *more, stdin=stdin, **how)
 
@@ -75,13 +85,13 @@ def test_a_terminal_shows_prompt_progress_until_the_answer_begins(slow, command)
 @pytest.mark.slow
 @pytest.mark.parametrize("command", LINES)
 def test_a_pipe_and_a_dumb_terminal_see_nothing(slow, command):
-    assert "reading" not in run(slow, command).stderr
+    assert "reading" not in run(slow, command, stalls=BRIEFLY).stderr
     slow.variables["TERM"] = "dumb"
-    assert "reading" not in run(slow, command, terminal=True).stderr
+    assert "reading" not in run(slow, command, stalls=BRIEFLY, terminal=True).stderr
 
 
 def test_quiet_shows_nothing(slow):
-    done = run(slow, "batch", "-q", terminal=True)
+    done = run(slow, "batch", "-q", stalls=BRIEFLY, terminal=True)
     assert (done.code, done.stderr) == (0, "")
 
 
@@ -95,11 +105,11 @@ def test_a_short_prompt_shows_nothing(leap, monkeypatch):
 def test_a_finished_or_unknown_prompt_shows_nothing(slow, monkeypatch):
     for progress in (None, PromptProgress(6500, 0, 6500, 50.0)):
         monkeypatch.setattr(ScriptedGeneration, "progress", progress)
-        assert run(slow, "generate", terminal=True).stderr == ""
+        assert run(slow, "generate", stalls=BRIEFLY, terminal=True).stderr == ""
 
 
 def test_an_error_erases_the_line(slow):
-    slow.script([Stall(seconds=0.2), LeapGenerationError("broken")])
+    slow.script([slow.until_reported[0], LeapGenerationError("broken")])
     done = slow("generate", "-m", "x", "hi", terminal=True)
     assert done.stderr.endswith(f"{SHOWN}{CLEAR}leap: error: broken\n")
 
@@ -107,7 +117,7 @@ def test_an_error_erases_the_line(slow):
 @takes_interrupts
 def test_ctrl_c_during_a_prompt_erases_the_line(slow):
     stall = Stall()
-    slow.script(Script([Stall(seconds=0.3), stall, "never"]))
+    slow.script(Script([slow.until_reported[0], stall, "never"]))
     interrupt_at(stall)
     done = slow("generate", "-m", "x", "hi", terminal=True)
     assert done.code == 130 and done.stderr.endswith(f"{SHOWN}{CLEAR}")
@@ -188,7 +198,7 @@ def test_a_job_reports_prompt_progress(slow):
         def emit(self, event, progress=None):
             pass
 
-    runner = ScriptedModelRunner([Stall(seconds=0.2), "a"])
+    runner = ScriptedModelRunner([slow.until_reported[0], "a"])
     asked = AnswerRequest(request=Request([ChatMessage("user", "hi")]))
     ending = generate(Told(), asked, lambda *_, report: nullcontext(wrapped(runner, report=report)))
     assert ending.state is State.SUCCEEDED
