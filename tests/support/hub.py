@@ -373,8 +373,8 @@ class _HubHandler(BaseHTTPRequestHandler):
         body = json.dumps(value).encode()
         self._start(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})})
         if self.command != "HEAD":
+            self.entry.sent += len(body)  # before: who has it all may ask at once
             self.wfile.write(body)
-            self.entry.sent += len(body)
 
     def _start(self, status: int, headers: dict[str, str]) -> None:
         self.entry.status = status
@@ -444,8 +444,12 @@ class _HubHandler(BaseHTTPRequestHandler):
         with path.open("rb") as file:
             while start < stop:
                 file.seek(start)
-                sent = self.connection.sendfile(file, start, min(PIECE, stop - start))
-                self.entry.sent += sent
+                sent, count = 0, min(PIECE, stop - start)
+                self.entry.sent += count  # before: who has it all may ask at once
+                try:
+                    sent = self.connection.sendfile(file, start, count)
+                finally:
+                    self.entry.sent += sent - count
                 start += sent
 
     def log_message(self, format: str, *args: object) -> None:
