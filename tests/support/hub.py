@@ -434,8 +434,8 @@ class _HubHandler(BaseHTTPRequestHandler):
             data = bytearray(file.read(position, min(piece, stop - position)))
             if flipped is not None and position <= flipped < position + len(data):
                 data[flipped - position] ^= 0xFF
-            self.connection.sendall(data)
             self.entry.sent += len(data)
+            self.connection.sendall(data)
             position += len(data)
             if rate is not None:
                 self.server.hub.closing.wait(max(0.0, began + (position - start) / rate - time.monotonic()))
