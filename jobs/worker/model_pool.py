@@ -18,7 +18,7 @@ from leap_core.system.dataclass import dataclass
 from leap_core.system.processes import child_environment, module_command
 
 from ..configuration import JobsConfiguration
-from ..table.job import BATCH, Job
+from ..table.job import BATCH, MALFORMED, Job
 from ..table.requests import JobRequest
 from ..worker_log import log, log_traceback
 
@@ -275,7 +275,7 @@ def _file_identity(parameters: dict[str, object]) -> object:
     try:
         variables = JobRequest.of(parameters).environment()
         status = resolve_local(str(parameters.get("model")), variables=variables).path.stat()
-    except (LeapError, OSError):  # the attempt says so
+    except (LeapError, OSError, *MALFORMED):  # the attempt says so
         return None
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
 

@@ -11,6 +11,7 @@ from jobs.client import JobsClient
 from jobs.table.job import Job, State, WorkerIdentity
 from jobs.table.requests import request_of
 from jobs.worker.attempt import Attempt
+from jobs.worker.model_pool import _file_identity
 from jobs.worker.outcomes import run_attempt
 from jobs.worker.tasks import generate
 from leap_core.conversation.responses import ReasoningChunk
@@ -112,3 +113,8 @@ def test_of_a_job_that_was_cancelled_the_file_holds_what_came(leap, client, tmp_
     assert [client.get(id).state for id in ids] == [State.CANCELLED] * 2
     assert (tmp_path / "half.txt").read_text() == "half\n" and not (tmp_path / "none.txt").exists()
     assert half.result["message"]["content"] == "half"
+
+
+@pytest.mark.parametrize("damaged", [{"variables": 5}, {"cwd": 5}, {"variables": ["x"]}])
+def test_a_damaged_row_has_no_model_of_its_own(damaged):
+    assert _file_identity({"model": "builtin", **damaged}) is None
