@@ -34,7 +34,7 @@ def lines_of(job: Job, database: Database) -> Iterator[str]:
         return _printed(job, TableReader(database))
     if job.kind in (GENERATE, TRANSCRIBE):
         text = text_of_result(job)
-        return iter(() if text is None else text.removesuffix("\n").split("\n"))
+        return iter(text.removesuffix("\n").split("\n") if text else ())
     if job.kind == BATCH and database.is_shared:
         return _stored_lines(job, database)
     output = Path(request_of(job).settings.output.path)
@@ -89,8 +89,8 @@ def text_of_result(job: Job) -> str | None:
     """The text of an answer that has ended; of several, with a line between them."""
     result = job.result or {}
     if "answers" in result:
-        texts = [(_text_of(each) or "").removesuffix("\n") for each in result["answers"]]
-        return f"\n{SEPARATOR}\n".join(texts)
+        texts = [_text_of(each) or "" for each in result["answers"]]
+        return f"{SEPARATOR}\n".join(text if text.endswith("\n") or not text else f"{text}\n" for text in texts)
     return _text_of(result)
 
 

@@ -115,6 +115,14 @@ def test_of_a_job_that_was_cancelled_the_file_holds_what_came(leap, client, tmp_
     assert half.result["message"]["content"] == "half"
 
 
+@pytest.mark.parametrize("answers", [[""], ["", "yes"], ["yes", ""], ["\n"]])
+def test_an_empty_answer_has_no_line(answers, leap, client):
+    typed = ["generate", "-m", "builtin", "hi", "-n", str(len(answers))]
+    job, _ = run(client, leap(*typed, "--background").stdout.strip(), *answers)
+    leap.script(*answers)
+    assert leap("jobs", "output", job.id).stdout == leap(*typed).stdout
+
+
 @pytest.mark.parametrize("damaged", [{"variables": 5}, {"cwd": 5}, {"variables": ["x"]}])
 def test_a_damaged_row_has_no_model_of_its_own(damaged):
     assert _file_identity({"model": "builtin", **damaged}) is None
