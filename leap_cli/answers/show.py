@@ -22,6 +22,7 @@ from leap_core.conversation.streams import PassingStream, Stream
 from leap_core.errors import LeapError
 from leap_core.system.dataclass import dataclass
 
+from ..framework.cut_answers import note_cut
 from ..framework.interrupts import stopping_on_interrupt
 from ..framework.output import CONTROLS, Format, Output
 from ..framework.wrapping import WordWrap
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from .markdown import MarkdownStream
 
 INTERRUPTED = GenerationFinishReason.INTERRUPTED
-CUT_SHORT = {
-    GenerationFinishReason.MAX_TOKENS: "the answer was cut at --max-tokens",
-    GenerationFinishReason.EXCEED_CONTEXT: "the answer was cut because the context is full (--context-size)",
-}
 
 
 @dataclass(frozen=True)
@@ -210,11 +207,7 @@ def _without_type(complete: Complete) -> dict[str, object]:
 
 
 def _remark(complete: Complete, output: Output, show_stats: bool) -> None:
-    if complete.finish_reason in CUT_SHORT:
-        message = complete.full_message
-        thinks = bool(message.reasoning_content) and not message.text.strip()
-        while_thinking = ", while the model was still thinking (--think-budget)" if thinks else ""
-        output.note(CUT_SHORT[complete.finish_reason] + while_thinking)
+    note_cut(complete.finish_reason, complete.full_message, output)
     if show_stats and complete.stats is not None:
         output.note(complete.stats.describe())
 

@@ -146,8 +146,19 @@ class EventPrinter:
             self._end_line()
             for warning in (*value.get("left_out", ()), *value.get("warnings", ())):
                 self._output.warning(warning)
+            if "finish_reason" in value:
+                self._note_cut(value)
         elif kind == "filefinished":
             self._output.note(f"{value['file']}: {value['source']}, {value['path']}")
+
+    def _note_cut(self, complete: dict[str, Any]) -> None:
+        from leap_core.conversation.messages import ChatMessage
+        from leap_core.conversation.responses import GenerationFinishReason
+
+        from ..framework.cut_answers import note_cut
+
+        reason = GenerationFinishReason(complete["finish_reason"])
+        note_cut(reason, ChatMessage.from_json(complete["message"]), self._output)
 
     def end(self) -> None:
         if self._output.format is Format.JSON:

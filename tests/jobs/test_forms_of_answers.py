@@ -115,6 +115,16 @@ def test_of_a_job_that_was_cancelled_the_file_holds_what_came(leap, client, tmp_
     assert half.result["message"]["content"] == "half"
 
 
+@pytest.mark.parametrize("words", [[], ["-n", "2"], ["-o", "x.txt"], ["-x"], ["--stats"]])
+def test_the_log_says_which_answers_were_cut(words, leap, client):
+    typed = ["generate", "-m", "builtin", "hi", "--max-tokens", "1", *words]
+    job, _ = run(client, leap(*typed, "--background").stdout.strip(), *[["a", "b"]] * 2)
+    leap.script(*[["a", "b"]] * 2)
+    here, there = (each.stderr.splitlines() for each in (leap(*typed), leap("jobs", "logs", job.id)))
+    cut = "leap: the answer was cut at --max-tokens"
+    assert here.count(cut) == there.count(cut) == max(1, 2 * words.count("-n"))
+
+
 @pytest.mark.parametrize("answers", [[""], ["", "yes"], ["yes", ""], ["\n"]])
 def test_an_empty_answer_has_no_line(answers, leap, client):
     typed = ["generate", "-m", "builtin", "hi", "-n", str(len(answers))]
