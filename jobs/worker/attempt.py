@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from leap_core.schemas.json_values import JsonObject
+
 from ..table.job import Claim, ClaimLostError, Job
 from ..table.requests import request_of
 from ..table.table import Table
@@ -24,7 +26,8 @@ CANCEL_SECONDS = 1.0
 
 
 class Attempt:
-    """What a task is given. ``stop`` is set when it has to end; then ``cancelled`` or ``lost`` says why."""
+    """What a task is given. ``stop`` is set when it has to end; then ``cancelled`` or ``lost`` says why. ``result``:
+    what it has made by then, which the job keeps when the rest fails."""
 
     def __init__(self, job: Job, owner: str, table: Table, lease_seconds: float = 60.0) -> None:
         self.job = job
@@ -33,6 +36,7 @@ class Attempt:
         self.stop = threading.Event()
         self.cancelled = False
         self.lost = False
+        self.result: JsonObject | None = None
         self._table = table
         self._number = 0
         self._held: list[Mapping[str, Any]] = []

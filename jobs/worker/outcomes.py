@@ -49,15 +49,16 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
             return
         except errors.LeapError as error:
             if attempt.cancelled:
-                ending = Ending(State.CANCELLED)
+                ending = Ending(State.CANCELLED, attempt.result)
             elif attempt.stop.is_set():
                 ending = Ending(State.CANCELLED)  # the process ends: see below
             else:
-                _failed(table, attempt.job, attempt.claim, error)
+                _failed(table, attempt.job, attempt.claim, error, attempt.result)
                 return
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            ending = Ending(State.FAILED, error={"type": "OSError", "message": f"{where}{error.strerror or error}"})
+            value = {"type": "OSError", "message": f"{where}{error.strerror or error}"}
+            ending = Ending(State.FAILED, attempt.result, value)
         if ending.state is State.CANCELLED and attempt.stop.is_set() and not attempt.cancelled:
             interrupted(table, attempt.job, attempt.claim, "the worker was stopped")
             return
@@ -71,7 +72,7 @@ def run_attempt(attempt: Attempt, table: Table, task: Callable[[Attempt], Ending
         log_traceback()
         value = {"type": "unexpected", "message": f"{type(error).__name__}: {error}", "hint": "see worker.log"}
         with suppress(Exception):  # the table itself may be what is broken: then the worker finds the row later
-            table.finish(attempt.claim, Ending(State.FAILED, error=value))
+            table.finish(attempt.claim, Ending(State.FAILED, attempt.result, value))
 
 
 def died(table: Table, job: Job, claim: Claim, end: ProcessEnd) -> None:
@@ -115,13 +116,13 @@ def _give_up(table: Table, claim: Claim, reason: str, interruptions: int) -> Non
     table.finish(claim, Ending(State.FAILED, error={"type": "LeapJobError", "message": message}))
 
 
-def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> None:
+def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError, result: JsonObject | None = None) -> None:
     value: JsonObject = error_of(error)
     current = table.get(job.id)
     progress = (current.progress if current else None) or {}
     with suppress(ClaimLostError):
         if current is not None and current.cancel_requested:
-            table.finish(claim, Ending(State.CANCELLED))
+            table.finish(claim, Ending(State.CANCELLED, result))
             return
         progressed = job.kind == "batch" and progress.get("done", 0) > progress.get("reused", 0)
         failures = 0 if progressed else job.failures
@@ -129,7 +130,7 @@ def _failed(table: Table, job: Job, claim: Claim, error: errors.LeapError) -> No
         if may_help and failures < job.retries:
             table.requeue(claim, delay=back_off(failures), error=value, failed=True, progressed=progressed)
         else:
-            table.finish(claim, Ending(State.FAILED, error=value))
+            table.finish(claim, Ending(State.FAILED, result, value))
 
 
 def back_off(failures: int) -> float:

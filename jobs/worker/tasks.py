@@ -7,7 +7,7 @@ what there is by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -143,17 +143,22 @@ def generate(attempt: Attempt, asked: AnswerRequest, load: Load) -> Ending:
         if attempt.stop.is_set():
             return Ending(State.CANCELLED)
         speech, answers = JobSpeech(asked.speech, runner), Answers(attempt, asked, runner.model_id)
-        started = [replace(given, options=each).start(runner) for each in form.options(given.options)]
-        streams = [form.part_of(each) for each in started]
+        streams: list[Stream] = []
+        for options in form.options(given.options):
+            streams.append(form.part_of(replace(given, options=options).start(runner)))
+            running.callback(streams[-1].close)
 
         def stop() -> None:
             for each in streams:
                 each.stop()
 
         attempt.when_stopped(stop)
-        read: Sequence[Stream] = streams if len(streams) == 1 else [ReadAhead(each, stop) for each in streams]
-        for each in read:
-            running.callback(each.close)
+        read = streams
+        if len(streams) > 1:
+            read = [ReadAhead(each, stop) for each in streams]
+            running.pop_all()  # whose threads close them
+            for each in read:
+                running.callback(each.close)
         try:
             for stream in read:
                 answers.take(stream, speech)
@@ -209,6 +214,7 @@ class Answers:
         several = [{"index": index, "model": self._model, **end} for index, end in enumerate(ends)]
         result: JsonObject = {"model": self._model, **ends[0], **speech.result}
         result |= {"answers": several} if len(ends) > 1 else {}
+        self._attempt.result = result
         stopped = any(each.finish_reason is GenerationFinishReason.INTERRUPTED for each in self.ended)
         if self._asked.output is not None and (self._attempt.cancelled or not stopped):
             replace_text(Path(self._asked.output), self._text(several if len(ends) > 1 else result), mode=0o666)
@@ -261,7 +267,7 @@ def transcribe(attempt: Attempt, asked: TranscriptRequest, load: Load) -> Ending
     if len(done) < total:
         return Ending(State.CANCELLED, result)
     if asked.output is not None:
-        place = Path(asked.output)
+        attempt.result, place = result, Path(asked.output)
         replace_text(place, write(done, asked.format, seconds=recording.seconds, model=runner.model_id))
         result["output"] = str(place)
         attempt.note(f"the transcript is in {place}")

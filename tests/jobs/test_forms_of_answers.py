@@ -15,6 +15,7 @@ from jobs.worker.model_pool import _file_identity
 from jobs.worker.outcomes import run_attempt
 from jobs.worker.tasks import generate
 from leap_core.conversation.responses import ReasoningChunk
+from leap_core.errors import LeapGenerationError
 from leap_core.testing import ScriptedModelRunner, Stall
 
 ME = WorkerIdentity("me", "run-1", "here")
@@ -115,6 +116,17 @@ def test_of_a_job_that_was_cancelled_the_file_holds_what_came(leap, client, tmp_
     assert half.result["message"]["content"] == "half"
 
 
+def test_an_answer_is_kept_when_its_file_cannot_be_written(leap, client, tmp_path):
+    (tmp_path / "there").mkdir()
+    id = leap("generate", "-m", "builtin", "hi", "--background", "-o", "there/x.txt").stdout.strip()
+    (tmp_path / "there").rmdir()
+    (tmp_path / "there").write_text("")
+    job, _ = run(client, id, "yes")
+    assert job.state is State.FAILED and job.error["type"] == "LeapError"
+    assert job.error["message"].startswith(f"cannot write {tmp_path / 'there' / 'x.txt'}: ")
+    assert leap("jobs", "output", id).stdout == "yes\n" and "output" not in job.result
+
+
 @pytest.mark.parametrize("words", [[], ["-n", "2"], ["-o", "x.txt"], ["-x"], ["--stats"]])
 def test_the_log_says_which_answers_were_cut(words, leap, client):
     typed = ["generate", "-m", "builtin", "hi", "--max-tokens", "1", *words]
@@ -123,6 +135,21 @@ def test_the_log_says_which_answers_were_cut(words, leap, client):
     here, there = (each.stderr.splitlines() for each in (leap(*typed), leap("jobs", "logs", job.id)))
     cut = "leap: the answer was cut at --max-tokens"
     assert here.count(cut) == there.count(cut) == max(1, 2 * words.count("-n"))
+
+
+def test_answers_that_began_are_closed_when_another_cannot(leap, client):
+    class Half(ScriptedModelRunner):
+        closed = 0
+
+        def _ended(self, generation):
+            super()._ended(generation)
+            self.closed += 1
+
+    job = client.table.claim(leap("generate", "-m", "builtin", "hi", "-n", "3", "--background").stdout.strip(), 1, ME)
+    runner, attempt = Half("yes", "no"), Attempt(job, ME.owner, client.table)
+    with pytest.raises(LeapGenerationError, match="no script left"):
+        generate(attempt, request_of(job), lambda *_, **__: nullcontext(runner))
+    assert runner.closed == 2
 
 
 @pytest.mark.parametrize("answers", [[""], ["", "yes"], ["yes", ""], ["\n"]])
