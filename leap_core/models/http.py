@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from ..errors import LeapModelDownloadError
 from ..system.addresses import masked
-from ..system.http import PASSING, backoff, client, ended, failure, host_of, origin, retry_after
+from ..system.http import PASSING, backoff, client, ended, failure, host_of, origin, redirected, retry_after
 from .hub_settings import HubSettings
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class Web:
         return origin(self.settings.endpoint) == origin(url)
 
     def _next(self, url: str, location: str) -> str:
-        target = urljoin(url, location)
+        target = redirected(url, location)
         scheme = urlsplit(target).scheme
         if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https://")):
             raise LeapModelDownloadError(f"{url} redirects to {target.split('?')[0]}, which is not safe to follow")

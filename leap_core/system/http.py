@@ -1,5 +1,9 @@
-"""HTTP with other machines, as everything that asks them does it: the user's certificates and proxies, a bound on the
-whole exchange, the pause that a server asks for, and what failed as one line.
+"""HTTP with other machines, as everything that asks them does it: the user's certificates and proxies, bounds, the
+pause that a server asks for, and what failed as one line.
+
+Media of an address have a bound on the whole exchange, and messages about jobs one to the head of the answer (``ended``
+of a ``Loop``). Hubs and endpoints have one on connecting and one on silence, the timeout of ``client``: a file or a
+stream may take hours.
 
 httpx is imported when something is asked. The model server of this machine is asked without it
 (``protocols.host.host_http``).
@@ -15,7 +19,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,6 +37,8 @@ PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LOOK_SECONDS = 0.1
 """A wait for an answer looks this often whether it is to be given up."""
 END_SECONDS = 5.0
+NO_TARGET = "Invalid URL in location header: "
+"""The words of httpx for a redirect to what is no address."""
 
 
 def client(kind: type[Client], *, timeout: httpx.Timeout | float, secure: bool = True, **options: Any) -> Client:
@@ -47,7 +53,7 @@ def client(kind: type[Client], *, timeout: httpx.Timeout | float, secure: bool =
         return kind(timeout=timeout, verify=secure and _trusted(), headers=headers, follow_redirects=False, **options)
     except ImportError as error:
         raise OSError(
-            f"the proxy that $ALL_PROXY or $HTTPS_PROXY names is not spoken to: {error} "
+            f"the proxy that $ALL_PROXY or $HTTPS_PROXY names is not spoken to: {str(error).partition('. ')[0]} "
             "(pip install 'httpx[socks]', or unset the variable)"
         ) from None
     except (ValueError, httpx.InvalidURL) as error:
@@ -90,6 +96,8 @@ def failure(error: Exception, host: str) -> Failure:
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "if it is your company's, name its file in SSL_CERT_FILE"
         return Failure(f"the certificate of {host} is not trusted{because}", hint, lasts=True)
+    if kind == "RemoteProtocolError" and said.startswith(NO_TARGET):
+        return Failure(f"{host} redirects to what is no address ({said.removeprefix(NO_TARGET)})", lasts=True)
     if isinstance(error, socket.gaierror):
         return Failure(f"the host {host} is unknown", unreachable=True)
     words = {
@@ -120,6 +128,17 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     """What a token may be sent to, and nothing beyond it."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port
+
+
+def redirected(url: str, location: str) -> str:
+    """Where ``url`` redirects to. Raises httpx.RemoteProtocolError, as httpx does, for what is no address."""
+    try:
+        origin(target := urljoin(url, location))
+    except ValueError as error:
+        import httpx
+
+        raise httpx.RemoteProtocolError(f"{NO_TARGET}{error}") from None
+    return target
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -6,14 +6,13 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 
 from ...errors import LeapEndpointError
 from ...models.aliases_and_endpoints import Endpoint
 from ...schemas.json_values import JsonObject
-from ...system.http import client, origin
+from ...system.http import client, origin, redirected
 from .errors import EndpointErrors, Refusal
 from .retries import Patience
 
@@ -86,7 +85,7 @@ class Transport:
         return httpx.Timeout(self.patience.silence * silences, connect=self.patience.connect, pool=None)
 
     def _next(self, url: str, location: str) -> str:
-        target = urljoin(url, location)
+        target = redirected(url, location)
         if origin(target) != origin(url):
             raise self.words.of_redirect(target)
         return target

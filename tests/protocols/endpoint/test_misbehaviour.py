@@ -144,6 +144,13 @@ def test_a_redirect_to_another_server_gets_neither_prompt_nor_key(fake, runner):
         assert other.requests == []
 
 
+@pytest.mark.parametrize(("port", "wrong"), [("99999999", "Port out of range"), ("x", "Invalid port: 'x'")])
+def test_a_redirect_to_what_is_no_address_says_what_is_wrong_with_it(fake, runner, port, wrong):
+    fake.always = redirects(f"http://127.0.0.1:{port}/")
+    assert f"redirects to what is no address ({wrong}" in error_of(runner).message
+    assert len(fake.requests) == 1
+
+
 def test_a_redirect_on_the_same_server_is_followed(fake, runner):
     fake.behaviours.append(redirects("/v1/elsewhere"))
     assert ask(runner).full_message.text == "Paris."
@@ -371,4 +378,4 @@ def test_an_endpoint_of_this_machine_is_reached_past_a_proxy(fake, runner, monke
 def test_a_proxy_that_needs_a_package_is_named(fake, runner, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
     error = error_of(runner)
-    assert "$ALL_PROXY" in error.message and "httpx[socks]" in error.message
+    assert "$ALL_PROXY" in error.message and error.message.count("httpx[socks]") == 1
