@@ -17,7 +17,7 @@ from leap_core.errors import (
 )
 from leap_core.models.download.downloading import Download, DownloadOptions, Event, Progress
 from leap_core.models.download.transfer import BLOCK
-from leap_core.models.http import DownloadStopped
+from leap_core.models.http import LONGEST_RETRY_AFTER, DownloadStopped, Retryable, RetryPolicy
 from tests.support.hub import API, FILES, RESOLVE, FakeHub, Fault
 
 REPO, FILE = "LiquidAI/LFM2-350M-GGUF", "LFM2-350M-Q4_K_M.gguf"
@@ -102,6 +102,11 @@ def test_a_retry_after_of_hours_is_not_waited_for(hub, download, target):
     with pytest.raises(LeapModelDownloadError, match="wants us to wait 7200 s"):
         download(NAME)
     assert nothing_but_parts(target)
+    stop, longest = threading.Event(), Retryable("busy", LONGEST_RETRY_AFTER)
+    with pytest.raises(DownloadStopped):  # at the end of the wait, which the longest may have
+        RetryPolicy(stop, on_wait=lambda *_: stop.set()).failed(longest)
+    with pytest.raises(LeapModelDownloadError, match="^busy$"):
+        RetryPolicy(threading.Event(), retries=0).failed(longest)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from leap_core.documents.blocks import TextLine
 from leap_core.documents.kinds import CODE, MARKDOWN, TEXT
-from leap_core.tasks.search.chunking import count_words, cut
+from leap_core.tasks.search.chunking import LONGEST_TITLE, count_words, cut
 
 
 def lines_of(text: str) -> list[TextLine]:
@@ -28,6 +28,11 @@ def test_sections_become_chunks_with_their_titles() -> None:
 def test_a_heading_in_a_fence_is_not_a_heading() -> None:
     (chunk,) = cut(MARKDOWN, lines_of("# A\n\n```sh\n# not a title\nls\n```\n"))
     assert "# not a title" in chunk.text
+
+
+def test_a_heading_is_as_long_as_a_title_may_be() -> None:
+    for length, heading in ((LONGEST_TITLE, "t" * LONGEST_TITLE), (LONGEST_TITLE + 1, "")):
+        assert cut(MARKDOWN, lines_of(f"# {'t' * length}\n\ntext\n"))[-1].heading == heading
 
 
 def test_code_has_no_headings() -> None:
