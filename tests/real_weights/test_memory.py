@@ -14,12 +14,12 @@ from leap_core.inference.gguf.memory import memory_of
 from leap_core.models.builtin import model_path
 from tests.support.lengths import usually
 
+pytestmark = pytest.mark.timeout(1200)  # a build without AVX takes minutes
 PROGRAM = """
 import sys
 from pathlib import Path
 from leap_core import GenerationOptions, Leap, ModelLoadingOptions
 
-pytestmark = pytest.mark.timeout(1200)  # a build without AVX takes minutes
 path, context, slots = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 options = ModelLoadingOptions(context_size=context, slots=slots, cpu_threads=1)
 with Leap.load(path, options, host="never") as runner:
