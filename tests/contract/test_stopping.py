@@ -13,10 +13,6 @@ from leap_core import ChatMessage, Chunk, Complete, GenerationFinishReason, Leap
 PROMPTLY = 100.0
 """Seconds within which a stopped answer must have ended on the slowest machine; a long answer alone proves nothing."""
 
-MOST_ON_THEIR_WAY = 250
-"""An answer stops within a token, but what was made before its reader was ready is still delivered. On a busy machine
-that may be a lot; the whole answer has at least 300 pieces."""
-
 
 def is_usable(subject, runner, conversation):
     """The conversation is free again and answers."""
@@ -59,7 +55,6 @@ def test_stop_ends_the_answer_and_keeps_its_text(subject, runner):
     stream.stop()
     rest = list(iter(lambda: next(stream, None), None))
     *late, end = rest
-    assert len(late) < MOST_ON_THEIR_WAY
     assert isinstance(end, Complete) and end.finish_reason is GenerationFinishReason.INTERRUPTED
     text = "".join(piece.text for piece in pieces + late)
     assert end.full_message.text == text != ""
@@ -81,7 +76,6 @@ def test_stop_before_the_first_iteration_ends_the_stream_at_once(subject, runner
     stream = conversation.generate_response(subject.long(runner))
     stream.stop()
     responses = list(stream)
-    assert len(responses) < MOST_ON_THEIR_WAY
     assert responses[-1].finish_reason is GenerationFinishReason.INTERRUPTED
     assert is_usable(subject, runner, conversation)
 
