@@ -16,6 +16,9 @@ POLL_SECONDS = 0.05
 GLANCE_SECONDS = 0.2
 """Longer than `is_locked` holds a lock to find out, also on a busy machine; short enough not to be noticed."""
 
+LEAST_TRIES = 10
+"""Whoever waits tries so often, however late it is: a process that gets no processor in between has not waited."""
+
 MOST_VANISHED = 10
 """Times that the directory of a lock can be removed between its making and the lock's."""
 
@@ -64,7 +67,7 @@ def is_locked(path: Path, *, shared: bool = False) -> bool:
 def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[], object] | None) -> int:
     poll = min(POLL_SECONDS, seconds / 60)  # so that many who look at once all get their turn
     deadline = time.monotonic() + seconds
-    vanished = 0
+    vanished = tries = 0
     while True:
         make_directory(path.parent)
         try:
@@ -81,7 +84,8 @@ def _acquire(path: Path, shared: bool, seconds: float, while_waiting: Callable[[
             os.close(descriptor)
             raise
         os.close(descriptor)
-        if time.monotonic() >= deadline:
+        tries += 1
+        if time.monotonic() >= deadline and (tries >= LEAST_TRIES or not seconds):
             raise Busy(path)
         if while_waiting is not None:
             while_waiting()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -202,6 +202,18 @@ def test_checks_of_a_lock_do_not_block_each_other(tmp_path, shared):
     (tmp_path / "lock").touch()
     lookers = [looker(tmp_path / "lock", 2000, shared) for _ in range(3)]
     assert [int(one.communicate()[0]) for one in lookers] == [0, 0, 0]
+
+
+def test_who_waits_for_a_lock_tries_again_however_late_it_is(tmp_path, monkeypatch):
+    path, held = tmp_path / "lock", ExitStack()
+    clock = iter(range(0, 10_000, 60))  # a minute passes between two looks at the clock
+    with held:
+        held.enter_context(locked(path))
+        monkeypatch.setattr("leap_core.system.locks.time.monotonic", lambda: float(next(clock)))
+        with locked(path, wait=0.2, while_waiting=held.close):
+            pass
+        with locked(path), pytest.raises(Busy), locked(path, wait=0.2):
+            pass
 
 
 @pytest.mark.slow
