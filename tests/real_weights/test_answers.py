@@ -14,6 +14,7 @@ from leap_core.conversation.session_recorder import SessionRecorder
 from leap_core.conversation.streams import last_of
 from leap_core.inference.runner import InProcessRunner
 
+from ..support.lengths import lengths
 from .conftest import answers_of
 
 PERSON = {
@@ -37,13 +38,14 @@ SHAPES: dict[str, tuple[dict[str, object], Callable[[str], object]]] = {
 }
 
 
+@lengths(2, 5)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_constrained_answers_are_valid_at_any_temperature(runner: InProcessRunner, shape: str) -> None:
+def test_constrained_answers_are_valid_at_any_temperature(runner: InProcessRunner, shape: str, rounds: int) -> None:
     given, check = SHAPES[shape]
     message = [ChatMessage("user", "Anna Berg is 41, speaks German and English, and is married. Tell me about her.")]
     for temperature in (0.0, 1.5):
         options = GenerationOptions(temperature=temperature, rng_seed=7, max_tokens=120, **given)  # type: ignore[arg-type]
-        for end in answers_of(runner, [message] * (1 if temperature == 0 else 2), options):
+        for end in answers_of(runner, [message] * (1 if temperature == 0 else rounds), options):
             assert end.finish_reason.value == "stop", end
             check(end.full_message.text)
 
