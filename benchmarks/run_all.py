@@ -204,9 +204,9 @@ def merged(page: str, lines: Sequence[str]) -> str:
 
 
 def key(line: str) -> tuple[str, str]:
-    """The claim, and the other side without its figure."""
+    """The claim, and the other side without its figures."""
     cells = [each.strip() for each in line.strip("|").split(" | ")]
-    return cells[0].strip(), cells[3].rpartition(" ")[0]
+    return cells[0], re.sub(r" ?(\d|–).*", "", cells[3])
 
 
 def main() -> None:

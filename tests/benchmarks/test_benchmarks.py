@@ -235,6 +235,8 @@ def test_rows_take_the_place_of_those_of_their_claims(monkeypatch):
     other, later = claim.line("abc").replace("llama-bench", "Llama"), claim.line("def").replace("9.5", "11")
     page = f"before\n{BEGIN} -->\n{HEAD}{claim.line('abc')}\n{other}\n{END}\nafter\n"
     assert merged(page, [later]) == page.replace(claim.line("abc"), later)
+    for figure in ("9 to 11", "–"):  # as of rows that were written by hand
+        assert merged(page.replace("llama-bench 10", f"llama-bench {figure}"), [later]) == merged(page, [later])
     assert merged(f"{BEGIN} -->\n{END}", [later]) == f"{BEGIN} -->\n{HEAD}{later}\n{END}"
 
 
