@@ -160,7 +160,8 @@ class StepPart:
         """Whether it is the next token of an answer, and so will be that of the one after."""
         request = self.request
         is_text = request.speech is None and not request.prompt.embedding_ranges
-        return self.count == 1 and self.output is StepOutput.LOGITS and is_text and not request.checkpoints_due
+        is_read = self.start >= len(request.prompt) and not request.checkpoints_due
+        return self.count == 1 and self.output is StepOutput.LOGITS and is_text and is_read
 
     def goes_on(self) -> bool:
         """Turn a run of one token into that of the next one; False where there is none, or not one alone."""

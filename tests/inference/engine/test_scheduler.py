@@ -14,6 +14,7 @@ from leap_core.errors import LeapGenerationError, LeapGenerationPromptExceedCont
 from leap_core.inference.engine.compute_loop import compute_loop
 from leap_core.inference.engine.request import PromptTokens, Request, SequenceEnd, Tokens
 from leap_core.inference.engine.scheduler import Scheduler
+from leap_core.inference.llama.context import NO_KV_SLOT
 from leap_core.inference.llama.model import LlamaModel
 
 from .conftest import finish, request
@@ -355,6 +356,21 @@ def test_the_same_prompt_counts_the_same_tokens_again(make_scheduler: Make) -> N
         counts.append((stats.prompt_tokens, stats.total_tokens))
         assert stats.total_tokens == stats.prompt_tokens + stats.completion_tokens
     assert counts[0] == counts[1] and counts[0][0] == 100 > stats.cached_prompt_tokens >= 90
+
+
+def test_the_last_token_of_a_prompt_counts_where_its_decode_found_no_room_at_first(
+    make_scheduler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decode is run again as it was planned, and then is not the next token of an answer."""
+    scheduler, prompt, given = make_scheduler(), words(100), {"max_tokens": 5, "boundaries": (99,)}
+    run(scheduler, request(words(50, seed=1)))  # what it leaves is given up for room
+    expected = run(scheduler, request(prompt, **given))[0]
+    decode, codes = scheduler._context.decode, [NO_KV_SLOT]
+    monkeypatch.setattr(scheduler._context, "decode", lambda **how: codes.pop() if codes else decode(**how))
+    scheduler.submit(sequence := request(prompt, **given))
+    tokens, ended = finish(sequence)
+    assert tokens == expected and not codes
+    assert (ended.stats.prompt_tokens, ended.stats.cached_prompt_tokens) == (100, 99)
 
 
 @pytest.mark.slow
