@@ -90,7 +90,7 @@ def claims_in(printed: str, command: str) -> list[Claim]:
     found = []
     for claim, left, value, right, other, ratio, goal, load in ROW.findall(printed):
         name = claim if left == "leap" else f"{claim}, {left}"
-        found.append(Claim(name, command, value, f"{right} {other}", ratio, GOALS.get((claim, right), goal), load))
+        found.append(Claim(name, command, value, f"{right} {other}", ratio, GOALS.get((name, right), goal), load))
     return found
 
 
@@ -137,6 +137,7 @@ def start(given: argparse.Namespace) -> list[Claim]:
     """A cold start to the first byte, and the processor time of commands beside importing click."""
     with tempfile.TemporaryDirectory(prefix="leap-benchmark-") as home:
         variables = {**os.environ, "LEAP_HOME": home, "PYTHONPATH": str(HERE.parent)}
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed leap is compiled
         python = (sys.executable, "-c", "import click")
         leap = (sys.executable, "-m", "leap_cli")
         cold = generate(given.model, given.threads, "--no-host", "--max-tokens", "1", PROMPT)
