@@ -253,7 +253,7 @@ class Complete(MessageResponse):
         return value | {name: PARTS[name].write(part) for name, part in self._parts()}
 
     def reported(self) -> JsonObject:
-        """What of it the protocols of others have no field for, as replies have it in ``leap``."""
+        """The parts for which other protocols have no field, as replies have them in ``leap``."""
         said = {PARTS[name].reply: PARTS[name].write(part) for name, part in self._parts() if PARTS[name].reply}
         return {"finish_reason": self.finish_reason.value, **said}
 

@@ -170,7 +170,7 @@ class _Word(Walker):
             )
 
     def _cell(self, tag: str, attributes: dict[str, str]) -> None:
-        """A cell begins, or takes the place of others."""
+        """A property of a cell: the columns it spans, or that it continues the cell above."""
         if tag == "gridSpan":
             self.builder.merge(columns=int(attributes.get("val") or 1))
         elif tag == "vMerge":

@@ -17,7 +17,7 @@ GLANCE_SECONDS = 0.2
 """Longer than `is_locked` holds a lock to find out, also on a busy machine; short enough not to be noticed."""
 
 LEAST_TRIES = 10
-"""Whoever waits tries so often, however late it is: a process that gets no processor in between has not waited."""
+"""Least number of attempts of a wait, even past its deadline: a process that was not scheduled has not waited."""
 
 MOST_VANISHED = 10
 """Times that the directory of a lock can be removed between its making and the lock's."""
