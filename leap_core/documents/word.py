@@ -170,7 +170,7 @@ class _Word(Walker):
             )
 
     def _cell(self, tag: str, attributes: dict[str, str]) -> None:
-        """A property of a cell: the columns it spans, or that it continues the cell above."""
+        """A cell begins, spans several columns, or continues the cell above; or a row leaves cells out."""
         if tag == "gridSpan":
             self.builder.merge(columns=int(attributes.get("val") or 1))
         elif tag == "vMerge":
